@@ -63,6 +63,10 @@ enum {
   PEGEN_PTX_SUMS, /* address of the first chunk's sums; 0: no operand's gradient is wanted */
   PEGEN_PTX_SHARES, /* address of what threads give to positions; 0: not wanted */
   PEGEN_PTX_GRADIENT_COUNT,
+  /* After those, of rows that turn by inputs: address of what inputs gain of rows, float32
+     [items][heads][gains][blocks]; 0: not wanted. */
+  PEGEN_PTX_INPUT_SHARES = PEGEN_PTX_GRADIENT_COUNT,
+  PEGEN_PTX_ROW_GRADIENT_COUNT,
   /* After those, of dense blocks and changes of basis, of which a thread block has some teams. */
   PEGEN_PTX_MATRIX_SUMS = PEGEN_PTX_GRADIENT_COUNT, /* address: as of PEGEN_PTX_SUMS, of what generators gain */
   PEGEN_PTX_MATRIX_ROOM, /* address of the threads' own memory, pegen_ptx_gradient.thread_bytes each */
@@ -144,6 +148,7 @@ enum {
 #define PEGEN_PTX_WORD_SCATTER "encode_gradient_scatter"
 #define PEGEN_PTX_WORD_GATHER "encode_gradient_gather"
 #define PEGEN_PTX_WORD_POSITIONS "encode_gradient_positions"
+#define PEGEN_PTX_WORD_INPUTS "encode_gradient_inputs"
 #define PEGEN_PTX_WORD_MATRICES "encode_gradient_matrices"
 
 /* What follows the entries of gradients. Numbers are pairs of float32 whose sum they are, the larger one first.
@@ -193,6 +198,23 @@ enum { /* what threads gave to positions: a thread a set, token and axis */
        PEGEN_PTX_POSITIONS_OUT_AXIS,
        PEGEN_PTX_POSITIONS_ADDS,
        PEGEN_PTX_POSITIONS_PARAMETERS
+};
+
+enum { /* what rows gave to an input: a thread an element of its gradient, rows' tokens, heads and batches outside */
+       PEGEN_PTX_INPUTS_SHARES, /* address: float32 [batches][tokens][heads][gains][blocks] */
+       PEGEN_PTX_INPUTS_BATCHES, /* of the shares; 0: nothing is gained */
+       PEGEN_PTX_INPUTS_TOKENS,
+       PEGEN_PTX_INPUTS_HEADS,
+       PEGEN_PTX_INPUTS_FIRST, /* the input's first element among those of the rows of all inputs */
+       PEGEN_PTX_INPUTS_SIZE, /* elements of a row */
+       PEGEN_PTX_INPUTS_OUT, /* float32: address, strides (batch, token, head), batches and heads: 1, or those above */
+       PEGEN_PTX_INPUTS_OUT_BATCH,
+       PEGEN_PTX_INPUTS_OUT_TOKEN,
+       PEGEN_PTX_INPUTS_OUT_HEAD,
+       PEGEN_PTX_INPUTS_OUT_BATCHES,
+       PEGEN_PTX_INPUTS_OUT_HEADS,
+       PEGEN_PTX_INPUTS_ADDS, /* 1: to what is there */
+       PEGEN_PTX_INPUTS_PARAMETERS
 };
 
 /* Of an entry whose operands begin at `operands`: where its inputs do, and what follows them. */

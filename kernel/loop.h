@@ -144,8 +144,9 @@ typedef enum pegen_level {
   PEGEN_LEVEL_X86_64_V4
 } pegen_level;
 
-/* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. */
-enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES };
+/* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. Of PTX
+ * alone, rows: each has a rotor of its own, of however many heads; kernel->heads where there must be so many. */
+enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES, PEGEN_PER_HEAD_ROWS };
 
 /* What the driver needs to know of the kernel it is linked into, whatever the kernel's form. Constant
  * data, emitted by the compiler as NAME's private descriptor. */

@@ -122,15 +122,17 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   DLTensor *const *gained = is_backward(request->entry) ? args->grad->operands : NULL;
   for (int i = 0; gained && i < request->kernel->n_operands; i++)
     if (is_elsewhere(gained[i], first, fits)) return 0;
-  /* Of columns' gradients, inputs are read where rows of q come in; of attention's they are where it is. */
+  /* Of columns' gradients, inputs are read where rows of q come in; of rows that turn by them always;
+   * of attention's they are where it is. */
   int of_columns = request->entry == PEGEN_LAUNCH_encode_backward && pegen_launch_has_columns(request->kernel);
   int of_attention =
       request->entry == PEGEN_LAUNCH_attention_backward || request->entry == PEGEN_LAUNCH_attention_backward_finish;
-  int reads_inputs = of_columns ? args->grad->q_out != NULL : args->q != NULL;
+  int turns_rows = pegen_launch_turns_rows(request->kernel);
+  int has_gained = of_columns || of_attention || (turns_rows && is_backward(request->entry));
+  int reads_inputs = turns_rows || (of_columns ? args->grad->q_out != NULL : args->q != NULL);
   for (int i = 0; reads_inputs && i < pegen_launch_inputs_of(request->kernel); i++) {
     if (is_elsewhere(args->inputs[i], first, fits)) return 0;
-    if ((of_columns || of_attention) && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits))
-      return 0;
+    if (has_gained && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits)) return 0;
   }
   return 1;
 }

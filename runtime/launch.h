@@ -77,6 +77,10 @@ PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pe
 static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, has_sides) && kernel->has_sides;
 }
+/* Whether rows turn by inputs, so that each row of q, and the one of k beside it, has a rotor of its own. */
+PEGEN_HIDDEN int pegen_launch_turns_rows(const pegen_kernel *kernel);
+/* What the checks of calls of rows know of a kernel; the rest is 0. */
+PEGEN_HIDDEN void pegen_launch_driver(const pegen_kernel *kernel, struct pegen_driver *driver);
 /* Whether encode appends columns: then rows of q and k are not encoded alike. */
 static inline int pegen_launch_has_columns(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, n_columns) &&

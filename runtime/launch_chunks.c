@@ -33,30 +33,41 @@ static int64_t most_units(const pegen_kernel *kernel) {
 static void measure(const pegen_gradient_cut *g, pegen_gradient_pass *p) {
   const pegen_stream *first = p->stream[0];
   const pegen_kernel *kernel = g->kernel;
-  int per_head = kernel->ptx->per_head == PEGEN_PER_HEAD_ALL;
+  int turns_rows = pegen_launch_turns_rows(kernel),
+      per_head = turns_rows || kernel->ptx->per_head == PEGEN_PER_HEAD_ALL;
   int64_t tokens = first->in.size[PEGEN_TOKEN], batches = first->in.size[PEGEN_BATCH];
   p->which = pegen_gaining_positions(g->call, first);
-  p->by_batch = !pegen_batches_share(g->call, first);
+  p->by_batch = turns_rows || !pegen_batches_share(g->call, first);
+  p->heads = !per_head ? 1 : turns_rows ? first->in.size[PEGEN_HEAD] : kernel->heads;
   int shares = per_head && !p->by_batch; /* an item has all batches */
   p->items = shares ? tokens : tokens * batches; /* of elements in memory: far below 2^63 */
   p->rows = 0;
   for (int s = 0; s < p->n; s++)
     p->rows += !per_head ? p->stream[s]->in.size[PEGEN_HEAD] : shares ? p->stream[s]->in.size[PEGEN_BATCH] : 1;
-  int64_t most = g->of->matrix_sums ? MATRIX_THREADS / (most_units(kernel) * g->heads)
-                                    : THREADS / pegen_divide_up(kernel->head_dim * g->heads, 8);
+  int64_t most = g->of->matrix_sums ? MATRIX_THREADS / (most_units(kernel) * p->heads)
+                                    : THREADS / pegen_divide_up(kernel->head_dim * p->heads, 8);
   most = most < 1 ? 1 : smaller(most, MOST_CHUNKS);
   p->chunk = pegen_divide_up(p->items, smaller(most, p->items));
   p->chunks = pegen_divide_up(p->items, p->chunk);
+  p->sums = g->sum_heads < p->heads ? p->chunks * p->heads : p->chunks;
+}
+
+/* A thread of rows that turn by inputs has a row of q and that of k beside it. */
+static int is_joint(const pegen_gradient_cut *g) {
+  const pegen_stream *stream = g->call->rows.stream;
+  if (!g->call->rows.joint || !pegen_launch_turns_rows(g->kernel)) return g->call->rows.joint != 0;
+  return stream[0].in.size[PEGEN_HEAD] == stream[1].in.size[PEGEN_HEAD];
 }
 
 static void find_passes(pegen_gradient_cut *g) {
+  int joint = is_joint(g);
   for (int s = 0; s < 2; s++) {
     pegen_gradient_pass *p = &g->pass[g->n];
     if (pegen_has_rows(g->call, s)) p->stream[p->n++] = &g->call->rows.stream[s];
-    if (p->n == 0 || (g->call->rows.joint && s == 0)) continue;
+    if (p->n == 0 || (joint && s == 0)) continue;
     measure(g, p);
     p->again = g->n > 0 && p->which >= 0 && p->which == g->pass[0].which;
-    g->chunks += p->chunks;
+    g->chunks += p->sums;
     g->n++;
   }
   g->groups = pegen_divide_up(g->chunks, PEGEN_PTX_SUM_MOST);
@@ -82,14 +93,18 @@ static int64_t reserve(room *r, int64_t count, int64_t each) {
 static int find_places(pegen_gradient_cut *g) {
   int of_operands = g->call->of_operands != 0, of_positions = g->call->of_positions != 0;
   int64_t set = of_operands ? g->numbers : 0, matrices = of_operands ? g->of->matrix_sums : 0, items = 0, threads = 0;
+  int64_t input_gains = g->call->of_inputs && pegen_launch_turns_rows(g->kernel) ? g->of->n_input_gains : 0;
   int64_t units = most_units(g->kernel), shares = g->of->n_shares ? g->of->n_shares : units;
   room r = {0, 0};
   for (int i = 0; i < g->n; i++) {
-    int64_t own = pegen_divide_up(units * g->heads * g->pass[i].chunks, g->kernel->ptx->block) * g->kernel->ptx->block;
-    if (g->pass[i].items > items) items = g->pass[i].items;
+    int64_t own =
+        pegen_divide_up(units * g->pass[i].heads * g->pass[i].chunks, g->kernel->ptx->block) * g->kernel->ptx->block;
+    int64_t of_heads = g->pass[i].items * g->pass[i].heads; /* of elements in memory, too */
+    if (of_heads > items) items = of_heads;
     if (own > threads) threads = own;
   }
-  g->at.shares = reserve(&r, items, of_positions ? g->heads * shares * g->kernel->n_axes : 0);
+  g->at.shares = reserve(&r, items, of_positions ? shares * g->kernel->n_axes : 0);
+  g->at.input_shares = reserve(&r, items, pegen_divide_up(input_gains, NUMBER / 4)); /* float32 */
   g->at.sums = reserve(&r, g->chunks, set);
   g->at.groups = reserve(&r, g->groups, set);
   g->at.gained = reserve(&r, g->of->n_gained, of_operands ? g->sum_heads * g->of->n_blocks : 0);
@@ -102,6 +117,13 @@ static int find_places(pegen_gradient_cut *g) {
 
 /* ---- limits ---- */
 
+int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input) {
+  const pegen_view *out = &g->call->inputs[input];
+  if (out->empty) return 0; /* not wanted; of elements in memory: far below 2^63 */
+  return out->size[PEGEN_BATCH] * out->size[PEGEN_HEAD] * out->size[PEGEN_TOKEN] *
+         pegen_launch_input_size(g->kernel, input);
+}
+
 static int exceeds(int64_t x, int64_t y) {
   int64_t product;
   return __builtin_mul_overflow(x, y, &product) || product > MOST_ITEMS;
@@ -111,6 +133,8 @@ static int exceeds(int64_t x, int64_t y) {
 static int is_too_large(const pegen_gradient_cut *g) {
   for (int i = 0; i < g->n; i++)
     if (g->pass[i].items > MOST_ITEMS || g->pass[i].rows > MOST_ITEMS) return 1;
+  for (int i = 0; i < g->kernel->n_inputs && pegen_launch_turns_rows(g->kernel); i++)
+    if (pegen_launch_input_elements(g, i) > MOST_ITEMS) return 1;
   for (int which = 0; which < 2; which++) {
     const pegen_view *out = &g->call->positions[which];
     if (out->empty) continue;
@@ -126,8 +150,7 @@ int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call
   g->kernel = kernel;
   g->call = call;
   g->of = pegen_launch_gradient_of(kernel);
-  g->heads = kernel->ptx->per_head == PEGEN_PER_HEAD_ALL ? kernel->heads : 1;
-  g->sum_heads = kernel->ptx->per_head == PEGEN_PER_HEAD_NONE ? 1 : kernel->heads;
+  g->sum_heads = kernel->heads && kernel->ptx->per_head != PEGEN_PER_HEAD_NONE ? kernel->heads : 1;
   g->numbers = g->of->n_sums * g->sum_heads * g->of->n_blocks;
   find_passes(g);
   return is_too_large(g) || find_places(g) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
@@ -137,6 +160,7 @@ int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call
  * them. */
 int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call) {
   pegen_gradient_cut g;
-  if ((!call->of_operands && !call->of_positions) || pegen_launch_cut(driver->kernel, call, &g)) return 0;
+  if ((!call->of_operands && !call->of_positions && !call->of_inputs) || pegen_launch_cut(driver->kernel, call, &g))
+    return 0;
   return g.at.end;
 }

@@ -18,26 +18,33 @@ typedef struct pegen_gradient_pass {
   int again; /* 1: the pass before gave to the same positions */
   int by_batch; /* rotors that differ by head: positions, or what they gain, differ from batch to batch */
   int64_t items, rows, chunk, chunks;
+  int64_t heads; /* whose threads are apart; 1: they share rotors */
+  int64_t sums; /* chunks whose sums are apart: those of each head, where heads that are apart share operands */
 } pegen_gradient_pass;
 
-/* What the workspace holds: shares of positions, sums of chunks, sums of those, what leaves gain; of dense blocks sums
- * of what their matrices gain, too, and the threads' own memory. Bytes from its begin. */
+/* What the workspace holds: shares of positions and of inputs, sums of chunks, sums of those, what leaves gain; of
+ * dense blocks sums of what their matrices gain, too, and the threads' own memory. Bytes from its begin. */
 typedef struct pegen_gradient_places {
-  int64_t shares, sums, groups, gained, matrix_sums, matrix_groups, room, end;
+  int64_t shares, input_shares, sums, groups, gained, matrix_sums, matrix_groups, room, end;
 } pegen_gradient_places;
 
 typedef struct pegen_gradient_cut {
   const pegen_kernel *kernel;
   const pegen_backward_call *call;
   const pegen_ptx_gradient *of;
-  int64_t heads, numbers; /* that differ; sums of a chunk */
-  int64_t sum_heads; /* whose sums are kept apart */
-  int64_t chunks, groups; /* of all passes; of PEGEN_PTX_SUM_MOST chunks */
+  int64_t numbers; /* sums of a chunk */
+  int64_t sum_heads; /* whose sums are kept apart in it */
+  int64_t chunks, groups; /* of sums, of all passes; of PEGEN_PTX_SUM_MOST chunks */
   int n; /* of passes */
   pegen_gradient_pass pass[2];
   pegen_gradient_places at;
 } pegen_gradient_cut;
 
+/* Elements of a row of an input; of its gradient, 0 where it is not wanted. */
+static inline int64_t pegen_launch_input_size(const pegen_kernel *kernel, int input) {
+  return kernel->inputs[input].size ? kernel->inputs[input].size : 1;
+}
+PEGEN_HIDDEN int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input);
 /* Of a call that asks for such gradients, by its sizes alone; the workspace is not looked at. 0, or
  * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. */
 PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call, pegen_gradient_cut *g);

@@ -29,8 +29,16 @@ typedef struct pass {
 static int64_t at_least_one(int64_t x) { return x > 1 ? x : 1; }
 static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 
-/* Whether rows of a thread are batches of one head. */
-static int by_head(const pegen_ptx *ptx) { return ptx->per_head == PEGEN_PER_HEAD_ALL; }
+/* Whether rows of a thread are batches of one head, or of one head and batch. */
+static int by_head(const pegen_ptx *ptx) {
+  return ptx->per_head == PEGEN_PER_HEAD_ALL || ptx->per_head == PEGEN_PER_HEAD_ROWS;
+}
+
+/* Heads that are columns of the grid, where they are. */
+static int64_t heads_of(const pass *p) {
+  const pegen_kernel *kernel = p->request->kernel;
+  return pegen_launch_turns_rows(kernel) ? p->stream[0]->in.size[PEGEN_HEAD] : kernel->heads;
+}
 
 /* ---- entry ---- */
 
@@ -75,7 +83,7 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
                           pegen_launch_run *run, void *context) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_stream *stream = p->stream[0];
-  int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = by_head(ptx) ? p->request->kernel->heads : batches;
+  int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = by_head(ptx) ? heads_of(p) : batches;
   int64_t blocks = blocks_of(ptx, entry, tokens * others);
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
@@ -91,10 +99,11 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   if (pegen_launch_has_sides(p->request->kernel)) step.parameter[PEGEN_PTX_SIDE] = stream->keys;
   pegen_launch_set_positions(step.parameter, stream, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
-  if (p->request->args->q)
+  if (p->request->args->q || pegen_launch_turns_rows(p->request->kernel))
     pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS, p->request, p->call->input, first);
   int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);
-  if (by_head(ptx) && step.parameter[PEGEN_PTX_POSITION_BATCH]) each = p->n; /* a batch has its own rotors */
+  if (by_head(ptx) && (step.parameter[PEGEN_PTX_POSITION_BATCH] || pegen_launch_turns_rows(p->request->kernel)))
+    each = p->n; /* a batch has its own rotors */
   step.parameter[PEGEN_PTX_BATCHES] = batches;
   step.parameter[PEGEN_PTX_TOKENS] = tokens;
   step.parameter[PEGEN_PTX_ROWS] = each;
@@ -112,7 +121,7 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
   if (!entry) return PEGEN_ERROR_DTYPE;
   int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
   int64_t per_batch =
-      blocks_of(kernel->ptx, entry, tokens * (by_head(kernel->ptx) ? kernel->heads : 1)) * kernel->ptx->block;
+      blocks_of(kernel->ptx, entry, tokens * (by_head(kernel->ptx) ? heads_of(p) : 1)) * kernel->ptx->block;
   int64_t heads = 0;
   for (int s = 0; s < p->n; s++) heads += p->stream[s]->in.size[PEGEN_HEAD];
   if (per_batch > MOST_X || heads > MOST_ROWS) return PEGEN_ERROR_SIZE_OVERFLOW;
@@ -157,6 +166,9 @@ int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *
     pegen_stream *stream = &of.stream[s];
     if (stream->given) stream->out = stream->out == &call->stream[s].in ? &stream->in : &stream->out_of_place;
   }
+  /* A thread has a row of q and that of k beside it. */
+  if (pegen_launch_turns_rows(request->kernel) && of.joint)
+    of.joint = of.stream[0].in.size[PEGEN_HEAD] == of.stream[1].in.size[PEGEN_HEAD];
   int error = 0;
   int64_t rounds = pegen_group_heads(&of, NULL, &groups);
   for (int64_t round = 0; round < rounds && !error; round++) {
@@ -170,11 +182,7 @@ int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *
 
 static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
   pegen_driver driver;
-  memset(&driver, 0, sizeof driver);
-  driver.kernel = kernel;
-  driver.per_head = kernel->ptx->per_head;
-  driver.has_sides = pegen_launch_has_sides(kernel);
-  driver.turns_rows = 0; /* no such kernel has PTX */
+  pegen_launch_driver(kernel, &driver);
   return pegen_check(&driver, args, 0, 1, 0, call);
 }
 

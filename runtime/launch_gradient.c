@@ -40,12 +40,9 @@ int pegen_launch_check_backward(const pegen_launch_request *request, int with_wo
     facts.needs_kept = of->needs_kept;
   }
   facts.widens = pegen_launch_has_columns(request->kernel);
-  facts.has_inputs = of && facts.widens && pegen_launch_inputs_of(request->kernel) > 0;
-  memset(&driver, 0, sizeof driver);
-  driver.kernel = request->kernel;
-  driver.per_head = request->kernel->ptx->per_head;
-  driver.has_sides = pegen_launch_has_sides(request->kernel);
-  driver.turns_rows = 0; /* no such kernel has PTX */
+  facts.has_inputs =
+      of && ((facts.widens && pegen_launch_inputs_of(request->kernel) > 0) || pegen_launch_turns_rows(request->kernel));
+  pegen_launch_driver(request->kernel, &driver);
   int error = pegen_check_backward(&driver, &facts, request->args, 0, 1, with_workspace, call);
   call->facts = NULL;
   return error;
@@ -128,21 +125,60 @@ static int launch_positions(const gradient_launch *l, int which, int64_t batches
   return l->run(l->context, &step);
 }
 
+/* What rows of a pass, or none (NULL), give to each input that is wanted. */
+static int launch_inputs(const gradient_launch *l, const pegen_gradient_pass *p, int adds) {
+  const pegen_gradient_cut *g = l->cut;
+  int64_t first = 0;
+  int error = 0;
+  for (int i = 0; i < g->kernel->n_inputs && !error; first += pegen_launch_input_size(g->kernel, i++)) {
+    const pegen_view *out = &g->call->inputs[i];
+    int64_t elements = pegen_launch_input_elements(g, i);
+    if (elements == 0) continue;
+    pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_INPUTS, elements);
+    int64_t *of = step.parameter;
+    of[PEGEN_PTX_INPUTS_SHARES] = l->workspace + g->at.input_shares;
+    of[PEGEN_PTX_INPUTS_BATCHES] = p ? p->stream[0]->in.size[PEGEN_BATCH] : 0;
+    of[PEGEN_PTX_INPUTS_TOKENS] = out->size[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUTS_HEADS] = p ? p->heads : 1;
+    of[PEGEN_PTX_INPUTS_FIRST] = first;
+    of[PEGEN_PTX_INPUTS_SIZE] = pegen_launch_input_size(g->kernel, i);
+    of[PEGEN_PTX_INPUTS_OUT] = (int64_t)out->base;
+    of[PEGEN_PTX_INPUTS_OUT_BATCH] = out->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUTS_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUTS_OUT_HEAD] = out->stride[PEGEN_HEAD];
+    of[PEGEN_PTX_INPUTS_OUT_BATCHES] = out->size[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUTS_OUT_HEADS] = out->size[PEGEN_HEAD];
+    of[PEGEN_PTX_INPUTS_ADDS] = adds;
+    error = l->run(l->context, &step);
+  }
+  return error;
+}
+
+/* Whether inputs gain row by row, of launches of their own. */
+static int gives_inputs(const pegen_gradient_cut *g) {
+  return g->call->of_inputs && pegen_launch_turns_rows(g->kernel);
+}
+
 /* first_chunk: of all chunks of the call, the pass' first. */
 static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, int64_t first_chunk) {
   const pegen_gradient_cut *g = l->cut;
   const pegen_stream *first = p->stream[0];
   const pegen_ptx_entry *entry = choose_entry(g, p);
   if (!entry) return PEGEN_ERROR_DTYPE;
-  if (entry->units * g->heads > MOST_THREADS / p->chunks) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (entry->units * p->heads > MOST_THREADS / p->chunks) return PEGEN_ERROR_SIZE_OVERFLOW;
   if (!l->run) return 0;
-  pegen_launch_step step = pegen_launch_threads(g->kernel, entry, entry->units * g->heads * p->chunks);
+  pegen_launch_step step = pegen_launch_threads(g->kernel, entry, entry->units * p->heads * p->chunks);
   int64_t *own = step.parameter + pegen_launch_behind_inputs(g->kernel, PEGEN_PTX_OPERANDS);
   set_rows(&step, g, p, own);
   if (pegen_launch_has_sides(g->kernel)) step.parameter[PEGEN_PTX_SIDE] = first->keys;
   pegen_launch_set_positions(step.parameter, first, 0);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
   if (pegen_launch_has_columns(g->kernel) && !first->keys) set_inputs(&step, l, own);
+  if (pegen_launch_turns_rows(g->kernel)) {
+    pegen_launch_request request = {g->kernel, PEGEN_LAUNCH_encode_backward, l->args, 0};
+    pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS, &request, g->call->rows.input, 0);
+    own[PEGEN_PTX_INPUT_SHARES] = gives_inputs(g) && g->of->n_input_gains ? l->workspace + g->at.input_shares : 0;
+  }
   step.parameter[PEGEN_PTX_BATCHES] = first->in.size[PEGEN_BATCH];
   step.parameter[PEGEN_PTX_TOKENS] = first->in.size[PEGEN_TOKEN];
   step.parameter[PEGEN_PTX_ROWS] = p->rows;
@@ -157,14 +193,15 @@ static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, i
     own[PEGEN_PTX_MATRIX_ROOM] = l->workspace + g->at.room;
   }
   int error = l->run(l->context, &step);
+  if (!error && gives_inputs(g)) error = launch_inputs(l, p, p != g->pass || accumulates(l));
   if (error || p->which < 0) return error;
   int64_t sets = g->call->positions[p->which].size[PEGEN_POSITION_BATCH];
   int64_t batches = p->items / first->in.size[PEGEN_TOKEN] / sets; /* whose shares meet in one coordinate */
-  return launch_positions(l, p->which, batches, g->heads * (g->of->n_shares ? g->of->n_shares : entry->units),
+  return launch_positions(l, p->which, batches, p->heads * (g->of->n_shares ? g->of->n_shares : entry->units),
                           p->again || accumulates(l));
 }
 
-/* Positions of tensors without rows gain nothing, which is written. */
+/* Positions and inputs of tensors without rows gain nothing, which is written. */
 static int launch_nothing(const gradient_launch *l) {
   const pegen_gradient_cut *g = l->cut;
   int error = 0;
@@ -173,6 +210,7 @@ static int launch_nothing(const gradient_launch *l) {
     for (int i = 0; i < g->n; i++) gains = gains || g->pass[i].which == which;
     if (!gains && l->run) error = launch_positions(l, which, 0, 0, 0);
   }
+  if (!error && l->run && g->n == 0 && gives_inputs(g) && !accumulates(l)) error = launch_inputs(l, NULL, 0);
   return error;
 }
 
@@ -181,7 +219,7 @@ static int launch_all(const gradient_launch *l) {
   int error = launch_nothing(l);
   for (int i = 0; i < l->cut->n && !error; i++) {
     error = launch_pass(l, &l->cut->pass[i], first_chunk);
-    first_chunk += l->cut->pass[i].chunks;
+    first_chunk += l->cut->pass[i].sums;
   }
   return error;
 }

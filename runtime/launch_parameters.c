@@ -4,6 +4,7 @@
 #include "launch_names.h"
 
 #include "../kernel/driver.h"
+#include "../kernel/loop.h"
 
 #include <string.h>
 
@@ -25,6 +26,18 @@ pegen_launch_step pegen_launch_sums(const pegen_kernel *kernel, const char *word
   step.parameter[PEGEN_PTX_SUM_NUMBERS] = numbers;
   step.parameter[PEGEN_PTX_SUM_CHUNKS] = chunks;
   return step;
+}
+
+int pegen_launch_turns_rows(const pegen_kernel *kernel) { return kernel->ptx->per_head == PEGEN_PER_HEAD_ROWS; }
+
+void pegen_launch_driver(const pegen_kernel *kernel, pegen_driver *driver) {
+  memset(driver, 0, sizeof *driver);
+  driver->kernel = kernel;
+  driver->has_sides = pegen_launch_has_sides(kernel);
+  driver->turns_rows = pegen_launch_turns_rows(kernel);
+  driver->per_head = !driver->turns_rows ? kernel->ptx->per_head
+                     : kernel->heads     ? PEGEN_PER_HEAD_ALL
+                                         : PEGEN_PER_HEAD_NONE;
 }
 
 int pegen_launch_inputs_of(const pegen_kernel *kernel) {

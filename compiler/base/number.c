@@ -54,12 +54,20 @@ long double number_half_ulp(number_type type, long double value) {
   return ldexpl(1, ulp_exponent(type, value) - 1);
 }
 
+/* 2^exponent, of a normal float64. */
+static double power_of_two(int exponent) {
+  uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 /* The magnitude behind a code without its sign, by the definition of the format. */
-static long double magnitude_of(const number_info *info, unsigned code) {
+static double magnitude_of(const number_info *info, unsigned code) {
   int fraction_bits = info->digits - 1;
   unsigned fraction = code & ((1u << fraction_bits) - 1), biased = code >> fraction_bits;
-  return biased == 0 ? ldexpl(fraction, info->low - fraction_bits)
-                     : ldexpl(fraction | 1u << fraction_bits, (int)biased - 1 + info->low - fraction_bits);
+  return biased == 0 ? fraction * power_of_two(info->low - fraction_bits)
+                     : (fraction | 1u << fraction_bits) * power_of_two((int)biased - 1 + info->low - fraction_bits);
 }
 
 /* Codes of a format of 8 or 16 bits: those of magnitudes, of the largest finite one, of the one above it, and of NaN.
@@ -97,10 +105,26 @@ static unsigned encode_narrow(number_type type, long double value) {
   return sign | biased << fraction_bits | (digits & ((1u << fraction_bits) - 1));
 }
 
+/* The same as the two above of what is neither subnormal nor too large: nearly all numbers, in a fourth of the time.
+ * False: it is one of the others, or has digits beyond float64's. */
+static bool encode_normal(const number_info *info, long double value, unsigned *bits) {
+  double narrow = (double)value;
+  uint64_t all, one = 1;
+  memcpy(&all, &narrow, sizeof all);
+  int fraction_bits = info->digits - 1, shift = 52 - fraction_bits, exponent = (int)(all >> 52 & 0x7ff) - 1023;
+  if (narrow != value || exponent < info->low || exponent > info->high) return false;
+  uint64_t magnitude = all << 1 >> 1, odd = magnitude >> shift & 1;
+  uint64_t code =
+      (magnitude + (one << (shift - 1)) - 1 + odd) >> shift; /* to nearest even; a carry is the exponent's */
+  code -= (uint64_t)(info->low - 1 + 1023) << fraction_bits;
+  *bits = (unsigned)code | (all >> 63 ? magnitudes(info) : 0);
+  return code <= largest_code(info);
+}
+
 static double decode_narrow(number_type type, unsigned bits) {
   const number_info *info = &INFO[type];
   unsigned code = bits & (magnitudes(info) - 1);
-  double magnitude = code <= largest_code(info)                             ? (double)magnitude_of(info, code)
+  double magnitude = code <= largest_code(info)                             ? magnitude_of(info, code)
                      : has_infinity(info) && code == largest_code(info) + 1 ? INFINITY
                                                                             : NAN;
   return bits & magnitudes(info) ? -magnitude : magnitude;
@@ -113,7 +137,8 @@ void number_store(number_type type, void *at, long double value) {
   case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)value}, 4); break;
   case NUMBER_I64: memcpy(at, &(int64_t){(int64_t)value}, 8); break;
   default: {
-    unsigned bits = encode_narrow(type, round_float(type, value));
+    unsigned bits;
+    if (!encode_normal(&INFO[type], value, &bits)) bits = encode_narrow(type, round_float(type, value));
     if (INFO[type].bytes == 1) memcpy(at, &(uint8_t){(uint8_t)bits}, 1);
     else memcpy(at, &(uint16_t){(uint16_t)bits}, 2);
   }

@@ -31,7 +31,7 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 }
 
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host) {
-  int more = entry->kind == GPU_GRADIENT          ? PEGEN_PTX_GRADIENT_COUNT
+  int more = entry->kind == GPU_GRADIENT ? (p->of_rows ? PEGEN_PTX_ROW_GRADIENT_COUNT : PEGEN_PTX_GRADIENT_COUNT)
              : entry->kind == GPU_MATRIX_GRADIENT ? PEGEN_PTX_MATRIX_GRADIENT_COUNT
              : entry->kind == GPU_COLUMN_GRADIENT || entry->kind == GPU_ATTENTION_WEIGHTS
                  ? pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, p->spec->n_inputs)
@@ -41,7 +41,8 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
   gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
   gpu_body t = {.b = b,
                 .p = p,
-                .per_head = per_head,
+                .per_head = per_head || p->of_rows,
+                .of_rows = p->of_rows,
                 .entry = entry,
                 .tile = entry->tile,
                 .parameter = f.parameter,
@@ -54,7 +55,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
   t.rows = (row_thread){.b = b,
                         .memory = a,
                         .p = p,
-                        .per_head = per_head,
+                        .per_head = t.per_head,
                         .t = entry->tile,
                         .dtype = entry->dtype,
                         .other = entry->other,
@@ -87,10 +88,19 @@ void gpu_load_positions(gpu_body *t) {
   gpu_coordinates(t->b, part ? t->program->spec : t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch,
                   t->owner.token, own);
   for (int axis = 0; part && axis < part->of->n_axes; axis++) t->exprs.positions[axis] = all[part->axis[axis]];
-  if (!spec_has_sides(t->p->spec)) return;
   ir *b = t->b;
+  if (t->of_rows) {
+    const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, t->p->spec->n_operands);
+    emit_thread_inputs(&t->exprs, inputs, t->owner.batch, t->owner.token, t->owner.head, NUMBER_F32);
+  }
+  if (!spec_has_sides(t->p->spec)) return;
   ir_value side = ir_cast(b, "arith.sitofp", short_parameter(t, PEGEN_PTX_SIDE), b->f32);
   t->exprs.positions[t->p->spec->n_axes] = two_float_f32(side);
+}
+
+ir_value gpu_heads(gpu_body *t) {
+  if (!t->per_head) return i32(t->b, 1);
+  return t->of_rows ? short_parameter(t, PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS) : i32(t->b, t->p->spec->heads);
 }
 
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
@@ -98,7 +108,7 @@ void gpu_load_positions(gpu_body *t) {
  * their number below 2^31. */
 ir_value gpu_owners(gpu_body *t) {
   ir *b = t->b;
-  ir_value others = t->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  ir_value others = t->per_head ? gpu_heads(t) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
@@ -110,7 +120,7 @@ row_owner gpu_owner_of(void *context, ir_value index) {
     return (row_owner){.token = ir_op2(b, "arith.remui", index, tokens),
                        .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
-  ir_value heads = i32(b, t->p->spec->heads);
+  ir_value heads = gpu_heads(t);
   return (row_owner){.token = ir_op2(b, "arith.divui", index, heads),
                      .head = ir_op2(b, "arith.remui", index, heads),
                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
@@ -176,6 +186,7 @@ void gpu_set_row_ops(gpu_body *t, const program_op *ops) {
   t->rows.turn = NULL;
   for (const program_op *op = ops; op; op = op->next) {
     if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
+    if (op->kind == OP_REDUCE) return; /* what follows is made of a row's own torques: gpu/gradient, too */
     if (op->kind != OP_ADD && op->kind != OP_APPLY) diag_bug("gpu/body", "'%s' in a row", program_op_word(op->kind));
     if (program_part_of(maker_of(t, op)) != t->p->part) continue;
     if (t->rows.turn) diag_bug("gpu/body", "a row is turned twice");
@@ -184,12 +195,15 @@ void gpu_set_row_ops(gpu_body *t, const program_op *ops) {
 }
 
 void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list) {
-  unsigned threads = IN(TOKENS) | (t->per_head ? IN(HEADS) : IN(BATCHES));
+  unsigned threads = IN(TOKENS) | (t->of_rows ? (unsigned)SPACES_OF_ROW : t->per_head ? IN(HEADS) : IN(BATCHES));
   for (const program_op *op = list; op; op = op->next) {
     bool last = !op->next || !is_of_token(op->next);
     if (op->kind == OP_FOR && threads & 1u << op->space) gpu_walk_owner(t, walk, op->body);
     else if (op->kind == OP_FOR) walk->rows(walk->context, gpu_row_ops(op));
-    else if (!is_of_token(op)) diag_bug("gpu/body", "'%s' of a token", program_op_word(op->kind));
+    else if (op->kind == OP_LOAD) { /* and all that follows it is of a row that is the thread's own */
+      walk->rows(walk->context, op);
+      return;
+    } else if (!is_of_token(op)) diag_bug("gpu/body", "'%s' of a token", program_op_word(op->kind));
     else if (last) walk->matrix(walk->context, op);
   }
 }

@@ -9,6 +9,7 @@ typedef struct gpu_body {
   ir *b;
   const plan *p;
   bool per_head;          /* owners are tokens' heads and their rows batches, not tokens of batches and heads */
+  bool of_rows; /* and batches are apart: rows turn by inputs, which are one row for q and k */
   const program *program; /* scheduled; NULL: the body is emitted from the plan */
   const gpu_entry *entry;
   const thread_tile *tile; /* the entry's, or that of the plan's part of a head */
@@ -56,6 +57,8 @@ void gpu_make_coefficients(gpu_body *t);
 const program_op *gpu_tokens(const program *p, program_part part);
 /* i1: the owner's token is encoded; null: all are. */
 ir_value gpu_is_encoded(gpu_body *t);
+/* Heads whose owners are apart (i32): those of the kernel, or of the call where rows turn by inputs; 1: they share. */
+ir_value gpu_heads(gpu_body *t);
 /* Columns: tokens of all batches, or of all heads where rotors differ by head (i32). */
 ir_value gpu_owners(gpu_body *t);
 /* A stage_owner of the body. */
@@ -64,7 +67,7 @@ row_owner gpu_owner_of(void *body, ir_value index);
 void gpu_range(gpu_body *t);
 /* The thread's unit and owner, for expressions and positions. */
 void gpu_set_owner(gpu_body *t, ir_value unit, ir_value owner);
-/* Loads the owner's coordinates. */
+/* Loads the owner's coordinates, and finds its rows of inputs. */
 void gpu_load_positions(gpu_body *t);
 /* A loop over the rows, `flight` at a time; first: the number of the first. */
 ir_loop gpu_begin_rows(gpu_body *t, ir_value *first);

@@ -28,6 +28,7 @@ typedef enum gpu_entry_kind {
   GPU_SCATTER,
   GPU_GATHER,
   GPU_POSITIONS,
+  GPU_INPUTS,
   GPU_COLUMN_GRADIENT, /* of rows that columns widened, and with them weights (gpu/widen_gains.h) */
   GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
   GPU_MATRICES,
@@ -106,6 +107,7 @@ struct gpu_program {
   int n_weights; /* of attention's queries, which give to `of`, where there is any, and to positions; 0: there are none
                   */
   bool per_head; /* rotors differ from head to head */
+  bool of_rows; /* and from row to row, by inputs */
   bool queries_differ; /* or what `of` is summed for does: heads of q */
   int operations; /* of a block and token */
   const char

@@ -263,6 +263,108 @@ static void emit_positions(finisher *f, bool host) {
   ir_end_if(b, inside);
 }
 
+/* ---- inputs of rows ---- */
+
+/* Which shares of a row are an element's, of the rows of all inputs in one line: as element_terms of operands. */
+static element_terms input_terms_of(const finisher *f) {
+  const plan_gradient *of = plan_gradient_first(f->program->of);
+  const spec *s = spec_of(f);
+  int leaves = of->n_row_inputs[TORQUE_OF_Y], blocks = s->n_blocks, start[SPEC_MAX_INPUTS + 1] = {0};
+  for (int i = 0; i < s->n_inputs; i++) start[i + 1] = start[i] + (int)(s->input[i].size ? s->input[i].size : 1);
+  element_terms t = {.count = start[s->n_inputs]};
+  t.first = arena_array(f->memory, int32_t, t.count + 2);
+  t.terms = arena_array(f->memory, int32_t, leaves *blocks + 1);
+  for (int pass = 0; pass < 2; pass++) { /* counts, then places */
+    for (int i = 0; i < leaves; i++)
+      for (int block = 0; block < blocks; block++) {
+        const expr *leaf = of->of_row_input[TORQUE_OF_Y][i].leaf;
+        int at = start[leaf->index] + leaf->offsets[block];
+        if (pass == 0) t.first[at + 2]++;
+        else t.terms[t.first[at + 1]++] = i * blocks + block;
+      }
+    for (int e = 0; pass == 0 && e <= t.count; e++) t.first[e + 1] += t.first[e];
+  }
+  return t;
+}
+
+/* Where the thread's element is, and which rows it gains of: all of i64. */
+typedef struct input_element {
+  ir_value element, token, first_batch, batches, first_head, heads;
+  ir_value at;     /* its address */
+  ir_value exists; /* i1 */
+} input_element;
+
+/* The next index of a line of `size`, which is left with the rest. */
+static ir_value take_index(ir *b, ir_value *line, ir_value size) {
+  ir_value index = ir_op2(b, "arith.remui", *line, size);
+  *line = ir_op2(b, "arith.divui", *line, size);
+  return index;
+}
+
+static input_element find_input_element(const finisher *f) {
+  ir *b = f->b;
+  const ir_value *p = f->parameter;
+  ir_value line = wide(b, f->line), one = i64(b, 1), all_batches = p[PEGEN_PTX_INPUTS_OUT_BATCHES],
+           all_heads = p[PEGEN_PTX_INPUTS_OUT_HEADS];
+  input_element e = {.element = take_index(b, &line, p[PEGEN_PTX_INPUTS_SIZE])};
+  e.token = take_index(b, &line, p[PEGEN_PTX_INPUTS_TOKENS]);
+  e.first_head = take_index(b, &line, all_heads);
+  e.first_batch = line;
+  e.exists = ir_compare_int(b, "ult", line, all_batches);
+  e.at = add(b, p[PEGEN_PTX_INPUTS_OUT], mul(b, e.first_batch, p[PEGEN_PTX_INPUTS_OUT_BATCH]));
+  e.at = add(b, e.at, mul(b, e.token, p[PEGEN_PTX_INPUTS_OUT_TOKEN]));
+  e.at = add(b, e.at, mul(b, e.first_head, p[PEGEN_PTX_INPUTS_OUT_HEAD]));
+  e.at = add(b, e.at, mul(b, e.element, i64(b, 4)));
+  /* One row for all gains of them all; tokens that are skipped, of none. */
+  ir_value is_turned = ir_compare_int(b, "sge", e.token, i64(b, f->program->spec->skip_tokens));
+  ir_value gaining = ir_select(b, is_turned, p[PEGEN_PTX_INPUTS_BATCHES], i64(b, 0));
+  e.batches = smaller(b, ir_select(b, ir_compare_int(b, "eq", all_batches, one), gaining, one), gaining);
+  e.heads = ir_select(b, ir_compare_int(b, "eq", all_heads, one), p[PEGEN_PTX_INPUTS_HEADS], one);
+  return e;
+}
+
+/* The sum of an element's shares over the rows that it gains of. */
+static two_float sum_input_shares(const finisher *f, const input_element *e, const char *first, const char *terms) {
+  ir *b = f->b;
+  const ir_value *p = f->parameter;
+  const plan_gradient *of = plan_gradient_first(f->program->of);
+  int64_t row_bytes = (int64_t)of->n_row_inputs[TORQUE_OF_Y] * spec_of(f)->n_blocks * 4;
+  ir_value zero = ir_float(b, b->f32, 0), values[2] = {zero, zero}, inner[2], line, begin, end;
+  line = add(b, e->element, p[PEGEN_PTX_INPUTS_FIRST]);
+  begin = wide(b, table_element(b, first, line));
+  end = wide(b, table_element(b, first, add(b, line, i64(b, 1))));
+  ir_loop rows = ir_for_with(b, i64(b, 0), mul(b, e->batches, e->heads), 2, values, values);
+  ir_value batch = add(b, e->first_batch, ir_op2(b, "arith.divui", rows.index, e->heads)),
+           head = add(b, e->first_head, ir_op2(b, "arith.remui", rows.index, e->heads)),
+           item = add(b, mul(b, batch, p[PEGEN_PTX_INPUTS_TOKENS]), e->token),
+           row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), head),
+           at = add(b, p[PEGEN_PTX_INPUTS_SHARES], mul(b, row, i64(b, row_bytes)));
+  ir_loop of_row = ir_for_with(b, begin, end, 2, values, inner);
+  ir_value term = wide(b, table_element(b, terms, of_row.index));
+  ir_value share = ir_load(b, b->f32, ir_pointer(b, add(b, at, mul(b, term, i64(b, 4)))), 4);
+  two_float old = {.hi = inner[0], .lo = inner[1]}, sum = two_float_add(b, old, two_float_f32(share));
+  ir_end_for_with(b, of_row, 2, (ir_value[]){sum.hi, sum.lo}, inner);
+  ir_end_for_with(b, rows, 2, inner, values);
+  return (two_float){.hi = values[0], .lo = values[1]};
+}
+
+static void emit_inputs(finisher *f, bool host) {
+  ir *b = f->b;
+  element_terms terms = input_terms_of(f);
+  const char *first = arena_printf(f->memory, "%s_first", f->entry->name),
+             *list = arena_printf(f->memory, "%s_terms", f->entry->name);
+  int count = terms.first[terms.count];
+  finish_open(f, PEGEN_PTX_INPUTS_PARAMETERS, host);
+  ir_table(b, first, terms.count + 1, NULL, terms.first);
+  ir_table(b, list, count + (count == 0), NULL, terms.terms);
+  input_element e = find_input_element(f);
+  ir_branch inside = ir_if(b, e.exists);
+  two_float sum = sum_input_shares(f, &e, first, list);
+  ir_value adds = ir_compare_int(b, "ne", f->parameter[PEGEN_PTX_INPUTS_ADDS], i64(b, 0)), at = ir_pointer(b, e.at);
+  finish_store(b, ir_int(b, b->i1, 0), adds, sum, at);
+  ir_end_if(b, inside);
+}
+
 void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
   finisher f = {.b = b, .memory = a, .program = program, .entry = entry};
   switch (entry->kind) {
@@ -270,6 +372,7 @@ void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entr
   case GPU_SCATTER: emit_scatter(&f, host); break;
   case GPU_GATHER: emit_gather(&f, host); break;
   case GPU_POSITIONS: emit_positions(&f, host); break;
+  case GPU_INPUTS: emit_inputs(&f, host); break;
   case GPU_TOTAL: emit_total(&f, host); break;
   case GPU_MATRICES: finish_matrices(&f, host); break;
   default: diag_bug("gpu/finish", "'%s' finishes nothing", entry->name);

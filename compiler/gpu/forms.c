@@ -36,8 +36,9 @@ static bool maps(const spec *s) {
 
 static const gpu_program *rotors(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
   const program *backward = transposed(a, f, plan, gradients);
+  const program *encode = form_program(a, f, plan, "encode");
   const program *gradient = gradients ? form_program(a, f, plan, "encode_backward") : NULL;
-  return gpu_rotor_program(a, form_program(a, f, plan, "encode"), backward, gradient, dtypes);
+  return gpu_rotor_program(a, encode, backward, gradient, dtypes);
 }
 
 static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
@@ -50,16 +51,6 @@ static const gpu_program *parts(arena *a, const form *f, const void *of, unsigne
   const plan_row *row = of;
   if (maps(row->spec)) return NULL;
   return rotors(a, f, row->for_threads ? row->for_threads : row, dtypes, gradients);
-}
-
-static const gpu_program *of_rows(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
-  const spec *s = ((const plan *)of)->spec;
-  (void)a, (void)f, (void)dtypes, (void)gradients;
-  diag_error(s->file, s->line,
-             "kernels of this kind are made for processors only: on a GPU no rotor is made of the input '%s'; expected "
-             "--target x86-64-v3 or the like",
-             s->input[0].name);
-  return NULL;
 }
 
 static const gpu_program *dense(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
@@ -75,7 +66,7 @@ static const gpu_program *basis(arena *a, const form *f, const void *plan, unsig
 
 static program_function *const programs[FORM_COUNT] = {
     [FORM_ATTENTION] = attention, [FORM_POLYNOMIAL] = widen,      [FORM_ADDITIVE] = encode,   [FORM_PARTS] = parts,
-    [FORM_BLADES] = encode,       [FORM_ROW_BLADES] = of_rows,    [FORM_DENSE_FOUR] = encode, [FORM_SCHUR] = dense,
+    [FORM_BLADES] = encode,       [FORM_ROW_BLADES] = encode,     [FORM_DENSE_FOUR] = encode, [FORM_SCHUR] = dense,
     [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
 };
 

@@ -50,19 +50,24 @@ ir_value gpu_is_written(gpu_body *t, ir_value row) {
 
 /* ---- what torques give ---- */
 
-/* Where number i of the head and block stands among a chunk's: bytes, i64. */
+static ir_value block_of(gpu_gains *g, int slot) {
+  const thread_tile *t = g->body->tile;
+  return emit_thread_index(&g->body->exprs, t->block_at + slot * t->n_units);
+}
+
+/* Where number i of the head and block stands among a chunk's: bytes, i64. Rows that turn by inputs are of heads that
+ * are apart and may have operands in common: then each head's are a chunk's own. */
 static ir_value sum_at(gpu_gains *g, int i, int slot) {
   ir *b = g->body->b;
-  const thread_tile *t = g->body->tile;
-  int blocks = g->row ? plan_gradient_blocks(g->row) : g->body->p->spec->n_blocks,
+  const plan *p = g->body->p;
+  int blocks = g->row ? plan_gradient_blocks(g->row) : p->spec->n_blocks,
       sums = g->row ? plan_gradient_sums(g->row, g->row->n_parts) : g->of->n_boundaries,
-      before = g->row ? plan_gradient_sums(g->row, g->part) : 0,
-      heads = g->body->per_head ? g->body->p->spec->heads : 1;
-  ir_value block = emit_thread_index(&g->body->exprs, t->block_at + slot * t->n_units),
-           row = i32(b, (int64_t)(before + i) * heads);
-  if (g->body->per_head) row = add(b, row, g->body->exprs.head);
+      before = g->row ? plan_gradient_sums(g->row, g->part) : 0, heads = p->per_head ? p->spec->heads : 1;
+  ir_value block = block_of(g, slot), row = i32(b, (int64_t)(before + i) * heads), chunk = g->chunk;
+  if (p->per_head) row = add(b, row, g->body->exprs.head);
+  else if (g->body->per_head) chunk = add(b, mul(b, chunk, gpu_heads(g->body)), g->body->exprs.head);
   ir_value of_chunk = i64(b, (int64_t)sums * heads * blocks);
-  ir_value at = add(b, mul(b, wide(b, g->chunk), of_chunk), wide(b, add(b, scaled(b, row, blocks), block)));
+  ir_value at = add(b, mul(b, wide(b, chunk), of_chunk), wide(b, add(b, scaled(b, row, blocks), block)));
   return add(b, g->own[PEGEN_PTX_SUMS], mul(b, at, i64(b, NUMBER)));
 }
 
@@ -141,10 +146,10 @@ static two_float sum_of_axis(gpu_gains *g, int axis, const two_float *gained) {
 static void give_positions(gpu_gains *g, const two_float *gained) {
   ir *b = g->body->b;
   const spec *whole = g->row ? g->body->program->spec : g->body->p->spec;
-  int heads = g->body->per_head ? whole->heads : 1, shares = heads * thread_tile_units(g->body->entry->tile);
   ir_value share = share_of(g);
   ir_branch wanted = if_wanted(g, PEGEN_PTX_SHARES);
-  ir_value row = add(b, mul(b, wide(b, g->item), i64(b, shares)), wide(b, share));
+  ir_value shares = wide(b, scaled(b, gpu_heads(g->body), thread_tile_units(g->body->entry->tile)));
+  ir_value row = add(b, mul(b, wide(b, g->item), shares), wide(b, share));
   ir_value at = add(b, g->own[PEGEN_PTX_SHARES], mul(b, row, i64(b, (int64_t)whole->n_axes * NUMBER)));
   for (int axis = 0; axis < whole->n_axes; axis++) {
     two_float sum = sum_of_axis(g, axis, gained);
@@ -163,13 +168,39 @@ static two_float *values_of(gpu_gains *g, const expr *const *exprs, int count) {
   return values;
 }
 
+/* What elements of the row's inputs gain of each block, leaf by leaf (NAME_encode_gradient_inputs adds it up). */
+static void give_inputs(gpu_gains *g, const two_float *gained, int count) {
+  ir *b = g->body->b;
+  int64_t blocks = g->body->p->spec->n_blocks, row_bytes = count * blocks * 4;
+  ir_branch wanted = if_wanted(g, PEGEN_PTX_INPUT_SHARES);
+  ir_value row = add(b, mul(b, wide(b, g->item), wide(b, gpu_heads(g->body))), wide(b, g->body->exprs.head));
+  ir_value at = add(b, g->own[PEGEN_PTX_INPUT_SHARES], mul(b, row, i64(b, row_bytes)));
+  for (int slot = 0; slot < g->body->tile->n_blocks; slot++) {
+    ir_branch present = if_present(g, slot);
+    ir_value block = ir_pointer(b, add(b, at, wide(b, scaled(b, block_of(g, slot), 4))));
+    for (int i = 0; i < count; i++) {
+      two_float x = gained[slot * count + i];
+      ir_value value = x.hi.ptr ? two_float_narrow(b, x) : ir_float(b, b->f32, 0);
+      ir_store(b, value, ir_offset_const(b, block, i * blocks * 4), 4, false);
+    }
+    ir_end_if(b, present);
+  }
+  ir_end_if(b, wanted);
+}
+
+static int input_gains(const gpu_gains *g, const expr **gradients) {
+  int count = g->of->n_row_inputs[TORQUE_OF_Y];
+  for (int i = 0; i < count; i++) gradients[i] = g->of->of_row_input[TORQUE_OF_Y][i].gradient;
+  return count;
+}
+
 int gpu_gain_roots(const gpu_gains *g, const expr **roots) {
   const plan_gradient *of = g->of;
   int count = 0;
   if (!of->token) return 0;
   for (int i = 0; i < of->n_boundaries; i++) roots[count++] = of->of_boundary[TORQUE_OF_Y][i];
   for (int axis = 0; axis < g->body->p->spec->n_axes; axis++) roots[count++] = of->of_position[TORQUE_OF_Y][axis];
-  return count;
+  return count + input_gains(g, roots + count);
 }
 
 void gpu_add_gains(gpu_gains *g) {
@@ -178,4 +209,7 @@ void gpu_add_gains(gpu_gains *g) {
   if (of->n_boundaries) add_to_sums(g, values_of(g, of->of_boundary[TORQUE_OF_Y], of->n_boundaries));
   if (of->has_positions) give_positions(g, values_of(g, of->of_position[TORQUE_OF_Y], axes));
   else if (g->row && plan_gradient_has_positions(g->row)) give_positions(g, NULL);
+  const expr **gradients = arena_array(g->body->rows.memory, const expr *, of->n_row_inputs[TORQUE_OF_Y] + 1);
+  int inputs = input_gains(g, gradients);
+  if (inputs) give_inputs(g, values_of(g, gradients, inputs), inputs);
 }

@@ -1,5 +1,5 @@
 /* gpu/gains: what gradients of operands and positions have in common, whoever sums torques: items, what was kept of
- * rows, sums of chunks, shares of positions (kernel/launch.h, from PEGEN_PTX_KEPT_Q on). */
+ * rows, sums of chunks, shares of positions and of inputs (kernel/launch.h, from PEGEN_PTX_KEPT_Q on). */
 #ifndef PEGEN_GPU_GAINS_H
 #define PEGEN_GPU_GAINS_H
 

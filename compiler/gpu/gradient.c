@@ -74,6 +74,7 @@ int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_r
     entries[count++] = finishing(a, s, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
   }
   if (plan_gradient_has_positions(of)) entries[count++] = finishing(a, s, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+  if (plans->of[0]->of_rows) entries[count++] = finishing(a, s, GPU_INPUTS, PEGEN_PTX_WORD_INPUTS);
   return count;
 }
 
@@ -224,13 +225,19 @@ static void walk_rows(gradient_thread *g, const program_op *ops) {
 
 static bool is_of_token(const program_op *op) { return op && (op->kind == OP_EVAL || op->kind == OP_MATRIX); }
 
-/* What is done of a token: its matrices, its rows, what their torques give. */
+/* What is done of a token: its matrices, its rows, what their torques give. Where rows turn by inputs a token's own
+ * are one of q and one of k, which read the same: what is made of torques is linear in them, and so it is made of their
+ * sum. */
 static void walk_token(gradient_thread *g, const program_op *list) {
   gpu_body *t = &g->t;
   for (const program_op *op = list; op; op = op->next) switch (op->kind) {
     case OP_FOR:
-      if (op->space == SPACE_HEADS && t->per_head) walk_token(g, op->body); /* threads */
+      if (t->of_rows || (op->space == SPACE_HEADS && t->per_head)) walk_token(g, op->body); /* threads */
       else walk_rows(g, gpu_row_ops(op));
+      break;
+    case OP_LOAD:
+      walk_rows(g, op);
+      while (op->next && op->next->kind != OP_REDUCE) op = op->next;
       break;
     case OP_EVAL:
     case OP_MATRIX:
@@ -263,7 +270,8 @@ static void load_operands(gradient_thread *g) {
   const plan_gradient *of = g->of;
   const spec *s = g->t.p->spec;
   int n = s->n_components * s->n_components, count = 0;
-  const expr **roots = arena_array(g->t.rows.memory, const expr *, n + of->n_boundaries + s->n_axes);
+  int gains = of->n_boundaries + s->n_axes + of->n_row_inputs[TORQUE_OF_Y];
+  const expr **roots = arena_array(g->t.rows.memory, const expr *, n + gains);
   for (int i = 0; i < n; i++) roots[count++] = g->t.p->program->matrix.entry[i];
   count += gpu_gain_roots(&g->gains, roots + count);
   emit_thread_operands(&g->t.exprs, roots, count);
@@ -274,7 +282,7 @@ static void load_operands(gradient_thread *g) {
 static void emit_part(gradient_thread *g, ir_value line, ir_value threads, ir_value items, ir_value size) {
   gpu_body *t = &g->t;
   ir *b = t->b;
-  ir_value units = i32(b, t->tile->n_units), heads = i32(b, t->per_head ? t->p->spec->heads : 1);
+  ir_value units = i32(b, t->tile->n_units), heads = gpu_heads(t);
   ir_value owner = ir_op2(b, "arith.divui", line, units);
   g->gains.chunk = ir_op2(b, "arith.divui", owner, heads);
   ir_value begin = mul(b, g->gains.chunk, size);

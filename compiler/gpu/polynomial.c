@@ -108,7 +108,7 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   ir_wait(b, IR_BARRIER_WARP);
   weight_lay_gains(w);
   const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
-  weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
+  emit_thread_inputs(w->exprs, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
   if (t->kept.ptr) keep_weights(t, add(b, rows->first, query));
   ir_value columns = ir_offset_const(b, attend_row_at(t, rows->memory, query, rows->pitch), 4LL * t->shape.columns_at);

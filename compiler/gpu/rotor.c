@@ -13,8 +13,12 @@ const gpu_program *gpu_rotor_program(arena *a, const program *encode, const prog
                                      unsigned dtypes) {
   const plan *p = program_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){
-      .spec = encode->spec, .encode = encode, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  *program = (gpu_program){.spec = encode->spec,
+                           .encode = encode,
+                           .per_head = p->per_head,
+                           .of_rows = p->of_rows,
+                           .operations = p->token_operations,
+                           .emit = emit};
   gpu_plans *rows = &program->rows, *back = &program->transposed;
   rows->count = program_plans(encode, rows->of);
   program->n_entries = gpu_row_entries(a, rows, PEGEN_LAUNCH_encode, dtypes, program->entry);

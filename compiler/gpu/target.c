@@ -127,11 +127,10 @@ static void print_parameters(FILE *f, const gpu_program *p) {
   fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
-  for (int i = 0; i < s->n_inputs; i++)
-    fprintf(f, "%s %s",
-            i ? ","
-              : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
-            s->input[i].name);
+  if (s->n_inputs)
+    fprintf(f, ",\n//   inputs%s, address, type (as of operands) and strides (batch, token, head) each:",
+            p->of_rows ? "" : " of a query");
+  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : "", s->input[i].name);
   if (converts(p)) fprintf(f, ",\n//   of entries that convert: addresses of the scales of q_out and of k_out (0: 1)");
   if (p->of || p->matrices || p->has_columns)
     fprintf(f, ",\n//   of gradients of operands and positions: q as encode wrote or read it (address, strides: batch, "
@@ -141,13 +140,15 @@ static void print_parameters(FILE *f, const gpu_program *p) {
     fprintf(
         f,
         ",\n//   behind those 1 where gradients of inputs are added to what is there, and these as inputs are given");
-  const char *others = p->per_head ? "heads" : "batches";
+  bool of_heads = p->per_head || p->of_rows;
+  const char *others = of_heads ? "heads" : "batches";
   fprintf(f,
           ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a "
           "block)\n// where they are given; y = ceil(%s / rows a thread).\n",
-          others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
+          others, PEGEN_PTX_BLOCK, others, of_heads ? "batches * tensors" : "heads of q and k");
+  if (p->of_rows) fprintf(f, "// Rows a thread: those of q and of k, 1 or 2.\n");
   if (p->of || p->matrices || p->has_columns)
-    fprintf(f, "// Of those gradients: x = ceil(chunks * %sunits / %d), y = 1.\n", p->per_head ? "heads * " : "",
+    fprintf(f, "// Of those gradients: x = ceil(chunks * %sunits / %d), y = 1.\n", of_heads ? "heads * " : "",
             PEGEN_PTX_BLOCK);
 }
 

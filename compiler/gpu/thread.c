@@ -303,12 +303,28 @@ static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value place
   return ir_load(b, b->f32, ir_offset(b, data, wide(b, mul(b, index, i32(b, 4)))), 4);
 }
 
-/* An element of the query's row of an input: of the rows' own type, or float32 whatever they are. */
-static ir_value input_element(thread_emitter *e, const expr *x) {
+void emit_thread_inputs(thread_emitter *e, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
+                        int dtype) {
+  ir *b = e->b;
+  ir_value *rows = arena_array(e->memory, ir_value, e->spec->n_inputs + 1);
+  for (int i = 0; i < e->spec->n_inputs; i++) {
+    const ir_value *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
+    ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], mul(b, wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
+    at = add(b, at, mul(b, wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
+    rows[i] = add(b, at, mul(b, wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
+    if (i == 0 && dtype != NUMBER_F32)
+      e->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
+  }
+  e->inputs = rows;
+  e->input_type = dtype;
+}
+
+/* An element of the row of an input at hand: of the rows' own type, or float32 whatever they are. */
+static ir_value input_element(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   int units = e->t->n_units;
   int *of_unit = arena_array(e->memory, int, units);
-  for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, 0, u) : 0];
+  for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, slot, u) : 0];
   ir_value row = ir_pointer(b, e->inputs[x->index]), offset = emit_thread_index(e, of_unit), value[2], result;
   if (!e->wide_inputs.ptr) return ir_load(b, b->f32, ir_offset(b, row, wide(b, mul(b, offset, i32(b, 4)))), 4);
   ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
@@ -342,7 +358,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   switch (x->op) {
   case EXPR_POSITION: return *value = e->positions[x->index], true;
   case EXPR_TABLE: return *value = constants(e, x, slot), true;
-  case EXPR_INPUT: return *value = two_float_f32(input_element(e, x)), true;
+  case EXPR_INPUT: return *value = two_float_f32(input_element(e, x, slot)), true;
   case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
   case EXPR_COTANGENT: return *value = e->cotangents[slot * e->n_cotangents + x->index - e->first_cotangent], true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);

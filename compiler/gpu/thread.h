@@ -20,8 +20,8 @@ typedef struct thread_emitter {
   ir_value head;            /* i32; where rotors differ from head to head */
   const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
   two_float *positions;          /* [axes], and the side (spec_side); of a score [SPEC_MAX_PLACES] */
-  const ir_value
-      *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
+  const ir_value *inputs; /* [inputs] i64: addresses of the rows at hand, of float32, or of 16 bits but where
+                             wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
   int input_type;           /* number_type of those that are not wide */
   const two_float *cotangents; /* [blocks][n_cotangents]: those from first_cotangent on; NULL: there are none */
@@ -34,6 +34,11 @@ typedef struct thread_emitter {
 } thread_emitter;
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const spec *s, const thread_tile *t, const char *prefix);
+
+/* Where the rows of inputs lie, of a batch, token and head (i32), from now on. parameter: those of the first input;
+ * dtype: number_type of inputs that are not float32; NUMBER_F32: all are. */
+void emit_thread_inputs(thread_emitter *e, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
+                        int dtype);
 
 /* Begins anew with what was computed up to here: what is made from now on is forgotten by emit_thread_forget, as
  * what is computed inside of a loop must be at its end. Returns what to forget to. */

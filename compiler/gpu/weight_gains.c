@@ -284,7 +284,7 @@ void weight_gains_set_query(weight_gains *g, ir_value head) {
   gpu_body *t = g->body;
   const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, g->p->spec->n_operands);
   t->exprs.head = head;
-  weight_set_inputs(&g->lanes, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
+  emit_thread_inputs(g->lanes.exprs, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
 }
 
 void weight_gains_lay(weight_gains *g, ir_value weight, ir_value x) { store_room(g, WEIGHT_GAINS, weight, x); }

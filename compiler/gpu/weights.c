@@ -163,23 +163,6 @@ void weight_lay_gains(weight_lanes *w) {
 
 /* ---- the query: weights ---- */
 
-void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
-                       int dtype) {
-  ir *b = w->b;
-  const spec *s = w->p->spec;
-  ir_value *rows = arena_array(w->memory, ir_value, s->n_inputs + 1);
-  for (int i = 0; i < s->n_inputs; i++) {
-    const ir_value *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
-    ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], mul(b, wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
-    at = add(b, at, mul(b, wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
-    rows[i] = add(b, at, mul(b, wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
-    if (i == 0 && dtype != NUMBER_F32)
-      w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
-  }
-  w->exprs->inputs = rows;
-  w->exprs->input_type = dtype;
-}
-
 /* Sums of so many weights are kept in registers; those of more in shared memory. */
 enum { MOST_CARRIED = 32 };
 

@@ -55,11 +55,7 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index);
 /* A gain that was laid. */
 ir_value weight_gain_at(weight_lanes *w, ir_value gain);
 
-/* Where the rows of a query's inputs lie. parameter: those of the first input; element: bytes of a number of the rows.
- */
-void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
-                       int dtype);
-/* The weights of the query, between two barriers that are its own. */
+/* The weights of the query, whose inputs' rows are set (emit_thread_inputs), between two barriers that are its own. */
 void weight_lay_weights(weight_lanes *w);
 ir_value weight_at(weight_lanes *w, ir_value index);
 /* The weight that a gain multiplies. */

@@ -88,7 +88,7 @@ static void lay_weights(widen *w, ir_value head) {
   weight_lanes *l = &w->lanes;
   gpu_body *t = w->body;
   const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, w->p->spec->n_operands);
-  weight_set_inputs(l, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
+  emit_thread_inputs(l->exprs, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
   t->exprs.head = head;
   weight_lay_weights(l);
 }

@@ -123,6 +123,7 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   if (!of && !m && !columns && !p->n_weights) return describe_null(d);
   bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(plan_gradient_first(of)->token));
   int blocks = of ? plan_gradient_blocks(of) : p->spec->n_blocks;
+  int input_gains = of ? plan_gradient_first(of)->n_row_inputs[TORQUE_OF_Y] * blocks : 0;
   describe_field fields[] = {
       FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? plan_gradient_sums(of, of->n_parts) : 0)),
       FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? plan_gradient_scatters(of, of->n_parts) : 0)),
@@ -136,8 +137,13 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
       FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
       FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
       FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0)),
-      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights))};
+      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights)),
+      FIELD(pegen_ptx_gradient, n_input_gains, describe_i32(d, input_gains))};
   return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
+}
+
+static int ptx_per_head(const describe_request *r) {
+  return spec_turns_rows(r->spec) ? PEGEN_PER_HEAD_ROWS : r->form->per_head(r->plan);
 }
 
 static LLVMValueRef ptx(describer *d) {
@@ -165,7 +171,7 @@ static LLVMValueRef ptx(describer *d) {
                              FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
                              FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
                              FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
-                             FIELD(pegen_ptx, per_head, describe_i32(d, d->request->form->per_head(d->request->plan))),
+                             FIELD(pegen_ptx, per_head, describe_i32(d, ptx_per_head(d->request))),
                              FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
                              FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
                              FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),

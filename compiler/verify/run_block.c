@@ -3,27 +3,26 @@
 
 #include "base/diag.h"
 #include "mlir/ir.h"
+#include "verify/coroutine.h"
 
 #include <stdlib.h>
-#include <ucontext.h>
 
 enum { WARP = 32, MOST_THREADS = 1024, STACK_BYTES = 256 << 10 };
 
 typedef enum state { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, DONE } state;
 
-typedef struct coroutine {
-  ucontext_t context;
+typedef struct thread {
+  coroutine coroutine;
   state state;
   char *stack;
-} coroutine;
+} thread;
 
 typedef struct block_run {
   thread_function *run;
   int32_t block, grid_row;
   const int64_t *parameters;
-  ucontext_t scheduler;
   int current; /* -1: none */
-  coroutine thread[MOST_THREADS];
+  thread thread[MOST_THREADS];
 } block_run;
 
 /* One block at a time; stacks are kept for the next. */
@@ -32,18 +31,19 @@ static block_run b = {.current = -1};
 static void begin_thread(void) {
   b.run(b.block, b.grid_row, b.current, b.parameters);
   b.thread[b.current].state = DONE;
+  coroutine_wait(&b.thread[b.current].coroutine);
 }
 
 void run_block_wait(int32_t of) {
   if (b.current < 0) return;
-  coroutine *t = &b.thread[b.current];
+  thread *t = &b.thread[b.current];
   t->state = of == IR_BARRIER_WARP ? WAITS_FOR_WARP : WAITS_FOR_BLOCK;
-  swapcontext(&t->context, &b.scheduler);
+  coroutine_wait(&t->coroutine);
 }
 
-static void resume(int thread) {
-  b.current = thread;
-  swapcontext(&b.scheduler, &b.thread[thread].context);
+static void resume(int index) {
+  b.current = index;
+  coroutine_resume(&b.thread[index].coroutine);
   b.current = -1;
 }
 
@@ -52,9 +52,9 @@ static void run_warp(int first, int count, bool reverse) {
   for (;;) {
     int seen[DONE + 1] = {0};
     for (int i = 0; i < count; i++) {
-      int thread = first + (reverse ? count - 1 - i : i);
-      if (b.thread[thread].state == READY) resume(thread);
-      seen[b.thread[thread].state]++;
+      int index = first + (reverse ? count - 1 - i : i);
+      if (b.thread[index].state == READY) resume(index);
+      seen[b.thread[index].state]++;
     }
     if (seen[WAITS_FOR_WARP] && seen[WAITS_FOR_BLOCK])
       diag_bug("run_block", "threads of one warp wait at two barriers");
@@ -64,14 +64,10 @@ static void run_warp(int first, int count, bool reverse) {
   }
 }
 
-static void create(int thread) {
-  coroutine *t = &b.thread[thread];
-  if (!t->stack && !(t->stack = malloc(STACK_BYTES))) diag_bug("run_block", "no memory for %d threads", thread + 1);
-  getcontext(&t->context);
-  t->context.uc_stack.ss_sp = t->stack;
-  t->context.uc_stack.ss_size = STACK_BYTES;
-  t->context.uc_link = &b.scheduler;
-  makecontext(&t->context, begin_thread, 0);
+static void create(int index) {
+  thread *t = &b.thread[index];
+  if (!t->stack && !(t->stack = malloc(STACK_BYTES))) diag_bug("run_block", "no memory for %d threads", index + 1);
+  coroutine_create(&t->coroutine, begin_thread, t->stack, STACK_BYTES);
   t->state = READY;
 }
 

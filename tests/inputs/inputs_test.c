@@ -1,5 +1,6 @@
 /* Rows that turn by inputs: programs in both orders of their loops against the reference, each row by its own inputs;
  * kernels on inputs of any strides, and of one batch or head for all, against the same on whole tensors; refusals.
+ * Usage: inputs_test [TARGET], of kernels.
  */
 #include "unit.h"
 
@@ -11,6 +12,8 @@
 
 #include <math.h>
 #include <string.h>
+
+static const char *wanted; /* NULL: the processor's */
 
 enum { BATCHES = 2, HEADS = 2, TOKENS = 7, HEAD_DIM = 20 };
 
@@ -143,7 +146,7 @@ typedef struct call {
 
 static call open_call(void) {
   call c = {.f = open_fixture("phase", "1")};
-  c.loaded = trial_load(c.f.memory, c.f.spec, NULL, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
+  c.loaded = trial_load(c.f.memory, c.f.spec, wanted, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
   c.kernel = run_kernel(c.loaded);
   DLTensor **rows[] = {&c.q, &c.k, &c.q_out, &c.k_out};
   for (int i = 0; i < 4; i++) {
@@ -164,6 +167,24 @@ static void encode(call *c, const DLTensor **inputs, DLTensor *q_out, DLTensor *
   assert_int_equal(trial_call(c->kernel, c->f.positions, &operands, q_out ? c->q : NULL, q_out, k_out ? c->k : NULL,
                               k_out, 2),
                    0);
+}
+
+/* k has fewer heads than q, and inputs are those of all heads: its rows are what they are beside as many heads. */
+static void fewer_heads(call *c, const DLTensor **inputs) {
+  arena *a = c->f.memory;
+  trial_operands operands = c->f.operands;
+  DLTensor *few = tensor_rows(a, NUMBER_F32, ROWS_BNHD, BATCHES, 1, TOKENS, HEAD_DIM), *out = tensor_copy(a, few);
+  operands.inputs = inputs;
+  for (int64_t b = 0; b < BATCHES; b++)
+    for (int64_t n = 0; n < TOKENS; n++)
+      memcpy(tensor_at(few, b, 0, n, 0), tensor_at(c->k, b, 0, n, 0), sizeof(float) * HEAD_DIM);
+  encode(c, inputs, c->q_out, c->k_out);
+  DLTensor *q = tensor_copy(a, c->q_out);
+  assert_int_equal(trial_call(c->kernel, c->f.positions, &operands, c->q, q, few, out, 2), 0);
+  assert_true(tensor_identical(q, c->q_out));
+  for (int64_t b = 0; b < BATCHES; b++)
+    for (int64_t n = 0; n < TOKENS; n++)
+      assert_memory_equal(tensor_at(out, b, 0, n, 0), tensor_at(c->k_out, b, 0, n, 0), sizeof(float) * HEAD_DIM);
 }
 
 static void any_inputs(void **state) {
@@ -191,6 +212,7 @@ static void any_inputs(void **state) {
     encode(&c, repeated, q, k);
     assert_true(tensor_identical(q, c.q_out) && tensor_identical(k, c.k_out));
   }
+  fewer_heads(&c, repeated);
   close_call(&c);
 }
 
@@ -250,6 +272,7 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
     args.inputs = given;
     grad.flags = PEGEN_GRAD_FROM_INPUT;
     grad.inputs = gained;
+    args.workspace = arena_alloc(a, kernel->encode_backward_workspace(&args) + 8); /* none on processors */
     for (int part = 2; part >= 0; part--) assert_int_equal(kernel->encode_backward(&args, part, 3), 0);
     for (int i = 0; i < 2; i++)
       for (int64_t k = 0; k < count[i]; k++) {
@@ -265,7 +288,7 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
 static void gradients(void **state) {
   (void)state;
   fixture f = open_fixture("phase", "2");
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, NULL, PEGEN_DTYPE_F32, 1);
+  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *x[2], *g[2], *y[2], *back[2];
   for (int t = 0; t < 2; t++) {
@@ -354,7 +377,8 @@ static void refusals(void **state) {
   close_call(&c);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  wanted = argc > 1 ? argv[1] : NULL;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(programs),
       cmocka_unit_test(outside_of_rows),

@@ -563,12 +563,33 @@ static void f8_rounding(void **state) {
     }
 }
 
+/* Of 16 bits, from float64 and wider: every finite code, what lies halfway to the next, and the neighbours of both. */
+static void rounding_wide(void **state) {
+  (void)state;
+  for (int type = NUMBER_BF16; type <= NUMBER_F16; type++) {
+    uint16_t code = 0, next = 1, stored;
+    for (; isfinite(number_load(type, &next)); code++, next++) {
+      double here = number_load(type, &code), above = number_load(type, &next), middle = (here + above) / 2;
+      for (int sign = 0; sign < 2; sign++)
+        for (int side = -1; side <= 1; side++) {
+          long double at[] = {here + side * (middle - here) * 0x1p-20, middle + side * (middle - here) * 0x1p-40L};
+          uint16_t wanted[] = {code, side < 0 || (side == 0 && code % 2 == 0) ? code : next};
+          for (int i = 0; i < 2; i++) {
+            if (at[i] < 0) continue; /* below 0 */
+            number_store(type, &stored, sign ? -at[i] : at[i]);
+            assert_int_equal(stored, wanted[i] | sign << 15);
+          }
+        }
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),       cmocka_unit_test(sines_f32),
       cmocka_unit_test(sines_f64),      cmocka_unit_test(sines_folded),      cmocka_unit_test(exponentials),
       cmocka_unit_test(logarithms),     cmocka_unit_test(saturating),        cmocka_unit_test(tanh_of_floats),
       cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range), cmocka_unit_test(floors),
-      cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
+      cmocka_unit_test(widening),       cmocka_unit_test(rounding),          cmocka_unit_test(rounding_wide)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }

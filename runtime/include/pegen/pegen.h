@@ -461,6 +461,7 @@ typedef struct pegen_ptx_gradient {
   int32_t thread_bytes; /* of the workspace, a thread's own */
   int32_t n_weights; /* of attention whose bias is a polynomial: numbers of a query, of which inputs, operands and
                         positions gain; structs of other kernels may end before it */
+  int32_t n_input_gains; /* numbers of a row that turns by inputs (per_head 3), of which these gain: a float32 each */
 } pegen_ptx_gradient;
 
 typedef struct pegen_ptx {
@@ -471,7 +472,7 @@ typedef struct pegen_ptx {
   int32_t block; /* threads of a block */
   int32_t n_parameters;
   int32_t per_head; /* 1: rotors differ from head to head, and a thread's rows are batches of one head; 2: the heads of
-                       q differ */
+                       q differ; 3: each row has its own, of inputs, and a thread's rows are one of q and one of k */
   int32_t n_entries;
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
   const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
