@@ -188,6 +188,16 @@ typedef void pegen_attend_gradient_function(const pegen_attention_gradient_tile 
 /* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
 typedef void pegen_attention_store_function(const float *sums, char *to, int64_t token, int64_t count, double factor);
 
+/* Of rows of q and k that come turned, as pegen_attention_turned has them; what a row of q gains is added to. */
+typedef struct pegen_attention_turned_gradient {
+  pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* of v, out and its gradient; NULL: not turned */
+  int64_t tiles; /* of queries that go through the keys together: at most PEGEN_ATTENTION_TURNED_TILES */
+  int64_t keys; /* of a panel: whole steps */
+  int64_t step; /* as below */
+  int64_t stretches; /* 1: what a row is turned by is a multiple of a rotation */
+  int64_t of_operands; /* 1: what operands gain is gained so; 0: some rotate, and all gain pair by pair */
+} pegen_attention_turned_gradient;
+
 /* The emitted functions of one target. Their tiles are those of pegen_attention_code, of one head each. */
 typedef struct pegen_attention_gradient_code {
   pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
@@ -197,6 +207,7 @@ typedef struct pegen_attention_gradient_code {
       *attend_operands[PEGEN_ROW_TYPES]; /* of operands alone, by tiles that are not runs of the grid; NULL: attend */
   pegen_attention_store_function *store_keys[PEGEN_ROW_TYPES], *store_values[PEGEN_ROW_TYPES];
   int64_t step; /* keys that some may see the first of, so that others see the rest */
+  pegen_attention_turned_gradient turned;
 } pegen_attention_gradient_code;
 
 /* The form of attention (compiler/forms/attention.c). */
@@ -225,7 +236,7 @@ typedef struct pegen_attention {
   int64_t gaining; /* bits: operands that have a gradient */
   int64_t keeps; /* 1: where batches share positions, gradients keep biases of pairs and sums of what these gain */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */
-  const pegen_attention_turned *turned; /* [n_targets] of out, not of gradients; NULL: pairs are rotated, or nothing */
+  const pegen_attention_turned *turned; /* [n_targets]; NULL: pairs are rotated, or nothing */
 } pegen_attention;
 
 /* Implemented by the driver, called by emitted code. */

@@ -14,45 +14,19 @@
  * give to the same places: a unit is batches of one head, which go through a tile of queries one after the other. The
  * first computes the biases, and the last gives what all of them summed.
  */
-#include "attention_backward.h"
+#include "attention_backward_walk.h"
 
-#include "attention_turner.h"
-#include "weight_gains.h"
-
-typedef struct backward {
-  pegen_attention_walk walk;
-  const pegen_attention_backward_call *call;
-  const pegen_attention_gradient_code *code;
-  pegen_attention_gradient_tile tile;
-  pegen_attend_gradient_function *attend, *attend_narrow;
-  int of_operands_alone;    /* in a walk of its own, behind that of rows */
-  int64_t group;            /* heads of q of an item */
-  float *key_sums, *value_sums; /* of the item; NULL: not wanted */
-  pegen_attention_cut cut;
-  int64_t next;    /* item, after this one; -1: none */
-  int64_t run_begin, run_end; /* batches whose tiles follow each other, index by index; none: those of a batch do */
-  int looks_ahead; /* 1: rows that are read next are asked for */
-  const char *ahead[5 * PEGEN_ATTENTION_QUERIES]; /* of q, k, v, out and its gradient */
-  double *chunk_sums; /* [unit][chunk][elements] */
-  float *pair_rooms;  /* of a cut that keeps pairs: [unit][chunk][2][pairs of a tile] */
-  double *head_sums;  /* [n_scatters][n_blocks] */
-  double *place_sums[2]; /* of queries and keys, all heads; NULL: not wanted */
-  double **tables;    /* [n_operands] */
-  pegen_weights weights; /* of a bias that is a polynomial */
-  int turns_values;
-  pegen_attention_turner turner; /* of values that are turned */
-  int64_t frame; /* head of q by whose rotors value_sums are turned; -1: they are 0 */
-} backward;
+typedef pegen_attention_backward_walk backward;
 
 /* ---- an item ---- */
 
-static void copy_tile(backward *w) {
-  const char *from = (const char *)&w->walk.tile;
+void pegen_attention_backward_copy_tile(backward *w, const pegen_attention_tile *tile) {
+  const char *from = (const char *)tile;
   char *to = (char *)&w->tile.tile;
   for (size_t i = 0; i < sizeof w->tile.tile; i++) to[i] = from[i];
 }
 
-static void set_head(backward *w, int64_t batch, int64_t head, int64_t is_spoilt) {
+void pegen_attention_backward_set_head(backward *w, int64_t batch, int64_t head, int64_t is_spoilt) {
   const pegen_attention_backward_call *c = w->call;
   pegen_attention_gradient_tile *t = &w->tile;
   w->walk.spoilt = is_spoilt | pegen_attention_spoils(&w->walk, &c->forward.q, &c->g_out, batch, head);
@@ -176,11 +150,9 @@ static double *place_sums_of(const backward *w, int of_keys, int64_t batch, int6
 /* Heads that share values may turn them by rotors of their own: sums of keys [begin, end) into the frame of another. */
 static void set_frame(backward *w, int64_t head, int64_t begin, int64_t end, int of_keys) {
   int64_t pitch = pegen_attention_pitch(w->walk.form->value_dim);
-  int moves = of_keys && w->value_sums && w->frame >= 0 && w->frame != head && w->walk.driver->per_head;
-  if (moves) pegen_attention_turn_sums(&w->turner, w->value_sums, pitch, begin, end, 1);
+  float *sums = of_keys ? w->value_sums : 0;
+  if (sums) pegen_attention_backward_reframe(w, sums, pitch, begin, end, &w->value_frame, head, 0);
   pegen_attention_turner_set_head(&w->turner, head);
-  if (moves) pegen_attention_turn_sums(&w->turner, w->value_sums, pitch, begin, end, 0);
-  if (of_keys) w->frame = head;
 }
 
 /* Tiles [first, last) of the item's heads, against keys [begin, end). */
@@ -194,12 +166,19 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
       if (of_group < 0) w->walk.looked = -1;
       pegen_attention_set_heads(&w->walk, batch, head);
       if (of_group < 0) is_spoilt = w->walk.spoilt;
-      set_head(w, batch, head, is_spoilt);
+      pegen_attention_backward_set_head(w, batch, head, is_spoilt);
       if (w->turns_values) set_frame(w, head, begin, end, of_keys);
       of_group = head;
     }
+    if (w->turns) { /* all of the head's at once */
+      int64_t stop = (head - shared * w->group + 1) * w->walk.tiles, left = last < stop ? last : stop;
+      int64_t before = (head - shared * w->group) * w->walk.tiles;
+      pegen_attention_backward_turned(w, batch, head, i - before, left - before, begin, end, of_queries, of_keys);
+      i = left - 1;
+      continue;
+    }
     if (t->is_first || w->walk.look) pegen_attention_set_tile(&w->walk, i % w->walk.tiles); /* else it stands */
-    copy_tile(w);
+    pegen_attention_backward_copy_tile(w, &w->walk.tile);
     if (w->turns_values)
       pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, batch, head);
     set_ahead(w, batch, shared, i);
@@ -294,7 +273,7 @@ static void run_operands(backward *w, int64_t unit, int64_t item, int share, int
 
 /* Keys [begin, end) are those of share `share` of `shares` of an item. */
 static void share_keys(const backward *w, int share, int shares, int64_t *begin, int64_t *end) {
-  int64_t keys = w->walk.keys, skip = w->walk.skip < keys ? w->walk.skip : keys, step = w->code->step;
+  int64_t keys = w->walk.keys, skip = w->walk.skip < keys ? w->walk.skip : keys, step = w->step;
   pegen_share((keys - skip + step - 1) / step, share, shares, begin, end);
   *end = skip + *end * step < keys && share < shares - 1 ? skip + *end * step : keys;
   *begin = share == 0 ? 0 : skip + *begin * step < keys ? skip + *begin * step : keys;
@@ -307,7 +286,7 @@ static int begin_keys(backward *w, int64_t item, int64_t begin, int64_t end, flo
   set_sums(w, sums);
   clear(w->key_sums, begin * k_pitch, end * k_pitch);
   clear(w->value_sums, begin * v_pitch, end * v_pitch);
-  w->frame = -1;
+  w->key_frame = w->value_frame = PEGEN_FRAME_EMPTY;
   for (int64_t i = 0; i < w->group && w->place_sums[1]; i++) { /* more than once where heads have them in common */
     double *places = place_sums_of(w, 1, batch_of(w, item), head_of(w, item) * w->group + i);
     for (int64_t k = begin * sums_of_key; k < end * sums_of_key; k++) places[k] = 0;
@@ -320,11 +299,13 @@ static void end_keys(backward *w, int64_t item, int64_t begin, int64_t end, floa
   const pegen_attention_call *c = &w->call->forward;
   int64_t k_pitch = pegen_attention_pitch(w->walk.driver->kernel->head_dim),
           v_pitch = pegen_attention_pitch(w->walk.form->value_dim), batch = batch_of(w, item),
-          shared = head_of(w, item);
+          shared = head_of(w, item), placed = begin > w->walk.skip ? begin : w->walk.skip;
   set_sums(w, sums);
+  if (w->turns && w->key_sums)
+    pegen_attention_backward_reframe(w, w->key_sums, k_pitch, placed, end, &w->key_frame, PEGEN_FRAME_NONE, 0);
   store(&w->call->g_k, w->code->store_keys[c->type], w->key_sums, k_pitch, batch, shared, begin, end, c->scale);
-  if (w->turns_values && w->value_sums && w->frame >= 0)
-    pegen_attention_turn_sums(&w->turner, w->value_sums, v_pitch, begin, end, 1);
+  if (w->turns_values && w->value_sums)
+    pegen_attention_backward_reframe(w, w->value_sums, v_pitch, begin, end, &w->value_frame, PEGEN_FRAME_NONE, 0);
   store(&w->call->g_v, w->code->store_values[c->type], w->value_sums, v_pitch, batch, shared, begin, end, 1);
 }
 
@@ -411,17 +392,53 @@ static void run_part(backward *w, int part, int parts, char *workspace) {
   }
 }
 
+static int wants_rows(const backward *w) { return !w->call->g_q.empty || !w->call->g_k.empty || !w->call->g_v.empty; }
+
 /* Rows as where no operand gains, and then operands, by tiles of another cut. */
 static void run_apart(backward *w, int part, int parts, char *workspace) {
   int64_t chunks = w->cut.chunks;
   w->cut.chunks = 0;
-  if (!w->call->g_q.empty || !w->call->g_k.empty || !w->call->g_v.empty) run_part(w, part, parts, workspace);
+  if (wants_rows(w)) run_part(w, part, parts, workspace);
   w->cut.chunks = chunks;
   w->of_operands_alone = 1;
   w->attend = w->code->attend_operands[w->call->forward.type];
   w->attend_narrow = 0;
   pegen_attention_cut_tiles(&w->walk, 0);
   run_part(w, part, parts, workspace);
+}
+
+/* Its room is given back before pairs' code takes its own. */
+static __attribute__((noinline)) void run_together(backward *w, int part, int parts, char *workspace) {
+  PEGEN_BACKWARD_TILES_ROOM(w);
+  w->attend = w->turns->attend[w->call->forward.type];
+  w->step = w->turns->step;
+  pegen_attention_cut_tiles(&w->walk, 0);
+  run_part(w, part, parts, workspace);
+}
+
+/* Rows that come turned; what gains pair by pair does so in a walk of its own behind that: coordinates, and operands
+ * where some rotate. Rows have the same bits whatever else is asked for. */
+static void run_turned(backward *w, int part, int parts, char *workspace) {
+  const pegen_attention_turned_gradient *turns = w->turns;
+  pegen_attend_gradient_function *attend = w->attend;
+  pegen_attention_backward_call others;
+  double *place_sums[2] = {w->place_sums[0], w->place_sums[1]};
+  int64_t chunks = w->cut.chunks, runs = w->walk.runs;
+  int of_operands = chunks && turns->of_operands, of_pairs = place_sums[0] || place_sums[1] || (chunks && !of_operands);
+  w->cut.chunks = of_operands ? chunks : 0;
+  w->place_sums[0] = w->place_sums[1] = 0;
+  if (wants_rows(w) || of_operands) run_together(w, part, parts, workspace);
+  w->turns = 0;
+  w->cut.chunks = of_operands ? 0 : chunks;
+  if (!of_pairs) return;
+  for (size_t i = 0; i < sizeof others; i++) ((char *)&others)[i] = ((const char *)w->call)[i];
+  others.g_q.empty = others.g_k.empty = others.g_v.empty = 1;
+  w->call = &others;
+  w->attend = attend;
+  w->step = w->code->step;
+  for (int of_keys = 0; of_keys < 2; of_keys++) w->place_sums[of_keys] = place_sums[of_keys];
+  pegen_attention_cut_tiles(&w->walk, runs != 0);
+  (w->cut.chunks && w->code->attend_operands[others.forward.type] ? run_apart : run_part)(w, part, parts, workspace);
 }
 
 /* ---- one call ---- */
@@ -457,11 +474,15 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
                         call->forward.wide_inputs || !driver->kernel->n_inputs ? PEGEN_NUMBER_F32 : call->forward.type,
                         call->forward.input, call->g_input);
   for (int64_t i = 0; i < n_sums; i++) w.head_sums[i] = 0;
+  w.step = w.code->step;
+  w.turns = w.code->turned.attend[call->forward.type] ? &w.code->turned : 0;
   w.turns_values = w.walk.form->turned && w.walk.form->turned[target].values;
-  if (w.turns_values) {
-    size_t lanes = sizeof(float) * (size_t)(2 * PEGEN_ATTENTION_QUERIES * driver->kernel->head_dim);
+  if (w.turns) {
     pegen_attention_turner_begin(&w.turner, &w.walk, target);
     PEGEN_ATTENTION_TURNER_ROOM(&w.turner);
+  }
+  if (w.turns_values) {
+    size_t lanes = sizeof(float) * (size_t)(2 * w.walk.queries * driver->kernel->head_dim);
     w.turner.lanes = __builtin_alloca_with_align(lanes, 8 * CACHE_LINE);
   }
   pegen_attention_cut_of(driver, call, &w.cut);
@@ -470,5 +491,5 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
   set_chunk(&w, 0);
   set_alone(&w);
   int apart = w.cut.chunks && w.code->attend_operands[call->forward.type];
-  (apart ? run_apart : run_part)(&w, part, parts, workspace);
+  (w.turns ? run_turned : apart ? run_apart : run_part)(&w, part, parts, workspace);
 }

@@ -62,11 +62,26 @@ static void turn_rows(const pegen_attention_turner *t, float *rows, int64_t toke
   pegen_attention_turn(t, both, count, places, stride);
 }
 
+/* A row of zeros, of which nothing was seen, stays one also where its position is no number. */
+static void settle(const pegen_attention_turner *t, const float *rows, int64_t token, int64_t count, double *places) {
+  int64_t axes = t->w->places.axes, width = t->w->driver->kernel->head_dim;
+  for (int64_t i = 0; i < count; i++) {
+    const float *row = (const float *)(const void *)((const char *)rows + i * token);
+    int is_settled = 1;
+    for (int64_t axis = 0; axis < axes; axis++)
+      is_settled &= __builtin_isfinite(places[axis * PEGEN_ATTENTION_TURNED_KEYS + i]) != 0;
+    for (int64_t c = 0; !is_settled && c < width; c++)
+      if (row[c] != 0) is_settled = 1;
+    for (int64_t axis = 0; !is_settled && axis < axes; axis++) places[axis * PEGEN_ATTENTION_TURNED_KEYS + i] = 0;
+  }
+}
+
 void pegen_attention_turn_back(const pegen_attention_turner *t, float *rows, int64_t token, int64_t count,
                                const double *places, int64_t stride) {
   double back[PEGEN_MAX_ROTOR_AXES * PEGEN_ATTENTION_TURNED_KEYS];
   for (int64_t axis = 0; axis < t->w->places.axes; axis++)
     for (int64_t i = 0; i < count; i++) back[axis * PEGEN_ATTENTION_TURNED_KEYS + i] = -places[axis * stride + i];
+  settle(t, rows, token, count, back);
   turn_rows(t, rows, token, count, back, PEGEN_ATTENTION_TURNED_KEYS);
 }
 
@@ -96,7 +111,7 @@ static void take_lanes(const pegen_attention_turner *t, const pegen_attention_ti
 void pegen_attention_turn_gradient(const pegen_attention_turner *t, pegen_attention_gradient_tile *tile,
                                    const pegen_view *out, const pegen_view *g_out, int64_t batch, int64_t head) {
   int64_t width = t->w->driver->kernel->head_dim, bytes = width * (int64_t)sizeof(float);
-  float *rows = t->lanes, *gained = rows + PEGEN_ATTENTION_QUERIES * width;
+  float *rows = t->lanes, *gained = rows + t->w->queries * width;
   take_lanes(t, &tile->tile, out, batch, head, rows);
   take_lanes(t, &tile->tile, g_out, batch, head, gained);
   pegen_turned_rows both[2] = {{(const char *)rows, bytes, rows, bytes}, {(const char *)gained, bytes, gained, bytes}};
@@ -114,6 +129,7 @@ void pegen_attention_turn_sums(const pegen_attention_turner *t, float *sums, int
   for (int64_t count; begin < end; begin += count) {
     count = end - begin < PEGEN_ATTENTION_TURNED_KEYS ? end - begin : PEGEN_ATTENTION_TURNED_KEYS;
     pegen_attention_rows(&t->w->key_places, begin, count, PEGEN_ATTENTION_TURNED_KEYS, places);
+    if (!back) settle(t, sums + begin * pitch, token, count, places);
     (back ? pegen_attention_turn_back : turn_rows)(t, sums + begin * pitch, token, count, places,
                                                    PEGEN_ATTENTION_TURNED_KEYS);
   }

@@ -11,7 +11,7 @@ typedef struct pegen_attention_turner {
   const pegen_target_code *code;
   double *leaves; /* of rotors */
   char *prepared;
-  float *lanes; /* of gradients: [2][PEGEN_ATTENTION_QUERIES][head_dim] */
+  float *lanes; /* of gradients: [2][queries of a tile][head_dim] */
   pegen_attention_read_function *read; /* rows of the call's type */
   int64_t head; /* whose rotors are prepared; -1: none */
 } pegen_attention_turner;

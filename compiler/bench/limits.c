@@ -21,7 +21,7 @@ static void scale_tail(float *x, size_t count) {
   for (size_t i = 0; i < count; i++) x[i] *= factor;
 }
 
-enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
+enum { AHEAD_NEXT = 2048, AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
 
 /* One loop: UNROLL vectors a turn; BODY sees x and y, the lanes of this vector, and i, its index in floats. */
 #define LIMIT_LOOP(isa, suffix, lanes, name, setup, body, tail) \
@@ -51,6 +51,8 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
   LIMIT_LOOP(isa, suffix, lanes, copy_stream, , stream(out + j, load(in + j)), \
              memcpy(out + i, in + i, (count - i) * sizeof *in); \
              fence()) \
+  LIMIT_LOOP(isa, suffix, lanes, copy_stream_next, , AHEAD(AHEAD_NEXT); \
+             stream(out + j, load(in + j)), memcpy(out + i, in + i, (count - i) * sizeof *in); fence()) \
   LIMIT_LOOP(isa, suffix, lanes, copy_stream_near, , AHEAD(AHEAD_NEAR); \
              stream(out + j, load(in + j)), memcpy(out + i, in + i, (count - i) * sizeof *in); fence()) \
   LIMIT_LOOP(isa, suffix, lanes, read, vector sum[UNROLL]; \
@@ -66,12 +68,13 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
                                               {"scale+8K", true, false, scale_far_##suffix}, \
                                               {"copy", false, false, copy_##suffix}, \
                                               {"copy-nt", false, true, copy_stream_##suffix}, \
+                                              {"nt+2K", false, true, copy_stream_next_##suffix}, \
                                               {"nt+4K", false, true, copy_stream_near_##suffix}, \
                                               {move_name, false, false, move}, \
                                               {"read", false, false, read_##suffix}, \
                                               {"read+4K", false, false, read_near_##suffix}};
 
-enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 4, LOOPS_THAT_READ = 2 };
+enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 5, LOOPS_THAT_READ = 2 };
 
 #if defined(__x86_64__)
 #include <immintrin.h>

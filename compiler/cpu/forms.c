@@ -32,8 +32,9 @@ static void attention(ir *b, arena *a, const form *f, const void *plan, const cp
 static void attention_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
                                unsigned dtypes) {
   (void)f;
-  const attention_plan *p = attention_plan_gradient(a, plan, target), *operands = attention_plan_operands(a, plan);
-  emit_attention_gradient(b, a, p, operands, target, dtypes);
+  const attention_plan *p = attention_plan_gradient(a, plan, target), *operands = attention_plan_operands(a, plan),
+                       *turned = attention_plan_turned_gradient(a, plan, target);
+  emit_attention_gradient(b, a, p, operands, turned, target, dtypes);
 }
 
 static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {

@@ -107,6 +107,27 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
   return describe_rows(d, "turned", rows, count);
 }
 
+/* Of rows that come turned; not turned: nothing. */
+static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const cpu_target *target) {
+  arena *a = d->request->memory;
+  const attention_plan *on = attention_plan_turned_gradient(a, p, target);
+  turned_shape of = {.tiles = 0};
+  LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    attend[dtype] = describe_function(d, emit_attend_gradient_name(a, target, dtype, ATTEND_GRADIENT_OF_TURNED));
+  attention_shape shape = {.keys = 0};
+  if (on) shape = attention_shape_of(on, target);
+  if (on) of = turned_gradient_shape_of(on, &shape);
+  describe_field fields[] = {
+      FIELD(pegen_attention_turned_gradient, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+      FIELD(pegen_attention_turned_gradient, tiles, describe_i64(d, of.tiles)),
+      FIELD(pegen_attention_turned_gradient, keys, describe_i64(d, of.keys)),
+      FIELD(pegen_attention_turned_gradient, step, describe_i64(d, shape.keys)),
+      FIELD(pegen_attention_turned_gradient, stretches, describe_i64(d, p->spec->amplitude != 1)),
+      FIELD(pegen_attention_turned_gradient, of_operands, describe_i64(d, !p->torques || !p->torques->n_scatters))};
+  return DESCRIBE(d, pegen_attention_turned_gradient, fields);
+}
+
 /* Null where rows have no gradients. */
 static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
@@ -127,7 +148,8 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
         FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, step, describe_i64(d, emit_gradient_step(on, targets[i])))};
+        FIELD(pegen_attention_gradient_code, step, describe_i64(d, emit_gradient_step(on, targets[i]))),
+        FIELD(pegen_attention_gradient_code, turned, turned_gradient(d, p, targets[i]))};
     rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
   }
   return describe_rows(d, "gradients", rows, count);

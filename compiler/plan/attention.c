@@ -194,6 +194,10 @@ bool attention_has_pairs(const attention_plan *p) { return p->bias || p->score |
 
 bool attention_turns_pairs_and_values(const attention_plan *p) { return p->turns_values && p->matrix; }
 
+bool attention_gains_by_turned_values(const attention_plan *p) {
+  return p->turns_values && (p->matrix || p->of_turned);
+}
+
 bool attention_is_placed(const attention_plan *p) {
   return p->bias || p->matrix || p->columns || p->n_places > p->n_numbers;
 }
@@ -393,7 +397,7 @@ bool attention_reads_inputs(const attention_plan *p) {
 bool attention_keeps_pairs(const attention_plan *p) {
   bool scatters = false;
   for (int i = 0; i < p->n_scatters; i++) scatters = scatters || p->scatter[i].leaf->op == EXPR_ELEMENT;
-  return scatters && p->by_tiles && !p->matrix && !p->mask;
+  return scatters && p->by_tiles && !p->matrix && !p->turned && !p->mask;
 }
 
 const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target) {
@@ -404,6 +408,18 @@ const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, 
   on->n_entries = on->n_coefficients = 0;
   on->by_rows = false;
   on->by_tiles = on->bias && is_dear(on->bias, false);
+  return on;
+}
+
+const attention_plan *attention_plan_turned_gradient(arena *a, const attention_plan *p, const cpu_target *target) {
+  if (!p->turned) return NULL;
+  attention_plan *on = arena_new(a, attention_plan);
+  *on = *attention_plan_forward(a, p, target);
+  if (p->torques && p->torques->n_scatters) on->n_scatters = 0; /* then operands gain pair by pair, all of them */
+  on->torques = NULL;
+  on->n_sums = 0;
+  on->has_places = false;
+  on->of_turned = true;
   return on;
 }
 
@@ -454,7 +470,8 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
 
 /* ---- tiles ---- */
 
-enum { HEADS_ROOM = 192 << 10, TURNED_ROOM = 192 << 10 };
+enum { HEADS_ROOM = 192 << 10, TURNED_ROOM = 192 << 10, TURNED_GRADIENT_ROOM = 256 << 10, TURNED_PANEL = 64 << 10 };
+enum { TURNED_GRADIENT_KEYS = 256 };
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
   /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
@@ -477,8 +494,20 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
   return s;
 }
 
+turned_shape turned_gradient_shape_of(const attention_plan *p, const attention_shape *s) {
+  turned_shape t = {.keys = s->keys};
+  int64_t rows = (int64_t)s->queries * attention_pitch(p->head_dim) * 4,
+          tile = 2 * rows + (int64_t)sizeof(pegen_attention_tile),
+          key = (int64_t)p->head_dim * 4 * (1 + p->turns_values),
+          room = TURNED_GRADIENT_ROOM - 3 * rows; /* less what wide rows take besides */
+  while (t.keys + s->keys <= TURNED_GRADIENT_KEYS && (t.keys + s->keys) * key <= TURNED_PANEL) t.keys += s->keys;
+  int64_t most = (room - t.keys * key) / tile;
+  t.tiles = most < 1 ? 1 : most > PEGEN_ATTENTION_TURNED_TILES ? PEGEN_ATTENTION_TURNED_TILES : (int)most;
+  return t;
+}
+
 bool attention_has_narrow(const attention_plan *p, const attention_shape *s) {
-  return s->lanes >= 16 && !p->matrix && (!p->n_scatters || attention_keeps_pairs(p));
+  return s->lanes >= 16 && !p->matrix && !p->of_turned && (!p->n_scatters || attention_keeps_pairs(p));
 }
 
 int attention_block(const attention_shape *s) { return s->rows; }

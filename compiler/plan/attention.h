@@ -80,6 +80,7 @@ typedef struct attention_plan {
   int n_sums; /* coordinates that gains are summed of: of positions, of inputs behind them; 0: none */
   bool sums_inputs; /* some of them are numbers that inputs are read for */
   bool of_operands; /* gradients of operands alone (attention_plan_operands) */
+  bool of_turned; /* gradients of rows that come turned (attention_plan_turned_gradient) */
   /* Rotations that leave the pairs (algebra/relative.h): processors turn rows of q and k instead, once each. */
   const char *stays; /* of rotations: why they stay on the pairs; NULL: rows are turned, or nothing is */
   const spec *rows; /* the separable description of a row; NULL: rows are not turned */
@@ -89,8 +90,10 @@ typedef struct attention_plan {
 
 /* Whether pairs have something of their own: a bias, a rotation, a score. */
 bool attention_has_pairs(const attention_plan *p);
-/* Of gradients, which rotate pair by pair: rows that values make are turned once for each tile of queries. */
+/* Of gradients: rows that values make are turned once for each tile of queries, where pairs are rotated. */
 bool attention_turns_pairs_and_values(const attention_plan *p);
+/* The same: rows of out and of its gradient come turned, by lane. */
+bool attention_gains_by_turned_values(const attention_plan *p);
 /* Whether there is something of positions in it. */
 bool attention_is_placed(const attention_plan *p);
 
@@ -104,6 +107,9 @@ const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, 
  * then computed one by one, as off the grid. NULL: the first does it all. */
 const attention_plan *attention_plan_gradient(arena *a, const attention_plan *p, const cpu_target *target);
 const attention_plan *attention_plan_operands(arena *a, const attention_plan *p);
+/* The same of gradients of rows, which come turned and are turned back: what coordinates gain is not among them, and
+ * what operands do where none of them rotates. NULL: rows are not turned. */
+const attention_plan *attention_plan_turned_gradient(arena *a, const attention_plan *p, const cpu_target *target);
 /* Whether rows of queries and keys come turned. */
 bool attention_is_turned(const attention_plan *p);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
@@ -155,6 +161,8 @@ typedef struct turned_shape {
 } turned_shape;
 
 turned_shape turned_shape_of(const attention_plan *p, const attention_shape *s);
+/* The same of gradients, whose tiles remember their queries and what these gain. */
+turned_shape turned_gradient_shape_of(const attention_plan *p, const attention_shape *s);
 /* Tiles of one head whose queries fill one register at most: what a head's last tile often is. Where registers are
  * wide, a tile of them is worth code of its own; none where pairs are rotated or operands gain, whose code is long:
  * what gradients cost to compile is bounded (tests/effort). */

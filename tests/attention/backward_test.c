@@ -309,6 +309,47 @@ static void rotations(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Rows that are turned, with prefix tokens, which are not, heads that share keys and turn them by rotors of their own,
+ * stretched channels and channels that stay; more tiles of queries than go through the keys together, and more keys
+ * than a panel has. Rows have the same bits, asked for operands and positions or not. */
+static void rows_that_turn(void **state) {
+  (void)state;
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70},  {1, 4, 1, 33, 64},
+                                          {1, 4, 4, 5, 0}, {1, 4, 2, 40, 17}, {1, 4, 2, 290, 330}};
+  loader_define defines[] = {{"heads", "4"}, {"head_dim", "12"}, {"skip_tokens", "2"}, {"value_dim", "19"}};
+  static const char *const names[] = {"rows_turned", "values"};
+  for (int i = 0; i < 2; i++) {
+    fixture f = open_spec(LOCAL_DIR, names[i], i ? 2 : 4, defines);
+    int round = 0;
+    for (int target = 0; target < f.n_targets; target++) {
+      loaded_kernel *loaded = load(&f, target, 0);
+      for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++, round++) {
+        number_type type = (number_type)(round % NUMBER_CHANNEL_TYPES);
+        attention_trial t = {.spec = f.spec, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
+        attention_trial_fill(f.memory, &t, &sizes[n], type, (row_order)(round % ROW_ORDER_COUNT), &f.random);
+        t.positions = fixture_positions(&f, NUMBER_F32, 0, sizes[n].tokens);
+        t.k_positions = fixture_positions(&f, NUMBER_F64, 0, sizes[n].keys);
+        t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+        attention_gradients g;
+        assert_int_equal(
+            attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), round % 5 < 3, 61, ROWS_GAPS, &f.random), 0);
+        if (i) g.operands = NULL; /* what turns values has none */
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+        gradients_compare(f.memory, &g, 61);
+        assert_parts(&f, run_kernel(loaded), &g);
+        attention_gradients some = attention_gradients_room(f.memory, &g);
+        if (round & 1) some.k = NULL;
+        else some.q = NULL;
+        some.operands = NULL;
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &some, 2), 0);
+        assert_true(attention_gradients_same(&g, &some));
+      }
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
 /* Scores that are functions of the product, of the displacement, of tokens' indices, of operands and tables, and where
  * pairs are rotated: of rows, of operands, of positions where they read some. */
 static void scores(void **state) {
@@ -455,16 +496,21 @@ static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token) {
 
 enum { TOKENS = 90, SPOILT = 60, EARLY = 20 };
 
-/* Causal, a key from SPOILT on meets queries from there on alone. */
-static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_trial *t, bool of_keys) {
+static void lose(const DLTensor *positions, int64_t token) {
+  ((float *)positions->data)[token * positions->shape[1]] = NAN;
+}
+
+/* Causal, a key from SPOILT on meets queries from there on alone. lost: its position is no number, or the query's. */
+static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_trial *t, bool of_keys, bool lost) {
   attention_gradients good, bad;
   assert_int_equal(attention_gradients_fill(f->memory, &good, t, kernel, true, 1, ROWS_BHND, &f->random), 0);
   assert_int_equal(attention_gradients_call(kernel, &good, 1), 0);
   bad = attention_gradients_room(f->memory, &good);
+  if (lost) lose(of_keys ? t->k_positions : t->positions, of_keys ? SPOILT : EARLY);
   if (of_keys) {
-    spoil(t->k, SPOILT, 3, NAN), spoil(t->v, SPOILT, 5, INFINITY);
+    if (!lost) spoil(t->k, SPOILT, 3, NAN), spoil(t->v, SPOILT, 5, INFINITY);
     assert_int_equal(attention_trial_call(kernel, &bad.forward, bad.out, 1), 0);
-  } else spoil(t->q, EARLY, 3, NAN), spoil(bad.g_out, EARLY, 5, INFINITY);
+  } else if (!lost) spoil(t->q, EARLY, 3, NAN), spoil(bad.g_out, EARLY, 5, INFINITY);
   assert_int_equal(attention_gradients_call(kernel, &bad, 1), 0);
   for (int64_t n = 0; n < TOKENS; n++) {
     bool q_reached = of_keys ? n >= SPOILT : n == EARLY, k_reached = of_keys || n <= EARLY;
@@ -474,22 +520,24 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
 }
 
 /* Keys and values, queries and what comes in that are no numbers leave no trace in pairs that do not see each other,
- * rotated or not. */
+ * rotated, by pairs or by rows, or not; nor do positions that are none. */
 static void unseen_rows_leave_no_trace(void **state) {
   (void)state;
   loader_define grid = {"grid", "6,15"};
-  static const char *const names[] = {"attention", "lingeope", "lingeope"};
-  for (int i = 0; i < 3; i++) {
-    fixture f = open_spec(SPECS_DIR, names[i], i == 2, &grid);
+  static const char *const names[] = {"attention", "lingeope", "../tests/attention/rope_pairwise", "lingeope"};
+  for (int i = 0; i < 4; i++) {
+    fixture f = open_spec(SPECS_DIR, names[i], i == 3, &grid);
+    int placed = i == 1 || i == 2;
     for (int target = 0; target < f.n_targets; target++) {
       loaded_kernel *loaded = load(&f, target, 0);
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
-        for (int of_keys = 0; of_keys < 2; of_keys++) {
+        for (int of_keys = 0, lost = 0; lost <= placed; lost += of_keys, of_keys ^= 1) {
           attention_trial t = {.spec = f.spec, .causal = 1};
           attention_trial_fill(f.memory, &t, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, (number_type)type, ROWS_BHND,
                                &f.random);
-          if (i == 1) t.positions = fixture_positions(&f, NUMBER_F32, 0, TOKENS);
-          assert_no_trace(&f, run_kernel(loaded), &t, of_keys);
+          if (placed) t.positions = fixture_positions(&f, NUMBER_F32, 0, TOKENS);
+          if (placed) t.k_positions = fixture_positions(&f, NUMBER_F32, 0, TOKENS);
+          assert_no_trace(&f, run_kernel(loaded), &t, of_keys, lost);
         }
       run_unload(loaded);
     }
@@ -717,6 +765,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(batches_that_share_pairs),
                                      cmocka_unit_test(positions),
                                      cmocka_unit_test(rotations),
+                                     cmocka_unit_test(rows_that_turn),
                                      cmocka_unit_test(scores),
                                      cmocka_unit_test(crowded)};
   const struct CMUnitTest of_processors[] = {cmocka_unit_test(queries_of_their_own)};

@@ -77,13 +77,6 @@ static void load_maxima(const attend *f, ir_value *maxima) {
   for (int x = 0; x < f->e.shape.vectors; x++) maxima[x] = load(&f->e, attention_at_constant(&f->e, f->maximum, 0, x));
 }
 
-/* Rows of keys as float32; those that come turned lie in their panel. */
-static row_view key_rows(const attention_emitter *e, const attention_rows *rows, ir_value first, ir_value count) {
-  if (!attention_is_turned(e->p)) return emit_key_rows(e, rows, first, count);
-  ir_value k = ATTENTION_HEAD(e, k), stride = ATTENTION_TILE(e, k_token, e->b->i64);
-  return (row_view){ir_offset(e->b, k, mul(e->b, first, stride)), stride};
-}
-
 /* Scores without what rotations add, of each head. */
 static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) {
   const attention_emitter *e = &f->e;
@@ -140,7 +133,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   }
   score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  row_view rows = key_rows(e, &f->rows, first, count);
+  row_view rows = emit_key_rows(e, &f->rows, first, count);
   key_tile t = {
       .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->scores, .paired = paired};
   if (paired) {

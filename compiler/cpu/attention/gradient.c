@@ -108,7 +108,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value token = attention_lane_token(e, e->zero, queries.index), to = attention_mul(b, queries.index, lanes * 4);
   store(e, ir_float(b, e->lanes, 0), ir_offset(b, partial, to));
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value row_at = attention_turns_pairs_and_values(e->p) ? queries.index : token;
+  ir_value row_at = attention_gains_by_turned_values(e->p) ? queries.index : token;
   ir_value one_row[] = {ir_offset(b, out, mul(b, row_at, token_bytes)), token_bytes, i64(b, 1), row};
   ir_call_pointer(b, f->rows.read_values, 4, one_row);
   ir_value initial = ir_float(b, e->lanes, 0), now, sum;
@@ -322,7 +322,7 @@ static void emit_queries(const gradient_emitter *f) {
       e, &(turned_rows){q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, e->queries, false}, scale);
   emit_turned_rows(e,
                    &(turned_rows){g, f->rows.read_values, e->p->value_dim, f->g.pitch, f->g.room, true, f->g_columns,
-                                  attention_turns_pairs_and_values(e->p)},
+                                  attention_gains_by_turned_values(e->p)},
                    ir_float(b, e->lanes, 1));
 }
 
@@ -393,8 +393,17 @@ static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
     if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);
 }
 
+/* Of a plan beside that of rows; NULL: there is none. */
+static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
+  if (!p) return;
+  gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
+  f.e.shape.heads = 1;
+  if (p->of_turned) emit_turned_gradient_rows(&f.e, dtypes);
+  emit_tiles(&f, dtypes);
+}
+
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
-                             const cpu_target *target, unsigned dtypes) {
+                             const attention_plan *turned, const cpu_target *target, unsigned dtypes) {
   gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
   f.e.shape.heads = 1;
   b->target_cpu = target->cpu;
@@ -409,11 +418,8 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
     f.e.shape = attention_narrow_shape(&f.e.shape);
     emit_tiles(&f, dtypes);
   }
-  if (operands) {
-    f = (gradient_emitter){.e = attention_emitter_create(b, a, operands, target)};
-    f.e.shape.heads = 1;
-    emit_tiles(&f, dtypes);
-  }
+  emit_beside(b, a, operands, target, dtypes);
+  emit_beside(b, a, turned, target, dtypes);
   b->target_cpu = b->target_features = NULL;
 }
 

@@ -107,10 +107,12 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
 static const char *const gradient_prefix[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "attend_gradient",
                                                               [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
                                                               [ATTEND_GRADIENT_OF_OPERANDS] =
-                                                                  "attend_operands_gradient"};
+                                                                  "attend_operands_gradient",
+                                                              [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient"};
 
 static attend_gradient_kind kind_of(const attention_emitter *e) {
   return e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
+         : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
          : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
                               : ATTEND_GRADIENT;
 }
@@ -149,15 +151,41 @@ void emit_gradient_rows(attention_emitter *e, int dtype) {
   emit_store(e, emit_store_name(e->memory, e->target, dtype, true), dtype, p->value_dim);
 }
 
+static const char *add_name(const attention_emitter *e) { return arena_printf(e->memory, "add_%s", e->target->suffix); }
+
+/* add_T(from, to): to += from, float32. */
+void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
+  ir *b = e->b;
+  MlirType types[] = {b->ptr, b->ptr};
+  ir_value arguments[2];
+  int width = e->p->head_dim, lanes = e->shape.lanes, at = 0;
+  if (!(dtypes & 1u << NUMBER_F32) && !e->p->turns_values)
+    emit_read(e, emit_read_name(e->memory, e->target, NUMBER_F32), NUMBER_F32, width);
+  ir_function(b, add_name(e), true, (MlirType){NULL}, 2, types, arguments);
+  for (; at < width; at += lanes) {
+    while (lanes > width - at) lanes /= 2;
+    MlirType vector = ir_vector(b, lanes, b->f32);
+    ir_value to = ir_offset_const(b, arguments[1], (int64_t)at * 4),
+             from = ir_load(b, vector, ir_offset_const(b, arguments[0], (int64_t)at * 4), 4);
+    ir_store(b, add(b, ir_load(b, vector, to, 4), from), to, 4, false);
+  }
+  ir_return(b);
+}
+
 void emit_gradient_entry(attention_emitter *e, int dtype) {
   ir *b = e->b;
   bool alike = e->p->value_dim == e->p->head_dim;
   const char *keys = function_name(e, "read", dtype), *values = alike ? keys : function_name(e, "read_values", dtype),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
   if (e->p->turns_values) values = emit_read_name(e->memory, e->target, NUMBER_F32);
+  if (e->p->of_turned) {
+    keys = emit_read_name(e->memory, e->target, NUMBER_F32);
+    write = add_name(e);
+  }
   ir_function(b, emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)), true, (MlirType){NULL}, 1, &b->ptr,
               &e->tile);
   ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
+  if (e->p->of_turned && e->p->turns_values) copied = i64(b, 0); /* they lie in a panel, too */
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
                           ir_function_address(b, write), copied};
   ir_call(b, shared_gradient_name(e), 5, arguments);
@@ -221,6 +249,10 @@ static row_view emit_rows(const attention_emitter *e, const attention_rows *r, c
 }
 
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
+  if (attention_is_turned(e->p)) { /* float32, in their panel */
+    ir_value stride = ATTENTION_TILE(e, k_token, e->b->i64);
+    return (row_view){ir_offset(e->b, ATTENTION_HEAD(e, k), mul(e->b, first, stride)), stride};
+  }
   row_run run = {.first = first, .count = count, .read = r->read_keys, .room = r->key_room, .width = e->p->head_dim};
   run.token = ATTENTION_TILE(e, k_token, e->b->i64);
   run.base = ATTENTION_HEAD(e, k);

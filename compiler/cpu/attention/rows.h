@@ -34,10 +34,13 @@ const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 attention_rows emit_gradient_begin(attention_emitter *e);
 void emit_gradient_rows(attention_emitter *e, int dtype);
 void emit_gradient_entry(attention_emitter *e, int dtype);
+/* What rows that come turned are read and added to by, whatever the types of the call. */
+void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes);
 typedef enum attend_gradient_kind {
   ATTEND_GRADIENT,
   ATTEND_GRADIENT_NARROW,
   ATTEND_GRADIENT_OF_OPERANDS,
+  ATTEND_GRADIENT_OF_TURNED,
   ATTEND_GRADIENTS
 } attend_gradient_kind;
 const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind);
