@@ -136,6 +136,7 @@ static void print_parameters(FILE *f, const gpu_program *p) {
     fprintf(f, ",\n//   of gradients of operands and positions: q as encode wrote or read it (address, strides: batch, "
                "token,\n"
                "//   head), k, 1 where it was read, items, items of a chunk, sums, shares (docs/embedding-ptx.md)");
+  if (p->of_rows && p->of) fprintf(f, ",\n//   and behind those the address of what inputs gain of rows");
   if (p->has_columns)
     fprintf(
         f,
