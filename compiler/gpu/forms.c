@@ -33,6 +33,12 @@ static const gpu_program *encode(arena *a, const form *f, const void *of, unsign
                "maps them first; expected --target x86-64-v3 or the like");
     return NULL;
   }
+  if (p->spec->entries[0] && gradients) {
+    diag_error(p->spec->file, p->spec->line,
+               "gradients of this kind are made for processors only: on a GPU torques are those of rotors, and blocks "
+               "of pe.linear have none; expected --no-grad, or --target x86-64-v3 or the like");
+    return NULL;
+  }
   if (p->for_threads) p = p->for_threads;
   const program *backward = transposed(a, f, p, gradients);
   const program *gradient = gradients ? form_program(a, f, p, "encode_backward") : NULL;
