@@ -1,12 +1,12 @@
 -- Additive GRAPE: a position acts as a unipotent matrix on rows that are longer by constants, and what is left of it in
 -- a score is a bias that is linear in the displacement, with slopes that tokens may gate.
--- "Group Representational Position Encoding" (Zhang et al.), section on additive GRAPE: G(n) = I + n omega A, A^2 = 0, so
--- that q_i and k_j, with constants behind them, score
+-- "Group Representational Position Encoding" (Zhang et al.), section on additive GRAPE: G(n) = I + n omega A, A^2 = 0,
+-- so that q_i and k_j, with constants behind them, score
 --   q_i . k_j / sqrt(d) + (j - i) omega_h (lambda(u . q_i) + lambda(w . k_j)),   lambda = softplus.
--- gates says whose terms there are: query, key, both, or none, where the bracket is 1 and the bias is ALiBi's. `slope` is
--- omega, `query_gate` and `key_gate` are u . q_i and w . k_j as the caller made them. Where decay is no function of two
--- tokens but a sum over those between them, it is FoX (fox.lua). The authors' path integral (GRAPE-AP) sums, for each
--- query, what all keys between say of it: a second pass over all pairs, which no bias of two tokens is.
+-- gates says whose terms there are: query, key, both, or none, where the bracket is 1 and the bias is ALiBi's. `slope`
+-- is omega, `query_gate` and `key_gate` are u . q_i and w . k_j as the caller made them. Where decay is no function
+-- of two tokens but a sum over those between them, it is FoX (fox.lua). The authors' path integral (GRAPE-AP) sums,
+-- for each query, what all keys between say of it: a second pass over all pairs, which no bias of two tokens is.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

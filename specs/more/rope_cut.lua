@@ -1,8 +1,8 @@
 -- RoPE of a head that is padded to whole pairs of all axes, turned, and cut again, as a baseline of PaPE's code is.
 -- "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas" (PaPE), section 5.1, and the authors'
--- code (DTU-PAS/parabolic-position-encoding, positions/rope.py): D channels and zeros are n, the next multiple of 2P; pair
--- j of n/2 is (j, j + n/2) and turns by base^(-2P(j mod m)/n) r_a, a = floor(j/m), m = n/(2P). Of pairs whose second
--- channel lies beyond the head,
+-- code (DTU-PAS/parabolic-position-encoding, positions/rope.py): D channels and zeros are n, the next multiple of 2P;
+-- pair j of n/2 is (j, j + n/2) and turns by base^(-2P(j mod m)/n) r_a, a = floor(j/m), m = n/(2P). Of pairs whose
+-- second channel lies beyond the head,
 --   y_j = cos(angle) x_j
 -- is what is left: they do not turn, norms are not kept, and scores of these channels are not relative.
 local pe = require "pegen"
