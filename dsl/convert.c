@@ -431,6 +431,20 @@ static void read_gains(lua_State *L, spec *d) {
   lua_pop(L, 1);
 }
 
+/* Entries of a matrix that the description writes, of q and of k. */
+static void read_matrices(lua_State *L, spec *d) {
+  if (lua_getfield(L, -1, "matrices") == LUA_TTABLE)
+    for (int side = 0; side < 2; side++) {
+      lua_rawgeti(L, -1, side + 1);
+      int count = (int)lua_rawlen(L, -1);
+      const expr **entries = arena_array(dsl_state_of(L)->memory, const expr *, count);
+      for (int i = 0; i < count; i++) entries[i] = expr_at(L, i);
+      d->entries[side] = entries;
+      lua_pop(L, 1);
+    }
+  lua_pop(L, 1);
+}
+
 /* The map of a channel; one that changes nothing is none. */
 static void read_map_of_channels(lua_State *L, spec *d) {
   if (lua_getfield(L, -1, "pre") != LUA_TNIL) {
@@ -455,6 +469,7 @@ static const spec_basis *read_basis(lua_State *L) {
 static void read_blocks(lua_State *L, spec *d, arena *memory) {
   d->amplitude = number_field(L, "amplitude");
   read_gains(L, d);
+  read_matrices(L, d);
   read_map_of_channels(L, d);
   d->dual_axes = (unsigned)integer_field(L, "dual_axes");
   d->basis = read_basis(L);

@@ -7,6 +7,7 @@ local models = core.include "models"
 local additive = core.include "additive"
 local algebra = core.include "algebra"
 local dense = core.include "dense"
+local linear = core.include "linear"
 local operands = core.include "operands"
 local options = core.include "options"
 local pairwise = core.include "pairwise"
@@ -19,11 +20,11 @@ local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
   "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "values", "sides",
-  "models", "parts", "pre",
+  "models", "parts", "pre", "matrix",
 }
 local PART_FIELDS = {
   "span", "axes", "block", "layout", "generators", "combine", "phase", "amplitude", "position", "precision",
-  "pre",
+  "pre", "matrix",
 }
 local word = WORD -- of what is described: the whole, or a part of it
 local encoding = {}
@@ -379,14 +380,43 @@ end
 
 local PRECISIONS = { "exact phases", "float32 phases" }
 
+-- The same of blocks that are multiplied by a matrix which the description writes: rotors that turn nothing, and the
+-- entries of it.
+local function written_blocks(given, block, described, axes, blocks, channels)
+  local generators, phases, positions, order = {}, {}, {}, {}
+  core.begin(blocks)
+  operands.open(described.axes, described.heads, blocks)
+  inputs.open(true)
+  local matrices = linear.matrices_of(given.matrix, block.size, axes, described.heads, blocks, word,
+    { for_blocks = for_blocks, place_of = place_of, merge = merge })
+  inputs.close()
+  operands.close()
+  for a = 1, #axes do
+    generators[a] = { blades = {}, coefficients = {} }
+    phases[a], positions[a], order[a] = core.merge(0, 1), core.merge(core.position(a - 1), 1), a - 1
+  end
+  return {
+    matrices = matrices, rounds_phases = false, algebra = block.algebra, size = block.size, dense = false, map = "",
+    is_f64 = false, blades = block.masks, signs = block.signs, blocks = blocks, channels = channels, combine = "sum",
+    order = order, generators = generators, phases = phases, positions = positions, amplitude = 1.0, dual_axes = 0,
+  }
+end
+
 -- What core.part and core.finish take of the blocks on `count` channels from `first` on, which may lie on channels
 -- least to most; described: the whole. index_of: of `axes`, which are all of the whole's or a part's.
 local function blocks_of(given, described, axes, index_of, first, count, least, most)
-  check.required(word, given, { "block", "generators", "phase" })
   local head_dim, heads = described.head_dim, described.heads
-  local block = algebra.block(given.block) or dense.block(given.block)
+  local written = linear.block(given.block)
+  if not written then check.required(word, given, { "block", "generators", "phase" }) end
+  local block = written or algebra.block(given.block) or dense.block(given.block)
   if not block then
-    check.wrong(word, "block", given.block, "pe.plane(), pe.vector(n), pe.multivector{...} or pe.dense(b)")
+    check.wrong(word, "block", given.block,
+      "pe.plane(), pe.vector(n), pe.multivector{...}, pe.dense(b) or pe.linear(n)")
+  end
+  if written then linear.check_fields(given, word)
+  elseif given.matrix ~= nil then
+    check.fail_field("matrix", "field 'matrix' of %s goes with a block of pe.linear, and this one turns by rotors",
+      word)
   end
   local blocks = count // block.size
   if blocks == 0 then
@@ -396,6 +426,10 @@ local function blocks_of(given, described, axes, index_of, first, count, least, 
   if heads * blocks > core.limits.rows then
     check.fail_field("heads", "%d heads of %d blocks; at most %d blocks in all heads were expected", heads, blocks,
       core.limits.rows)
+  end
+  if written then
+    local channels = lay_out(given.layout, block, blocks, first, least, most)
+    return written_blocks(given, block, described, axes, blocks, channels)
   end
   local combine = given.combine == nil and #axes == 1 and encoding.sum or given.combine
   if combine == nil then
@@ -468,6 +502,7 @@ local function describe_blocks(given, described, index_of)
     blocks_of(given, described, described.axes, index_of, first, count, 0, described.head_dim - 1)
   described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
   pre.check_direction(described.blocks.pre, described.inverse)
+  linear.check_direction(described.blocks.matrices, described.inverse)
   if described.blocks.map == "schur" and described.inverse then
     check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
   end
@@ -476,7 +511,7 @@ end
 -- Fields that say something of blocks: none of them goes without one.
 local OF_BLOCKS = {
   "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis", "sides",
-  "pre",
+  "pre", "matrix",
 }
 
 -- What goes with a rotation alone, where there is none.
@@ -510,6 +545,10 @@ local function describe_part(part, described, index_of, first, count)
     check.fail_field("block", "blocks of pe.dense do not stand in 'parts'; pe.plane(), pe.vector(n) or "
       .. "pe.multivector{...} was expected")
   end
+  if type(part.matrix) == "table" then
+    check.fail_field("matrix", "another matrix of q than of k does not stand in 'parts'; function(r, block, head) was "
+      .. "expected")
+  end
   if type(part.amplitude) == "table" then
     check.fail_field("amplitude", "another amplitude of q than of k does not stand in 'parts'; a number or "
       .. "function(r, block, head) was expected")
@@ -525,7 +564,7 @@ local function describe_parts(given, described, index_of)
       check.fail_field(field, "field '%s' of %s stands beside 'parts'; expected it in a part", field, WORD)
     end
   end
-  local parts, behind, turning, maps = check.list(WORD, "parts", given.parts, "parts"), 0, 0, nil
+  local parts, behind, turning, maps, written = check.list(WORD, "parts", given.parts, "parts"), 0, 0, nil, nil
   for n, part in ipairs(parts) do
     check.about, word = string.format("part %d: ", n), "a part"
     part = check.fields(word, part, PART_FIELDS)
@@ -541,7 +580,7 @@ local function describe_parts(given, described, index_of)
       if turning > core.limits.parts then
         check.fail("%d parts with blocks, at most %d were expected", turning, core.limits.parts)
       end
-      maps = maps or part.pre
+      maps, written = maps or part.pre, written or part.matrix
       describe_part(part, described, index_of, first, count)
     else
       for _, field in ipairs(PART_FIELDS) do
@@ -556,12 +595,17 @@ local function describe_parts(given, described, index_of)
   core.begin(1)
   described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
   pre.check_direction(maps, described.inverse)
+  linear.check_direction(written, described.inverse)
 end
 
 -- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
 local function describe_pairwise(given, described, index_of)
   if given.block ~= nil then
     describe_blocks(given, described, index_of)
+    if given.matrix ~= nil then
+      check.fail_field("matrix", "field 'matrix' is for separable encodings: a matrix of a displacement is no product "
+        .. "of the two tokens' matrices")
+    end
     if described.blocks.gains then
       check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, is for separable "
         .. "encodings: a pair has one displacement and no side; a number was expected")

@@ -49,7 +49,8 @@ enum {
   PEGEN_PTX_SCALE_K,
   PEGEN_PTX_SCALE_COUNT,
   /* After the inputs, of entries of gradients of operands and positions: what encode wrote or read of q, address and
-     strides in bytes (batch, token, head); the same of k; and what a thread takes. PEGEN_PTX_ROWS are an item's. */
+     strides in bytes (batch, token, head); the same of k; and what a thread takes. PEGEN_PTX_ROWS are an item's. Those
+     of rows alone have the first two where channels are mapped (pegen_kernel.needs_input): what encode read. */
   PEGEN_PTX_KEPT_Q = 0,
   PEGEN_PTX_KEPT_ADDRESS = 0,
   PEGEN_PTX_KEPT_BATCH,

@@ -41,8 +41,9 @@ static void tensors_of_backward(const pegen_launch_request *request, tensor_list
   set_rows_of(&call.args, list); /* gradients in the places of rows */
   list[4] = call.args.q_out;
   list[5] = call.args.k_out;
-  if (!call.of_operands && !call.of_positions && !call.of_inputs) return;
-  int is_kept = pegen_launch_gradient_of(request->kernel)->needs_kept;
+  int needs_input = pegen_launch_needs_input(request->kernel);
+  if (!call.of_operands && !call.of_positions && !call.of_inputs && !needs_input) return;
+  int is_kept = needs_input || pegen_launch_gradient_of(request->kernel)->needs_kept;
   list[6] = call.grad->positions;
   list[7] = call.grad->k_positions;
   list[8] = is_kept && call.grad->q_out ? request->args->q : NULL;

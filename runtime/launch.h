@@ -72,6 +72,8 @@ PEGEN_HIDDEN int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_la
 
 PEGEN_HIDDEN int pegen_launch_is_aligned(const struct pegen_view *view, int64_t access);
 PEGEN_HIDDEN void pegen_launch_set_tensor(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+/* From PEGEN_PTX_KEPT_ADDRESS on. */
+PEGEN_HIDDEN void pegen_launch_set_kept(int64_t *parameter, const struct pegen_view *kept, int64_t batch);
 PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
 /* Rows of q and k of one token are encoded differently; older kernels' are not. */
 static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
@@ -81,6 +83,10 @@ static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
 PEGEN_HIDDEN int pegen_launch_turns_rows(const pegen_kernel *kernel);
 /* What the checks of calls of rows know of a kernel; the rest is 0. */
 PEGEN_HIDDEN void pegen_launch_driver(const pegen_kernel *kernel, struct pegen_driver *driver);
+/* Whether gradients of rows, too, are made of what encode read. */
+static inline int pegen_launch_needs_input(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, needs_input) && kernel->needs_input;
+}
 /* Whether encode appends columns: then rows of q and k are not encoded alike. */
 static inline int pegen_launch_has_columns(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, n_columns) &&
@@ -130,9 +136,9 @@ PEGEN_HIDDEN int pegen_launch_plan_attention_backward(const pegen_launch_request
                                                       void *context);
 PEGEN_HIDDEN int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run,
                                                     void *context);
-/* Rows of a call that was checked: of encode, or gradients. */
+/* Rows of a call that was checked: of encode, or gradients; kept: what encode read of q and k, or NULL. */
 PEGEN_HIDDEN int pegen_launch_rows_of(const pegen_launch_request *request, const struct pegen_call *call,
-                                      pegen_launch_run *run, void *context);
+                                      const struct pegen_view *kept, pegen_launch_run *run, void *context);
 /* The arguments of a backward entry; with_workspace as pegen_check_backward. */
 PEGEN_HIDDEN int pegen_launch_check_backward(const pegen_launch_request *request, int with_workspace,
                                              struct pegen_backward_call *call);

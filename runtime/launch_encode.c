@@ -22,6 +22,7 @@ static const int64_t MOST_X = INT32_MAX - 1024, MOST_ROWS = INT32_MAX / 2, MOST_
 typedef struct pass {
   const pegen_launch_request *request;
   const pegen_call *call;
+  const pegen_view *kept; /* of q and k: what encode read; NULL: it is not asked for */
   const pegen_stream *stream[2];
   int n;
 } pass;
@@ -56,7 +57,8 @@ static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
     int fits = pegen_launch_is_for(p->request->kernel, i, p->request->entry) && entry->dtype == dtype;
     for (int s = 0; fits && s < p->n; s++)
       fits = pegen_launch_is_aligned(&p->stream[s]->in, entry->access) &&
-             pegen_launch_is_aligned(p->stream[s]->out, out_access(p->stream[s], entry->access));
+             pegen_launch_is_aligned(p->stream[s]->out, out_access(p->stream[s], entry->access)) &&
+             (!p->kept || pegen_launch_is_aligned(&p->kept[p->stream[s]->keys], entry->access));
     if (fits) return entry;
   }
   return NULL;
@@ -88,12 +90,15 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
   step.entry = entry;
+  int64_t *behind = step.parameter + pegen_launch_behind_inputs(p->request->kernel, PEGEN_PTX_OPERANDS);
   for (int s = 0; s < p->n; s++) {
     int is_second = s || (pegen_launch_has_columns(p->request->kernel) && p->stream[s]->keys);
     pegen_launch_set_tensor(step.parameter + (is_second ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
     if (pegen_converts(p->stream[s]) && !p->stream[s]->scale.empty)
-      step.parameter[pegen_launch_behind_inputs(p->request->kernel, PEGEN_PTX_OPERANDS) +
-                     (is_second ? PEGEN_PTX_SCALE_K : PEGEN_PTX_SCALE_Q)] = (int64_t)p->stream[s]->scale.base;
+      behind[is_second ? PEGEN_PTX_SCALE_K : PEGEN_PTX_SCALE_Q] = (int64_t)p->stream[s]->scale.base;
+    if (p->kept)
+      pegen_launch_set_kept(behind + (is_second ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &p->kept[p->stream[s]->keys],
+                            first);
     rows += by_head(ptx) ? batches : p->stream[s]->in.size[PEGEN_HEAD];
   }
   if (pegen_launch_has_sides(p->request->kernel)) step.parameter[PEGEN_PTX_SIDE] = stream->keys;
@@ -137,9 +142,9 @@ static uint32_t pass_dtype(const pass *p) {
   return p->n ? pegen_number_pair(p->stream[0]->in_type, p->stream[0]->out_type) : 0;
 }
 
-static int launch_streams(const pegen_launch_request *request, const pegen_call *call, int streams,
-                          pegen_launch_run *run, void *context) {
-  pass p = {.request = request, .call = call};
+static int launch_streams(const pegen_launch_request *request, const pegen_call *call, const pegen_view *kept,
+                          int streams, pegen_launch_run *run, void *context) {
+  pass p = {.request = request, .call = call, .kept = kept};
   int error = 0;
   for (int s = 0; s < streams && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
@@ -158,10 +163,12 @@ static int launch_streams(const pegen_launch_request *request, const pegen_call 
   return error;
 }
 
-int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
-                         void *context) {
+int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *call, const pegen_view *kept,
+                         pegen_launch_run *run, void *context) {
   pegen_call of = *call;
+  pegen_view of_kept[2];
   pegen_head_groups groups;
+  for (int s = 0; s < 2 && kept; s++) of_kept[s] = kept[s];
   for (int s = 0; s < 2; s++) {
     pegen_stream *stream = &of.stream[s];
     if (stream->given) stream->out = stream->out == &call->stream[s].in ? &stream->in : &stream->out_of_place;
@@ -170,10 +177,10 @@ int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *
   if (pegen_launch_turns_rows(request->kernel) && of.joint)
     of.joint = of.stream[0].in.size[PEGEN_HEAD] == of.stream[1].in.size[PEGEN_HEAD];
   int error = 0;
-  int64_t rounds = pegen_group_heads(&of, NULL, &groups);
+  int64_t rounds = pegen_group_heads(&of, kept ? of_kept : NULL, &groups);
   for (int64_t round = 0; round < rounds && !error; round++) {
     pegen_take_group(&groups, round);
-    error = launch_streams(request, &of, round ? 1 : 2, run, context);
+    error = launch_streams(request, &of, kept ? of_kept : NULL, round ? 1 : 2, run, context);
   }
   return error;
 }
@@ -189,6 +196,6 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
 int pegen_launch_plan_encode(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_call call;
   int error = check(request->kernel, request->args, &call);
-  if (!error) error = pegen_launch_rows_of(request, &call, NULL, NULL); /* k is refused before q is launched */
-  return error || !run ? error : pegen_launch_rows_of(request, &call, run, context);
+  if (!error) error = pegen_launch_rows_of(request, &call, NULL, NULL, NULL); /* k is refused before q is launched */
+  return error || !run ? error : pegen_launch_rows_of(request, &call, NULL, run, context);
 }

@@ -39,6 +39,8 @@ int pegen_launch_check_backward(const pegen_launch_request *request, int with_wo
     facts.has_positions = of->has_positions;
     facts.needs_kept = of->needs_kept;
   }
+  facts.needs_input = pegen_launch_needs_input(request->kernel);
+  facts.needs_kept |= facts.needs_input;
   facts.widens = pegen_launch_has_columns(request->kernel);
   facts.has_inputs =
       of && ((facts.widens && pegen_launch_inputs_of(request->kernel) > 0) || pegen_launch_turns_rows(request->kernel));
@@ -74,13 +76,6 @@ static const pegen_ptx_entry *choose_entry(const pegen_gradient_cut *g, const pe
 
 /* ---- rows and positions ---- */
 
-static void set_kept(int64_t *parameter, const pegen_view *kept) {
-  parameter[PEGEN_PTX_KEPT_ADDRESS] = (int64_t)kept->base;
-  parameter[PEGEN_PTX_KEPT_BATCH] = kept->stride[PEGEN_BATCH];
-  parameter[PEGEN_PTX_KEPT_TOKEN] = kept->stride[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_KEPT_HEAD] = kept->stride[PEGEN_HEAD];
-}
-
 static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const pegen_gradient_pass *p, int64_t *own) {
   for (int s = 0; s < p->n; s++) {
     int is_second = s || (pegen_launch_has_columns(g->kernel) && p->stream[s]->keys);
@@ -88,7 +83,7 @@ static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const
     pegen_launch_set_tensor(of, p->stream[s], 0);
     if (!g->call->is_written[p->stream[s]->keys]) of[PEGEN_PTX_TENSOR_OUT] = 0;
     if (g->of->needs_kept)
-      set_kept(own + (s ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &g->call->kept[p->stream[s]->keys]);
+      pegen_launch_set_kept(own + (s ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &g->call->kept[p->stream[s]->keys], 0);
   }
 }
 
@@ -302,9 +297,10 @@ int pegen_launch_plan_backward(const pegen_launch_request *request, pegen_launch
   pegen_launch_request rows = *request;
   rows.args = &call.args;
   gradient_launch checked = launch_of(request, &cut, NULL, NULL), run_now = launch_of(request, &cut, run, context);
-  error = cut.call ? launch_all(&checked) : pegen_launch_rows_of(&rows, &call.rows, NULL, NULL);
+  const pegen_view *kept = pegen_launch_needs_input(request->kernel) ? call.kept : NULL;
+  error = cut.call ? launch_all(&checked) : pegen_launch_rows_of(&rows, &call.rows, kept, NULL, NULL);
   if (error || !run) return error;
-  return cut.call ? launch_all(&run_now) : pegen_launch_rows_of(&rows, &call.rows, run, context);
+  return cut.call ? launch_all(&run_now) : pegen_launch_rows_of(&rows, &call.rows, kept, run, context);
 }
 
 int pegen_launch_plan_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {

@@ -67,6 +67,13 @@ void pegen_launch_set_tensor(int64_t *parameter, const pegen_stream *stream, int
   parameter[PEGEN_PTX_TENSOR_OUT_HEAD] = out->stride[PEGEN_HEAD];
 }
 
+void pegen_launch_set_kept(int64_t *parameter, const pegen_view *kept, int64_t batch) {
+  parameter[PEGEN_PTX_KEPT_ADDRESS] = (int64_t)kept->base + batch * kept->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_KEPT_BATCH] = kept->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_KEPT_TOKEN] = kept->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_KEPT_HEAD] = kept->stride[PEGEN_HEAD];
+}
+
 void pegen_launch_set_positions(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
   if (stream->grid) return; /* all zero: the built-in grid */
   const pegen_view *positions = &stream->positions;

@@ -447,7 +447,35 @@ static bool has_gradients(const builder *b, const factor *factors, int count, in
   return false;
 }
 
+/* Whether a row (step 1) or a column (step: the size) of a matrix is the constant 0 everywhere. */
+static bool is_zero(const spec *s, int first, int step) {
+  for (int i = 0; i < s->n_components; i++)
+    if (!expr_is_const(spec_entry(s, first + i * step), 0)) return false;
+  return true;
+}
+
+/* A matrix that the description writes. Targets take what no entry touches for what passes through, so that a channel
+ * that is cleared, or that none is made of, is refused. False after a diag_error. */
+static bool build_entries(arena *a, const spec *s, block_program *out) {
+  int size = s->n_components;
+  for (int i = 0; i < size; i++) {
+    bool is_row = is_zero(s, i * size, 1);
+    if (!is_row && !is_zero(s, i, size)) continue;
+    diag_error(s->file, s->line,
+               "%s %d of the matrix of '%s' is 0 in all blocks: %s; expected a matrix that every channel is read and "
+               "written by",
+               is_row ? "row" : "column", i + 1, s->name,
+               is_row ? "its channel would hold nothing but zeros" : "nothing would be made of its channel");
+    return false;
+  }
+  expr_matrix m = {size, arena_array(a, const expr *, size *size)};
+  for (int i = 0; i < size * size; i++) m.entry[i] = expr_unary(s->pool, EXPR_NARROW, spec_entry(s, i));
+  *out = (block_program){.spec = s, .matrix = m, .n_turns = 1, .turn = {CLOSED_ENTRIES}};
+  return true;
+}
+
 bool block_build(arena *a, const spec *s, block_program *out) {
+  if (s->entries[0]) return build_entries(a, s, out);
   if (s->combine == COMBINE_FUNCTION) return build_function(a, s, out);
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[BLOCK_MOST_TURNS];
@@ -512,7 +540,7 @@ static quaternion unit_quaternion(const builder *b, const factor *f) {
 
 bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), true, true};
-  bool euclidean = b.n == 3 && !s->exact && s->combine != COMBINE_FUNCTION;
+  bool euclidean = b.n == 3 && !s->exact && s->combine != COMBINE_FUNCTION && !s->entries[0];
   for (int i = 0; i < b.n; i++) euclidean = euclidean && clifford_square(b.algebra, i) > 0;
   if (!euclidean) return false;
   factor factors[BLOCK_MOST_TURNS];
@@ -570,6 +598,7 @@ const char *block_normal_form(arena *a, const block_program *program) {
                                                        "a screw, entire functions of one square",
                                                        "two unit quaternions, from the left and from the right",
                                                        "the unit quaternion of half the angle",
+                                                       "the matrix as the description writes it",
                                                        "a function of unit quaternions"};
   const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
   for (int i = 0; i < program->n_turns; i++)

@@ -23,6 +23,7 @@ typedef enum closed_form {
   CLOSED_SCREW,
   CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
   CLOSED_HALF_ANGLE,    /* a factor of a product of unit quaternions */
+  CLOSED_ENTRIES,       /* a matrix that the description writes */
   CLOSED_FUNCTION,      /* of the axes' unit quaternions (algebra/rotors.h) */
   CLOSED_FORM_COUNT
 } closed_form;

@@ -67,10 +67,24 @@ static void find_brackets(torque_basis *t) {
     }
 }
 
+/* The entries of a matrix that something gains by. */
+static bool is_gained(const expr *x) { return x->depends & (DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY); }
+
+static void find_written(const spec *s, torque_basis *t) {
+  for (int i = 0; i < s->n_components * s->n_components; i++)
+    if (is_gained(spec_entry(s, i)))
+      t->element[t->count++] = (torque_element){
+          .n_entries = 1, .entry = {{.row = i / s->n_components, .column = i % s->n_components, .sign = 1}}};
+}
+
 void torque_basis_of(arena *a, const spec *s, torque_basis *out) {
   *out = (torque_basis){.spec = s};
   if (s->dense && !dense_is_vectors(s)) {
     torque_four_basis(out);
+    return;
+  }
+  if (torque_is_of_entries(s)) {
+    find_written(s, out);
     return;
   }
   if (s->dense) out->spec = dense_as_vectors(a, s);
@@ -254,9 +268,21 @@ static int outputs_of(arena *a, const collector *c, const expr *const *tau, cons
   return count;
 }
 
+static int outputs_of_entries(arena *a, const torque_basis *t, const expr *const *tau, const adjoint_output **out) {
+  adjoint_output *list = arena_array(a, adjoint_output, t->count + 1);
+  for (int k = 0; k < t->count; k++) {
+    const torque_entry *e = &t->element[k].entry[0];
+    const expr *entry = spec_entry(t->spec, e->row * t->spec->n_components + e->column);
+    list[k] = (adjoint_output){entry, torque_widen(t->spec->pool, tau[k])};
+  }
+  *out = list;
+  return t->count;
+}
+
 int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, const expr *const *tau,
                    const adjoint_output **out) {
   const spec *s = basis->spec;
+  if (torque_is_of_entries(s)) return outputs_of_entries(a, basis, tau, out);
   if (s->dense) return torque_four_outputs(a, s, frame == TORQUE_OF_Y ? 1 : -1, tau, out);
   collector c = {.group = {s->pool, basis}, .spec = s, .frame = frame};
   double turn = s->inverse ? -1 : 1;

@@ -37,8 +37,10 @@ typedef struct torque_element {
   torque_entry entry[SPEC_MAX_BLADES];
 } torque_element;
 
-/* Torques of a block at most: those of bivectors, and one of a gain. */
-enum { TORQUE_MOST = SPEC_MAX_BIVECTORS + 1 };
+/* Torques of a block at most: those of bivectors and one of a gain, or one of each entry of a matrix that the
+ * description writes. */
+enum { TORQUE_MOST = SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES };
+_Static_assert((int)TORQUE_MOST > (int)SPEC_MAX_BIVECTORS, "there is room for the torques of rotors");
 
 /* [E_i, E_j] = sign[i][j] E_to[i][j], sign 0 where they commute. */
 typedef struct torque_basis {
@@ -57,6 +59,10 @@ void torque_basis_of(arena *a, const spec *s, torque_basis *out);
 
 /* How many torques there are. */
 static inline int torque_count(const torque_basis *basis) { return basis->count + basis->stretches; }
+
+/* Whether torques are the sums over rows of g_i x_j themselves, which is what the entries of a matrix that the
+ * description writes gain: no group is there to say it by fewer numbers, nor an inverse to tell x from y. */
+static inline bool torque_is_of_entries(const spec *s) { return s->entries[0] != NULL; }
 
 /* Which frame torques are in. */
 typedef enum torque_frame {

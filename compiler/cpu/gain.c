@@ -210,7 +210,8 @@ void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const g
                       const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value *held) {
   const plan_tile *t = r->t;
   ir_value *with = arena_array(r->memory, ir_value, emit_torque_slots(g, t));
-  if (y) permute_in_frame(g, r, group, v, gradient, turned, with);
+  if (y && torque_is_of_entries(r->p->spec)) permute_group(g, r, group, gradient, with);
+  else if (y) permute_in_frame(g, r, group, v, gradient, turned, with);
   for (int j = 0; j < t->n_vectors; j++)
     for (int term = 0; term < g->of->pairs->n_terms && t->group[j] == group; term++) {
       int slot = term * t->n_vectors + j;

@@ -22,6 +22,28 @@ static const char *group_text(arena *a, const spec *s, const rotor_proofs *proof
   return arena_printf(a, "Spin(%d,%d,%d)", s->algebra.p, s->algebra.q, s->algebra.r);
 }
 
+/* Blocks that are multiplied by a matrix which the description writes: no group is known, and all is measured. */
+static bool explain_written(arena *a, const spec *s, explanation *out) {
+  block_program program;
+  rotor_facts facts;
+  if (!block_build(a, s, &program)) return false;
+  rotor_facts_open(a, s, 1, out, &facts);
+  rotor_proofs proofs = {.distortion = "a matrix of the description's own"};
+  rotor_facts_fill(&facts, &proofs, out->property);
+  explain_blocks(a, s, out);
+  out->combine = NULL;
+  for (int axis = 0; axis < s->n_axes; axis++) out->phase[axis] = NULL;
+  out->role = "separable";
+  out->block = arena_printf(a, "%d channels, multiplied by a matrix that the description writes", s->n_components);
+  out->group = arena_printf(a, "%d x %d matrices", s->n_components, s->n_components);
+  out->normal_form = block_normal_form(a, &program);
+  explain_program_cost(a, plan_build(a, &program), &out->cost);
+  out->entries_precision = "within 2^-22 of the largest entry of their block, or of 1";
+  out->rows_precision =
+      "float32 within 2^-20 of a block's norm times that; bfloat16 and float16 half a unit in the last place more";
+  return true;
+}
+
 static const char *why_commute(const spec *s) {
   if (s->n_axes == 1) return "there is one axis";
   return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes" : BLADES_COMMUTE;
@@ -30,6 +52,7 @@ static const char *why_commute(const spec *s) {
 bool explain_blades(arena *a, const spec *s, explanation *out) {
   block_program program;
   rotor_facts facts;
+  if (s->entries[0]) return explain_written(a, s, out);
   if (s->dense) s = dense_as_vectors(a, s);
   if (!block_build(a, s, &program)) return false;
   block_build_quaternions(a, s, &program); /* what processors compute, where that is another */

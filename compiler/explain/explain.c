@@ -192,8 +192,9 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
                             8 * s->n_axes));
     return;
   }
-  bool maps = spec_maps_channels(s);
-  const char *keeps = maps ? "rows as read are kept, by whose channels the map varies" : "nothing of the call is kept";
+  const char *keeps = spec_maps_channels(s) ? "rows as read are kept, by whose channels the map varies"
+                      : spec_needs_input(s) ? "rows as read are kept, by which entries of matrices gain"
+                                            : "nothing of the call is kept";
   line("gradients", g->row_operations
                         ? arena_printf(a, "of rows: %d operations on channels; %s", g->row_operations, keeps)
                         : "of rows: as they come in; nothing of the call is kept");
@@ -207,7 +208,7 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
                         !g->keeps_rows ? "each channel"
                         : e->n_parts   ? "a block of each kind"
                                        : "each block",
-                        g->keeps_rows && !maps ? "; rows as written, or as read, are kept" : ""));
+                        g->keeps_rows && !spec_needs_input(s) ? "; rows as written, or as read, are kept" : ""));
   const char *token = e->cost.per_head ? "token and head" : "token";
   line("", arena_printf(a, "%s a %s", count_text(a, &g->token), token));
   if (g->chunk_bytes)

@@ -135,7 +135,7 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
     worst = from_identity(s, f->matrix[2], worst);
   }
   property measured = property_measured(worst, "the largest entry of R(0) - I");
-  return linear && s->amplitude == 1 && !s->gain[0]
+  return linear && s->amplitude == 1 && !s->gain[0] && !s->entries[0]
              ? property_confirmed(PROPERTY_ORIGIN,
                                   proofs->is_function ? "all axes are the identity there, and so is what is made of it"
                                                       : "all phases are 0 there",
@@ -208,6 +208,8 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
                           .context = f};
   property commuting =
       property_measured(proofs->commutator, "the largest commutator of two axes' generators, relative to their sizes");
+  if (s->entries[0])
+    commuting = property_proved(VERDICT_NOT_APPLICABLE, "the description writes a matrix, and no generators");
   out[PROPERTY_COMMUTING] =
       proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
   out[PROPERTY_TRANSLATION] = translation_property(f, proofs, &probe);
@@ -215,7 +217,9 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_INVERTIBLE] =
       s->pre ? property_proved(VERDICT_NO, "rotors turn back, and a map of channels ('pre') is not undone")
-             : property_proved(VERDICT_YES, proofs->inverse);
+      : s->entries[0]
+          ? property_proved(VERDICT_NO, "what turns back is a description of its own, with the inverse matrix")
+          : property_proved(VERDICT_YES, proofs->inverse);
   out[PROPERTY_DECAY] = measure_decay(f->memory, &probe, &f->random);
   out[PROPERTY_CONTEXT] = property_proved(VERDICT_NO, "nothing is computed from a token's content");
   if (spec_turns_rows(s)) {

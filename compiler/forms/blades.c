@@ -97,7 +97,7 @@ static const program *rows_backward(arena *a, const void *of) { return backward_
 /* NULL: nothing but rows has a gradient, or in this frame it is that of the other, or there is no table. */
 static const program *backward_program(arena *a, const plan *p, torque_frame frame, backward_way way) {
   const plan_gradient *g = plan_gradient_build(a, p);
-  if (p->spec->pre && frame == TORQUE_OF_Y) return NULL; /* what was written does not tell what was mapped */
+  if (spec_needs_input(p->spec) && frame == TORQUE_OF_Y) return NULL;
   if (!g || (plan_is_sum(p) && (frame == TORQUE_OF_X || way != BACKWARD_AT_ONCE))) return NULL;
   return backward_build(a, p, g, frame, way);
 }

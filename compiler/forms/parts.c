@@ -111,11 +111,11 @@ static const program *prepare_program(arena *a, const void *of) {
 
 static const program *rows_backward(arena *a, const void *of) { return backward_build_rows(a, encode_program(a, of)); }
 
-/* NULL: nothing but rows has a gradient, or, where channels are mapped, none in this frame. */
+/* NULL: nothing but rows has a gradient, or, where what was read is needed, none in this frame. */
 static const program *backward_program(arena *a, const plan_row *row, torque_frame frame, backward_way way) {
   const plan *const *plans = (const plan *const *)row->part;
   const plan_gradient_row *g = plan_gradient_build_row(a, plans, row->n_parts);
-  if (frame == TORQUE_OF_Y && spec_maps_channels(row->spec)) return NULL;
+  if (frame == TORQUE_OF_Y && spec_needs_input(row->spec)) return NULL;
   return g ? backward_build_row(a, row->spec, plans, g, frame, way) : NULL;
 }
 

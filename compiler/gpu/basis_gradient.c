@@ -371,7 +371,7 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   matrix_team team = team_open(b, entry->name, whole->size, t.thread);
   m.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(t.p->spec)};
   m.kept = t.rows;
-  m.kept.parameter = gpu_kept_parameters(&m.gains);
+  m.kept.parameter = gpu_kept_parameters(&t, m.gains.own);
   t.exprs.walker.turns_narrow = !t.p->spec->function;
   t.exprs.cotangents = m.tau;
   t.exprs.n_cotangents = program->of ? gpu_gains_of(program)->n_torques : 0;

@@ -35,8 +35,9 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
              : entry->kind == GPU_MATRIX_GRADIENT ? PEGEN_PTX_MATRIX_GRADIENT_COUNT
              : entry->kind == GPU_COLUMN_GRADIENT || entry->kind == GPU_ATTENTION_WEIGHTS
                  ? pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, p->spec->n_inputs)
-             : entry->other ? PEGEN_PTX_SCALE_COUNT
-                            : 0;
+             : entry->other      ? PEGEN_PTX_SCALE_COUNT
+             : entry->reads_kept ? 2 * PEGEN_PTX_KEPT_COUNT
+                                 : 0;
   int count = gpu_parameters(p->spec) + more;
   gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
   gpu_body t = {.b = b,
@@ -126,6 +127,19 @@ row_owner gpu_owner_of(void *context, ir_value index) {
                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
 }
 
+const ir_value *gpu_kept_parameters(const gpu_body *t, const ir_value *own) {
+  static const int strides[] = {PEGEN_PTX_TENSOR_IN_BATCH, PEGEN_PTX_TENSOR_IN_TOKEN, PEGEN_PTX_TENSOR_IN_HEAD};
+  ir_value *parameter = arena_array(t->rows.memory, ir_value, PEGEN_PTX_OPERANDS);
+  for (int i = 0; i < PEGEN_PTX_OPERANDS; i++) parameter[i] = t->parameter[i];
+  for (int k = 0; k < 2; k++) {
+    ir_value *of = parameter + (k ? PEGEN_PTX_K : PEGEN_PTX_Q);
+    const ir_value *kept = own + (k ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q);
+    of[PEGEN_PTX_TENSOR_IN] = kept[PEGEN_PTX_KEPT_ADDRESS];
+    for (int i = 0; i < 3; i++) of[strides[i]] = kept[PEGEN_PTX_KEPT_BATCH + i];
+  }
+  return parameter;
+}
+
 void gpu_range(gpu_body *t) {
   ir *b = t->b;
   ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
@@ -183,14 +197,18 @@ static const program_op *maker_of(const gpu_body *t, const program_op *op) {
 }
 
 void gpu_set_row_ops(gpu_body *t, const program_op *ops) {
-  t->rows.turn = NULL;
+  t->rows.turn = t->rows.map = t->rows.map_back = NULL;
   for (const program_op *op = ops; op; op = op->next) {
     if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
     if (op->kind == OP_REDUCE) return; /* what follows is made of a row's own torques: gpu/gradient, too */
-    if (op->kind != OP_ADD && op->kind != OP_APPLY) diag_bug("gpu/body", "'%s' in a row", program_op_word(op->kind));
+    if (op->kind != OP_ADD && op->kind != OP_APPLY && op->kind != OP_MAP)
+      diag_bug("gpu/body", "'%s' in a row", program_op_word(op->kind));
     if (program_part_of(maker_of(t, op)) != t->p->part) continue;
-    if (t->rows.turn) diag_bug("gpu/body", "a row is turned twice");
-    t->rows.turn = op;
+    const program_op **of = op->kind != OP_MAP     ? &t->rows.turn
+                            : op->n_arguments == 1 ? &t->rows.map
+                                                   : &t->rows.map_back;
+    if (*of) diag_bug("gpu/body", "a row is turned twice");
+    *of = op;
   }
 }
 

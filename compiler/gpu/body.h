@@ -39,6 +39,8 @@ void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);
 /* The body of a head's next part, number `index`, in the same function. rows.exprs is the caller's to set. */
 gpu_body gpu_of_part(const gpu_body *last, int index, const plan *p);
+/* The parameters of rows, with what encode wrote or read in their place; own: from PEGEN_PTX_KEPT_Q on. */
+const ir_value *gpu_kept_parameters(const gpu_body *t, const ir_value *own);
 /* Which of a row's ops are those of the body's part. */
 void gpu_set_row_ops(gpu_body *t, const program_op *ops);
 /* Walks what an owner does, in the program's order: loops over the spaces of owners are threads. matrix: after the

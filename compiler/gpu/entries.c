@@ -37,11 +37,19 @@ static gpu_entry direct_entry(const thread_tile *t) {
   return (gpu_entry){.access = thread_tile_access(t), .tile = t, .flight = direct_flight(t)};
 }
 
-/* The best way to rows whose addresses and strides are multiples of 16. Units of parts lie where their rows do. */
-static gpu_entry best_entry(arena *a, const gpu_plans *plans, int element) {
+static bool maps_channels(const gpu_plans *plans) {
+  bool some = false;
+  for (int i = 0; i < plans->count; i++) some = some || plans->of[i]->spec->pre;
+  return some;
+}
+
+/* The best way to rows whose addresses and strides are multiples of 16. Units of parts lie where their rows do,
+ * and so do those that read two rows at a time (reads_kept). */
+static gpu_entry best_entry(arena *a, const gpu_plans *plans, int element, bool reads_kept) {
   const plan *p = plans->of[0];
   const thread_tile *direct = direct_tiles(a, plans, element, true), *staged = NULL;
-  if (!direct->next && (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)))
+  if (!direct->next && !reads_kept &&
+      (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)))
     staged = thread_tile_staged(a, p, element);
   if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES)
     return (gpu_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
@@ -71,13 +79,15 @@ int gpu_row_entries(arena *a, const gpu_plans *plans, pegen_launch_entry of, uns
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
     const char *name = arena_printf(a, "%s_%s_%s", plans->of[0]->spec->name, pegen_launch_word(of), number_name(dtype));
-    gpu_entry entry = best_entry(a, plans, element);
+    bool reads_kept = of == PEGEN_LAUNCH_encode_backward && maps_channels(plans);
+    gpu_entry entry = best_entry(a, plans, element, reads_kept);
     for (int narrow = 0; narrow < 2; narrow++) {
       if (narrow && entry.access == element) continue;
       if (narrow) entry = direct_entry(direct_tiles(a, plans, element, false));
       entry.name = narrow ? arena_printf(a, "%s_narrow", name) : name;
       entry.dtype = dtype;
       entry.of = of;
+      entry.reads_kept = reads_kept;
       entries[count++] = entry;
     }
   }
@@ -98,7 +108,13 @@ int gpu_converting_entries(arena *a, const gpu_plans *plans, unsigned dtypes, gp
 static void emit_loop(gpu_body *t, const row_origin *origin) {
   ir *b = t->b;
   int flight = t->entry->flight;
-  row_place *place = arena_array(t->rows.memory, row_place, flight);
+  row_place *place = arena_array(t->rows.memory, row_place, 2 * flight), *kept = place + flight;
+  row_thread of_kept = t->rows;
+  row_origin kept_origin;
+  if (t->rows.map_back) {
+    of_kept.parameter = gpu_kept_parameters(t, t->parameter + gpu_parameters(t->p->spec));
+    kept_origin = emit_row_origin(&of_kept, &t->owner, t->rows.delta[0]);
+  }
   ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
   ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1)), first;
   ir_loop loop = gpu_begin_rows(t, &first);
@@ -108,6 +124,10 @@ static void emit_loop(gpu_body *t, const row_origin *origin) {
     if (i) row = ir_select(b, valid[i], row, last);
     place[i] = emit_row_place(&t->rows, origin, row);
     emit_row_load(&t->rows, &place[i]);
+    if (!t->rows.map_back) continue;
+    kept[i] = emit_row_place(&of_kept, &kept_origin, row);
+    emit_row_load(&of_kept, &kept[i]);
+    place[i].kept = &kept[i];
   }
   for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i]);
   ir_end_for(b, loop);

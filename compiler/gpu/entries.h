@@ -51,6 +51,7 @@ typedef struct gpu_entry {
   int dtype;        /* number_type of rows */
   int other;        /* number_type that rows are converted to; 0: none */
   int access;       /* bytes of an access to rows */
+  bool reads_kept;  /* gradients of rows whose channels are mapped: what encode read, too */
   const thread_tile *tile; /* a part's is followed by the next part's, in the order of the plans */
   int blocks;       /* of ir_kernel */
   int flight;       /* rows whose loads are under way at once */

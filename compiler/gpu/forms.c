@@ -25,31 +25,33 @@ static const gpu_program *widen(arena *a, const form *f, const void *plan, unsig
   return gpu_widen_program(a, form_program(a, f, plan, "encode"), dtypes, gradients);
 }
 
-/* Whether channels are mapped: refused. */
-static bool maps(const spec *s) {
-  if (!spec_maps_channels(s)) return false;
+/* Whether gradients are asked for of blocks whose matrices the description writes: refused. */
+static bool lacks_torques(const spec *s, bool gradients) {
+  if (!s->entries[0] || !gradients) return false;
   diag_error(s->file, s->line,
-             "kernels of this kind are made for processors only: on a GPU channels turn as they are read, and 'pre' "
-             "maps them first; expected --target x86-64-v3 or the like");
+             "gradients of this kind are made for processors only: on a GPU torques are those of rotors, and blocks of "
+             "pe.linear have none; expected --no-grad, or --target x86-64-v3 or the like");
   return true;
 }
 
 static const gpu_program *rotors(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  const program *backward = transposed(a, f, plan, gradients);
+  const program *backward = transposed(a, f, plan, gradients), *gradient = NULL;
   const program *encode = form_program(a, f, plan, "encode");
-  const program *gradient = gradients ? form_program(a, f, plan, "encode_backward") : NULL;
+  if (gradients) gradient = form_program(a, f, plan, "encode_backward");
+  if (gradients && !gradient) gradient = form_program(a, f, plan, "encode_backward_from_x"); /* channels are mapped */
   return gpu_rotor_program(a, encode, backward, gradient, dtypes);
 }
 
 static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan *p = of;
-  if (maps(p->spec)) return NULL;
+  if (lacks_torques(p->spec, gradients)) return NULL;
   return rotors(a, f, p->for_threads ? p->for_threads : p, dtypes, gradients);
 }
 
 static const gpu_program *parts(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan_row *row = of;
-  if (maps(row->spec)) return NULL;
+  for (int i = 0; i < row->spec->n_parts; i++)
+    if (lacks_torques(row->spec->part[i].of, gradients)) return NULL;
   return rotors(a, f, row->for_threads ? row->for_threads : row, dtypes, gradients);
 }
 

@@ -9,19 +9,6 @@ enum { NUMBER = TWO_FLOAT_BYTES };
 
 /* ---- rows ---- */
 
-const ir_value *gpu_kept_parameters(const gpu_gains *g) {
-  static const int strides[] = {PEGEN_PTX_TENSOR_IN_BATCH, PEGEN_PTX_TENSOR_IN_TOKEN, PEGEN_PTX_TENSOR_IN_HEAD};
-  ir_value *parameter = arena_array(g->body->rows.memory, ir_value, PEGEN_PTX_OPERANDS);
-  for (int i = 0; i < PEGEN_PTX_OPERANDS; i++) parameter[i] = g->body->parameter[i];
-  for (int k = 0; k < 2; k++) {
-    ir_value *of = parameter + (k ? PEGEN_PTX_K : PEGEN_PTX_Q);
-    const ir_value *kept = g->own + (k ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q);
-    of[PEGEN_PTX_TENSOR_IN] = kept[PEGEN_PTX_KEPT_ADDRESS];
-    for (int i = 0; i < 3; i++) of[strides[i]] = kept[PEGEN_PTX_KEPT_BATCH + i];
-  }
-  return parameter;
-}
-
 void gpu_set_item(gpu_gains *g, ir_value item) {
   gpu_body *t = g->body;
   ir *b = t->b;

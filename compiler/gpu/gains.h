@@ -15,8 +15,6 @@ typedef struct gpu_gains {
   ir_value stores;        /* i1: the thread stores what it gives; null: it does */
 } gpu_gains;
 
-/* The parameters of rows, with what was kept in their place. */
-const ir_value *gpu_kept_parameters(const gpu_gains *g);
 /* Which token and which rows an item (i32) is. */
 void gpu_set_item(gpu_gains *g, ir_value item);
 /* i1: the gradient of a row (i32) goes out. */

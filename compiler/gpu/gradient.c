@@ -124,10 +124,17 @@ static ir_value *blocks_of_row(row_thread *r, const row_place *place) {
 
 /* y of a block: what was kept, or what encode makes of it. */
 static void written_row(gradient_thread *g, int slot, const ir_value *kept, ir_value *y) {
+  row_thread *r = &g->t.rows;
   int n = g->t.p->spec->n_components;
-  ir_value made[SPEC_MAX_BLADES] = {{NULL}};
-  emit_row_transposed(&g->t.rows, slot, kept, made);
-  for (int i = 0; i < n; i++) y[i] = kept[i].ptr ? ir_select(g->t.b, g->from_input, made[i], kept[i]) : kept[i];
+  ir_value made[SPEC_MAX_BLADES] = {{NULL}}, turned[SPEC_MAX_BLADES] = {{NULL}};
+  for (int i = 0; i < n; i++)
+    if (kept[i].ptr) turned[i] = emit_row_mapped(r, kept[i]);
+  emit_row_transposed(r, slot, turned, made);
+  for (int i = 0; i < n; i++) {
+    y[i] = kept[i];
+    if (!kept[i].ptr) continue;
+    y[i] = r->map ? made[i] : ir_select(g->t.b, g->from_input, made[i], kept[i]); /* maps: it was read in any case */
+  }
 }
 
 /* Adds a row's torques of a block to sum[n_torques], null where they are still 0. y NULL: of g alone. */
@@ -185,9 +192,10 @@ static void flight_of_rows(gradient_thread *g, const row_origin *origin, const r
     if (i) stored[i] = both(b, stored[i], valid[i]);
     place[i] = emit_row_place(&t->rows, origin, row);
     emit_row_load(&t->rows, &place[i]);
-    if (!kept || !has_torques) continue;
+    if (!kept || (!has_torques && !t->rows.map_back)) continue;
     old[i] = emit_row_place(&g->kept, kept, row);
     emit_row_load(&g->kept, &old[i]);
+    place[i].kept = &old[i];
   }
   for (int i = 0; i < flight; i++) {
     if (has_torques) row_torques(g, &place[i], kept ? &old[i] : NULL, valid[i], sums);
@@ -292,7 +300,7 @@ static void emit_part(gradient_thread *g, ir_value line, ir_value threads, ir_va
   emit_row_accesses(&t->rows);
   emit_row_blocks(&t->rows);
   g->kept = t->rows;
-  g->kept.parameter = gpu_kept_parameters(&g->gains);
+  g->kept.parameter = gpu_kept_parameters(t, g->gains.own);
   load_operands(g);
   gpu_clear_sums(&g->gains);
   ir_value end = smaller(b, add(b, begin, size), items);

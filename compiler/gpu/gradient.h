@@ -6,7 +6,8 @@
  * have a place of their own, and so has what a thread's blocks give to a position. Entries of their own then add those
  * up, in order (gpu/finish). How many chunks there are is the launcher's affair, by the sizes of the call alone.
  *
- * From what encode read (x) it is the torque of y = M x, which a thread makes as it goes: rounded to float32 only.
+ * From what encode read (x; where channels are mapped, their map) it is the torque of y = M x, which a thread makes as
+ * it goes: rounded to float32 only.
  */
 #ifndef PEGEN_GPU_GRADIENT_H
 #define PEGEN_GPU_GRADIENT_H

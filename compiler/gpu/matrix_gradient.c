@@ -219,7 +219,7 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   matrix_team team = team_open(b, entry->name, blocks->size, t.thread);
   m.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(t.p->spec)};
   m.kept = t.rows;
-  m.kept.parameter = gpu_kept_parameters(&m.gains);
+  m.kept.parameter = gpu_kept_parameters(&t, m.gains.own);
   t.exprs.walker.turns_narrow = true;
   t.exprs.cotangents = m.gained;
   t.exprs.n_cotangents = count_of(&m);

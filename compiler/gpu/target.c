@@ -114,6 +114,13 @@ static bool converts(const gpu_program *p) {
   return some;
 }
 
+/* Whether there are entries of rows' gradients that read what encode read. */
+static bool reads_kept(const gpu_program *p) {
+  bool some = false;
+  for (int i = 0; i < p->n_entries; i++) some = some || p->entry[i].reads_kept;
+  return some;
+}
+
 static const char *features_of(const gpu_program *p, const gpu_target *target) {
   return target->float8_features && converts(p) ? target->float8_features : target->features;
 }
@@ -132,10 +139,13 @@ static void print_parameters(FILE *f, const gpu_program *p) {
             p->of_rows ? "" : " of a query");
   for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : "", s->input[i].name);
   if (converts(p)) fprintf(f, ",\n//   of entries that convert: addresses of the scales of q_out and of k_out (0: 1)");
+  if (reads_kept(p))
+    fprintf(f, ",\n//   of gradients of rows: q as encode read it (address, strides: batch, token, head), k");
   if (p->of || p->matrices || p->has_columns)
     fprintf(f, ",\n//   of gradients of operands and positions: q as encode wrote or read it (address, strides: batch, "
                "token,\n"
                "//   head), k, 1 where it was read, items, items of a chunk, sums, shares (docs/embedding-ptx.md)");
+  if (p->of_rows && p->of) fprintf(f, ",\n//   and behind those the address of what inputs gain of rows");
   if (p->has_columns)
     fprintf(
         f,

@@ -1,6 +1,7 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
 
+#include "gpu/map.h"
 #include "mlir/arith.h"
 
 #include "mlir/number.h"
@@ -210,24 +211,35 @@ void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y
     if (x[i].ptr) y[i] = times(r, "arith.mulf", true, slot, i, x);
 }
 
+ir_value emit_row_mapped(row_thread *r, ir_value x) {
+  return r->map ? emit_thread_map(r->b, r->memory, r->p->spec, r->map->expr[0], &x) : x;
+}
+
 static bool is_identity_row(const plan *p, int component) {
+  if (p->spec->pre) return false;
   for (int j = 0; j < p->spec->n_components; j++)
     if (!expr_is_const(p->program->matrix.entry[component * p->spec->n_components + j], j == component)) return false;
   return true;
 }
 
-static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed) {
+/* kept: what encode read, where map_back asks for it. */
+static void encode(row_thread *r, const ir_value *x, const ir_value *kept, ir_value *y, bool *changed) {
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
   for (int i = 0; i < width; i++) y[i] = x[i];
   for (int slot = 0; slot < t->n_blocks; slot++) {
     ir_value of_block[SPEC_MAX_BLADES] = {{NULL}};
     for (int i = 0; i < width; i++)
-      if (t->role_block[i] == slot) of_block[t->role_component[i]] = x[i];
+      if (t->role_block[i] == slot) /* on the way back the map is of what was read */
+        of_block[t->role_component[i]] = r->map_back ? x[i] : emit_row_mapped(r, x[i]);
     for (int i = 0; i < width; i++) {
       if (t->role_block[i] != slot || is_identity_row(r->p, t->role_component[i])) continue;
       changed[i] = true;
       y[i] = encoded(r, slot, t->role_component[i], of_block);
+      if (r->map_back) {
+        ir_value both[] = {kept[i], y[i]};
+        y[i] = emit_thread_map(r->b, r->memory, r->p->spec, r->map_back->expr[0], both);
+      }
       if (r->block_present[slot].ptr) y[i] = ir_select(r->b, r->block_present[slot], y[i], x[i]);
     }
   }
@@ -254,11 +266,12 @@ void emit_row_store(row_thread *r, const row_place *place, ir_value valid) {
   ir *b = r->b;
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
-  ir_value *x = arena_array(r->memory, ir_value, 2 * width), *y = x + width;
+  ir_value *x = arena_array(r->memory, ir_value, 3 * width), *y = x + width, *kept = y + width;
   bool *changed = arena_array(r->memory, bool, width);
   ir_branch branch;
   if (!copy || r->other) emit_row_unpack(r, place, x);
-  if (!copy) encode(r, x, y, changed);
+  if (r->map_back) emit_row_unpack(r, place->kept, kept);
+  if (!copy) encode(r, x, kept, y, changed);
   const ir_value *written = copy ? x : y; /* of rows that are converted */
   if (valid.ptr) branch = ir_if(b, valid);
   for (int k = 0; k < t->n_accesses; k++) {

@@ -16,6 +16,9 @@ typedef struct row_thread {
   const plan *p;
   bool per_head;             /* rows of an owner are batches of a head, not heads */
   const program_op *turn;    /* of a row: what its blocks are multiplied by, or what is added; NULL: it is copied */
+  /* Maps of its blocks' channels before they are multiplied, and from what was read and the gradient of the map's
+   * result to its own, behind; NULL: there is none. */
+  const program_op *map, *map_back;
   const thread_tile *t;
   int dtype;
   int other;                 /* number_type that rows are converted to; 0: none */
@@ -36,11 +39,13 @@ typedef struct row_origin {
 } row_origin;
 
 /* A row: addresses, and what was loaded. */
-typedef struct row_place {
+typedef struct row_place row_place;
+struct row_place {
   ir_value in, out; /* pointers */
   ir_value gain;    /* of rows that are converted */
   ir_value *raw;    /* [n_accesses] as loaded */
-} row_place;
+  const row_place *kept; /* what encode read, loaded too, where map_back asks for it */
+};
 
 /* Tensors given: 2 where k has heads, else 1 (i32). */
 ir_value row_streams(ir *b, const ir_value *parameter);
@@ -56,6 +61,8 @@ row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
 void emit_row_load(row_thread *r, row_place *place);
 /* What was loaded as float32: n_accesses * lanes of them. */
 void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
+/* What the row's blocks are turned of: a channel, or its map. */
+ir_value emit_row_mapped(row_thread *r, ir_value x);
 /* A block's channels x[component] (null: not of the row) by the transpose of the matrix that it is encoded with. */
 void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y);
 /* A number in the tensors' type, as it is stored. */

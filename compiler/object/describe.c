@@ -215,7 +215,7 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, pair_inputs, describe_i16(d, pair_inputs(s, false))),
       FIELD(pegen_kernel, key_inputs, describe_i16(d, pair_inputs(s, true))),
       FIELD(pegen_kernel, reads_indices, describe_i32(d, reads_indices(s))),
-      FIELD(pegen_kernel, needs_input, describe_i32(d, spec_maps_channels(s))),
+      FIELD(pegen_kernel, needs_input, describe_i32(d, spec_needs_input(s))),
 #define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
       PEGEN_ENTRIES(X)
 #undef X

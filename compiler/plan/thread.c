@@ -20,8 +20,9 @@ static const expr *entry(const plan *p, int row, int column) {
   return p->program->matrix.entry[row * p->spec->n_components + column];
 }
 
-/* Whether a component is changed, or changes another one. */
+/* Whether a component is changed, or changes another one; where channels are mapped, all are. */
 static bool is_active(const plan *p, int component) {
+  if (p->spec->pre) return true;
   for (int j = 0; j < p->spec->n_components; j++)
     if (!expr_is_const(entry(p, component, j), component == j) ||
         (j != component && !expr_is_const(entry(p, j, component), 0)))
@@ -185,8 +186,9 @@ thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
 thread_tile *thread_tile_of_gradient(arena *a, const plan *p, int element, int of_block) {
   for (int access = WIDEST_ACCESS; access > element; access /= 2) {
     thread_tile *t = lay_units(a, p, element, access, true);
-    if (t && count_registers(p, t) + t->n_accesses * t->lanes + t->n_blocks * of_block <= GRADIENT_REGISTER_BUDGET)
-      return t;
+    if (!t) continue;
+    int channels = t->n_accesses * t->lanes, more = p->spec->pre ? 2 * channels : channels; /* and what they map to */
+    if (count_registers(p, t) + more + t->n_blocks * of_block <= GRADIENT_REGISTER_BUDGET) return t;
   }
   return thread_tile_build(a, p, element, element);
 }

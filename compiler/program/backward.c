@@ -58,8 +58,9 @@ static void turn_rows(backward *w, int in, int kept, int out) {
     backward_part *part = &w->part[i];
     const plan *p = part->plan;
     if (!part->of) continue;
+    int with = w->frame == TORQUE_OF_Y || torque_is_of_entries(p->spec) ? gradient : turned;
     part->tau = program_wedge(b, p->part ? p : NULL, is_sum ? NULL : &part->of->basis, encode_blocks(p), part->of->tau,
-                              part->of->n_torques, w->frame == TORQUE_OF_Y ? gradient : turned, row);
+                              part->of->n_torques, with, row);
   }
   unsigned of_rows = b->spaces & SPACES_OF_ROW & ~w->of_token;
   program_end_for(b, depth);

@@ -271,6 +271,8 @@ typedef struct field {
   const char *name;
 } field;
 
+enum { MOST_FIELDS = SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 2 * SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES + 3 };
+
 /* Whatever of a description gradients go through, with its name. */
 static int fields_of(arena *a, const spec *s, field *out) {
   int count = 0;
@@ -280,6 +282,9 @@ static int fields_of(arena *a, const spec *s, field *out) {
       out[count++] =
           (field){s->generator[axis].coefficient[i], arena_printf(a, "the generator of axis '%s'", s->axis[axis])};
   }
+  for (int side = 0; side < 2 && s->entries[0]; side++)
+    for (int i = 0; i < s->n_components * s->n_components; i++)
+      out[count++] = (field){s->entries[side][i], "an entry of the matrix"};
   if (s->additive) out[count++] = (field){s->additive->value, "what is added to a channel"};
   if (s->pairwise && s->pairwise->bias) out[count++] = (field){s->pairwise->bias, "the bias of a pair"};
   if (s->pairwise && s->pairwise->score) out[count++] = (field){s->pairwise->score, "the score of a pair"};
@@ -302,9 +307,9 @@ static bool fits(arena *a, const spec *s, const adjoint_output *outputs, int n_o
 }
 
 bool adjoint_check_size(arena *a, const spec *s) {
-  field fields[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
-  adjoint_output outputs[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
-  const expr *values[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
+  field fields[MOST_FIELDS];
+  adjoint_output outputs[MOST_FIELDS];
+  const expr *values[MOST_FIELDS];
   int count = fields_of(a, s, fields);
   for (int i = 0; i < count; i++) values[i] = fields[i].value;
   if (expr_size_of_all(a, s->pool, values, count) < ADJOINT_MOST_OPERATIONS / 16) return true; /* and makes no nodes */
@@ -312,5 +317,5 @@ bool adjoint_check_size(arena *a, const spec *s) {
     outputs[i] = (adjoint_output){fields[i].value, expr_cotangent(s->pool, i, fields[i].value->depends)};
     if (!fits(a, s, &outputs[i], 1, fields[i].name)) return false;
   }
-  return fits(a, s, outputs, count, "all phases and generators together");
+  return fits(a, s, outputs, count, "all phases, generators and entries together");
 }

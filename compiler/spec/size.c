@@ -46,6 +46,9 @@ bool spec_check_size(arena *a, const spec *s) {
       if (!fits(a, s, s->generator[axis].coefficient[i], arena_printf(a, "the generator of axis '%s'", s->axis[axis])))
         return false;
   }
+  for (int side = 0; side < 2 && s->entries[0]; side++)
+    for (int i = 0; i < s->n_components * s->n_components; i++)
+      if (!fits(a, s, s->entries[side][i], "an entry of the matrix")) return false;
   if (s->pre && !fits(a, s, s->pre, "the map of a channel")) return false;
   if (s->additive && !fits(a, s, s->additive->value, "what is added to a channel")) return false;
   if (s->polynomial && !fits(a, s, s->polynomial->value, "a term of the bias")) return false;

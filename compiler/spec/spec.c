@@ -197,7 +197,23 @@ static bool check_duals(const spec *s) {
   return true;
 }
 
+static bool check_entries(const spec *s, bool *done) {
+  const unsigned allowed = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
+  if (!s->entries[1] || s->n_components > SPEC_MAX_ENTRIES)
+    return wrong(s, "a matrix of %d channels, or of one side alone", s->n_components);
+  if (s->dense || s->basis || s->pairwise || s->function || s->gain[0] || s->pre || s->inverse || s->amplitude != 1)
+    return wrong(s, "a matrix that is written beside what makes rotors");
+  for (int side = 0; side < 2; side++)
+    for (int i = 0; i < s->n_components * s->n_components; i++)
+      if (!check_expr(s, s->entries[side][i], allowed, done, "an entry of a matrix")) return false;
+  for (int a = 0; a < s->n_axes; a++)
+    if (s->generator[a].count || !check_expr(s, s->angle[a], 0, done, "an angle"))
+      return wrong(s, "a generator beside a matrix that is written");
+  return true;
+}
+
 static bool check_generators(const spec *s, bool *done) {
+  if (s->entries[0]) return check_entries(s, done);
   if (s->dense) return check_dense(s, done);
   unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
   const unsigned of_rows = s->pairwise ? 0 : DEPENDS_QUERY;

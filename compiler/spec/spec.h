@@ -26,6 +26,7 @@ enum {
   SPEC_MAX_DIMENSIONS = 5,                     /* of the algebra's vector space */
   SPEC_MAX_BLADES = 1 << SPEC_MAX_DIMENSIONS,  /* basis blades of the algebra */
   SPEC_MAX_BIVECTORS = 10,                     /* basis bivectors of 5 dimensions */
+  SPEC_MAX_ENTRIES = 4,                        /* channels of a block whose matrix the description writes */
   SPEC_MAX_BLOCK = 64,                         /* channels of a dense block; no block has more */
   SPEC_MAX_RANK = 6,
   SPEC_MAX_HEAD_DIM = 4096,
@@ -286,6 +287,10 @@ typedef struct spec {
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
   const expr *gain[2];
+  /* Of rows of q and of k: the matrix by which a block is multiplied where the description writes it, [n_components^2]
+   * by rows, of positions, operands and inputs; nothing else turns then, and the algebra means nothing. NULL, both:
+   * rotors do. Never with `inverse`. */
+  const expr *const *entries[2];
   /* What becomes of each channel of a block before it turns, an expression of channel[0] and numbers: the same of q, k
    * and all blocks. Never with `inverse`. NULL: it turns as it is. */
   const expr *pre;
@@ -329,11 +334,17 @@ struct spec_part {
 };
 
 /* Whether rows of q and of k of one token are encoded differently. */
-static inline bool spec_has_sides(const spec *s) { return s->gain[0] != s->gain[1] || s->dual_axes; }
+static inline bool spec_has_sides(const spec *s) {
+  bool differ = s->gain[0] != s->gain[1] || s->dual_axes;
+  for (int i = 0; s->entries[0] && i < s->n_components * s->n_components; i++)
+    differ = differ || s->entries[0][i] != s->entries[1][i];
+  return differ;
+}
 /* The description as it is of q (0) or k (1) alone. */
 static inline spec spec_of_side(const spec *s, int side) {
   spec one = *s;
   one.gain[0] = one.gain[1] = s->gain[side];
+  one.entries[0] = one.entries[1] = s->entries[side];
   for (int axis = 0; axis < s->n_axes && side == 0; axis++)
     if (s->dual_axes >> axis & 1) one.angle[axis] = expr_neg(s->pool, s->angle[axis]);
   one.dual_axes = 0;
@@ -346,6 +357,11 @@ static inline const expr *spec_side(const spec *s) { return expr_position(s->poo
 static inline const expr *spec_gain(const spec *s) {
   bool differ = s->gain[0] != s->gain[1];
   return differ ? expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]) : s->gain[0];
+}
+/* An entry of the matrix that the description writes, of rows of whichever side. */
+static inline const expr *spec_entry(const spec *s, int i) {
+  const expr *q = s->entries[0][i], *k = s->entries[1][i];
+  return q == k ? q : expr_select(s->pool, spec_side(s), k, q);
 }
 /* The angle of rows of whichever side. */
 static inline const expr *spec_angle(const spec *s, int axis) {
@@ -366,6 +382,14 @@ static inline bool spec_maps_channels(const spec *s) {
   bool maps = s->pre != NULL;
   for (int i = 0; i < s->n_parts; i++) maps = maps || s->part[i].of->pre;
   return maps;
+}
+
+/* Whether gradients take what encode read, of some part at least: what was written does not tell what was mapped, or
+ * multiplied by a matrix that may have no inverse. */
+static inline bool spec_needs_input(const spec *s) {
+  bool needs = s->pre || s->entries[0];
+  for (int i = 0; i < s->n_parts; i++) needs = needs || spec_needs_input(s->part[i].of);
+  return needs;
 }
 
 /* Whether blocks turn by what inputs hold, so that every row has a matrix of its own. */

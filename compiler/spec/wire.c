@@ -24,7 +24,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1800 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1816 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
@@ -392,6 +392,17 @@ static void function(wire *w, const spec *s, spec_function *f) {
   for (int i = 0; i < f->count && !w->why; i++) rotor(w, s, &f->node[i]);
 }
 
+/* Entries that the description writes. */
+static void matrix(wire *w, const spec *s, const expr *const **entries) {
+  int count = s->n_components * s->n_components;
+  const expr **list = arena_array(w->memory, const expr *, count);
+  for (int i = 0; i < count; i++) {
+    if (!w->reading) list[i] = (*entries)[i];
+    root(w, s, &list[i]);
+  }
+  *entries = list;
+}
+
 /* What turns; n_components above 0. */
 static void rotors(wire *w, spec *s) {
   if (s->n_components * s->n_blocks > s->head_dim) {
@@ -412,6 +423,9 @@ static void rotors(wire *w, spec *s) {
   bool gains = s->gain[0] != NULL;
   flag(w, &gains);
   for (int side = 0; side < 2 && gains; side++) root(w, s, &s->gain[side]);
+  bool writes = s->entries[0] != NULL;
+  flag(w, &writes);
+  for (int side = 0; side < 2 && writes; side++) matrix(w, s, &s->entries[side]);
   bool maps = s->pre != NULL;
   flag(w, &maps);
   if (maps) root(w, s, &s->pre);

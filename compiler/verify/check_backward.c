@@ -48,12 +48,12 @@ static bool is_of_gpu(const checker *c) { return c->kernel->ptx != NULL; }
 static bool is_compact(const spec *s) {
   for (int i = 0; i < s->n_parts; i++)
     if (!is_compact(s->part[i].of)) return false;
-  return s->algebra.q == 0 && s->algebra.r == 0;
+  return s->algebra.q == 0 && s->algebra.r == 0 && !s->entries[0];
 }
 
 /* Whether what is written does not hold what was turned. */
 static bool is_lost(const spec *s) {
-  if (s->pre) return true;
+  if (s->pre || s->entries[0]) return true;
   for (int i = 0; i < s->n_parts; i++)
     if (is_lost(s->part[i].of)) return true;
   return !s->n_parts && s->amplitude == 0;

@@ -53,11 +53,12 @@ static void place_cuts(const spec *s, const sample *t, double *values) {
   }
 }
 
-/* Whether the description, or one of its parts, has a group that is not compact; a function of rotors. */
+/* Whether the description, or one of its parts, has a group that is not compact, or a matrix of any kind; a function
+ * of rotors. */
 static bool grows(const spec *s) {
   for (int i = 0; i < s->n_parts; i++)
     if (grows(s->part[i].of)) return true;
-  return s->n_components && (s->algebra.q || s->algebra.r);
+  return s->n_components && (s->algebra.q || s->algebra.r || s->entries[0]);
 }
 
 static bool has_function(const spec *s) {

@@ -128,6 +128,11 @@ static long double scale_of(const spec *s, const double *positions, const double
                             int block) {
   long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude) *
                       fabsl(reference_gain_of(s, positions, operands, head, block));
+  if (s->entries[0]) {
+    long double matrix[SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES];
+    reference_block(s, positions, operands, head, block, matrix);
+    return fmaxl(1, largest(matrix, s->n_components * s->n_components));
+  }
   if (s->function) return scale * (1 + ldexpl(4 * reference_reach(s, positions, operands, head, block), 22));
   if (s->dense && !s->dense->is_f64) return scale * fmaxl(1, reference_norm(s, positions, operands, head, block));
   return s->algebra.q || s->algebra.r ? scale * growth(s, positions, operands, head, block) : scale;

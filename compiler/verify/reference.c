@@ -186,9 +186,13 @@ void reference_block(const spec *s, const double *positions, const double *const
     for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] *= gain;
     return;
   }
+  expr_environment env = reference_environment(s, positions, operands, head, block);
+  if (s->entries[0]) {
+    for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] = expr_eval_long(s->entries[0][i], &env);
+    return;
+  }
   cayley table;
   cayley_table(&table, &s->algebra);
-  expr_environment env = reference_environment(s, positions, operands, head, block);
   if (s->function) {
     function_block(s, &env, matrix);
     return;

@@ -177,6 +177,16 @@ static void gained_block_backward(const spec *s, const double *positions, const 
   reference_expr_backward(s->pool, &env, &s->gain[0], 1, &sum, to);
 }
 
+/* Each entry gains what its row gained times what its column held. */
+static void entries_backward(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                             const long double *outer, long double size, const reference_gains *to) {
+  gradient_sum sum[SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES];
+  int count = s->n_components * s->n_components;
+  for (int i = 0; i < count; i++) sum[i] = (gradient_sum){outer[i], size};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
+  reference_expr_backward(s->pool, &env, s->entries[0], count, sum, to);
+}
+
 void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
                               int block, const long double *outer, long double size, const reference_gains *to) {
   if (s->dense) {
@@ -185,6 +195,10 @@ void reference_block_backward(const spec *s, const double *positions, const doub
   }
   if (s->gain[0]) {
     gained_block_backward(s, positions, operands, head, block, outer, size, to);
+    return;
+  }
+  if (s->entries[0]) {
+    entries_backward(s, positions, operands, head, block, outer, size, to);
     return;
   }
   if (s->function) {

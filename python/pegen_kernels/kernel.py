@@ -152,7 +152,7 @@ class Kernel:
     axes: list[str]
     heads: int  #: heads that it is made for; 0: any
     skip_tokens: int  #: tokens at the front that pass through
-    needs_input: bool  #: channels are mapped before they turn: all gradients take what `encode` was given
+    needs_input: bool  #: channels are mapped, or multiplied by matrices: gradients take what `encode` was given
     grid: tuple[int, ...] | None  #: sizes of the built-in grid: positions may be left out
     operands: list[Operand]
     inputs: list[Input]

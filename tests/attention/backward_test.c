@@ -27,7 +27,7 @@ static fixture open_spec(const char *folder, const char *name, int n_defines, co
 
 /* dtypes: PEGEN_DTYPE_ bits; 0: all. */
 static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 3);
+  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2);
   assert_non_null(loaded);
   return loaded;
 }

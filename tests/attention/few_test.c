@@ -27,7 +27,7 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
   fixture f = fixture_open(folder, name, n_defines, defines, NULL, 11);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 3);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     assert_non_null(loaded);
     for (int queries = 1; queries <= 15; queries++)
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
@@ -91,7 +91,7 @@ static void unseen(void **state) {
   (void)state;
   fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 3);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     attention_trial t = {.spec = f.spec, .causal = 1};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 6, 2, 3, 150}, NUMBER_F32, ROWS_BNHD, &f.random);
     DLTensor *clean = attention_trial_out(f.memory, &t, ROWS_BHND), *out = attention_trial_out(f.memory, &t, ROWS_BHND);

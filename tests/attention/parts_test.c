@@ -53,7 +53,7 @@ static call *open_call(void) {
   assert_non_null(s);
   memset(c, 0, sizeof *c);
   c->memory = a;
-  c->loaded = trial_load_gradients(a, s, NULL, 0, 3);
+  c->loaded = trial_load_gradients(a, s, NULL, 0, 2);
   assert_non_null(c->loaded);
   c->kernel = run_kernel(c->loaded);
   for (int t = 0; t < 6; t++)
@@ -144,7 +144,7 @@ static void short_lists(void **state) {
   arena *a = arena_create();
   loader_define role = {"role", "pairwise"};
   const spec *s = loader_load(a, SPECS_DIR "/pape.lua", DSL_DIR, 1, &role);
-  loaded_kernel *loaded = trial_load_gradients(a, s, NULL, 0, 3);
+  loaded_kernel *loaded = trial_load_gradients(a, s, NULL, 0, 2);
   DLTensor **none = malloc(1); /* nothing that may be read */
   pegen_grad_args grad = {.struct_size = sizeof grad, .inputs = none};
   pegen_args args = {.struct_size = sizeof args, .grad = &grad};

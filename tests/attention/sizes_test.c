@@ -22,7 +22,7 @@ static fixture open_spec(const char *folder, const char *name, int n_defines, co
 }
 
 static loaded_kernel *load(const fixture *f, int target) {
-  loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 3);
+  loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 2);
   assert_non_null(loaded);
   return loaded;
 }

@@ -105,7 +105,7 @@ static void attention_has_none(void **state) {
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 3);
+      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2);
       assert_non_null(loaded);
       for (number_type type = NUMBER_F32; type <= NUMBER_BF16; type++) {
         attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
@@ -132,7 +132,7 @@ static void flags_are_seen(void **state) {
   uint64_t random = 5;
   const char **targets;
   assert_true(trial_targets(a, NULL, &targets) > 0);
-  loaded_kernel *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 3);
+  loaded_kernel *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2);
   assert_non_null(loaded);
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 1, 1, 8, 8}, NUMBER_F32, ROWS_BHND, &random);
@@ -192,7 +192,7 @@ static void encode_has_none(void **state) {
     tensor_randomize(e.q, &random);
     tensor_randomize(e.k, &random);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
+      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2);
       assert_non_null(loaded);
       e.kernel = run_kernel(loaded);
       unsigned flags = flags_of(encode, &e, 0);

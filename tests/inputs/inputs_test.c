@@ -281,6 +281,8 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
       }
     assert_true(size > 1);
     if (!(fabs(slope - expected) <= 1e-3 * size + 1e-2)) fail_msg("shape %d: %g, not %g of %g", shape, slope, expected, size);
+    gained[1]->device.device_type = kDLCUDA;
+    assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_DEVICE);
   }
 }
 

@@ -4,6 +4,8 @@
  *
  * in double, with f and f' as the C library has them, far out, too; programs by the interpreter, and kernels; which
  * calls are refused before a byte is written; and descriptions that no loader makes.
+ *
+ * maps_test [TARGET]: of the kernels
  */
 #include "unit.h"
 
@@ -12,6 +14,8 @@
 
 #include <math.h>
 #include <string.h>
+
+static const char *target; /* of the kernels; NULL: this processor */
 
 enum { HEADS = 2, TOKENS = 5, HEAD_DIM = 20, COUNT = HEADS * TOKENS * HEAD_DIM, SKIPPED = 1 };
 
@@ -141,7 +145,7 @@ static DLTensor *rows_of(fixture *f, const double *numbers) {
 static void open_call(const map *m, call *c) {
   fixture *f = open_fixture(m);
   *c = (call){.f = f, .x = rows_of(f, f->x), .y = rows_of(f, f->x), .g = rows_of(f, f->g), .back = rows_of(f, f->g)};
-  c->loaded = trial_load_gradients(f->memory, f->spec, NULL, PEGEN_DTYPE_F32, 1);
+  c->loaded = trial_load_gradients(f->memory, f->spec, target, PEGEN_DTYPE_F32, 1);
   c->kernel = run_kernel(c->loaded);
   c->grad =
       (pegen_grad_args){.struct_size = sizeof c->grad, .flags = PEGEN_GRAD_FROM_INPUT, .q_out = c->g, .q = c->back};
@@ -204,6 +208,68 @@ static void refusals(void **state) {
   close_call(&c);
 }
 
+/* ---- heads of q that share operands with one of k ---- */
+
+enum { GROUP = 3, APART = 2, WIDTH = 22 };
+
+static DLTensor *rows_of_heads(arena *a, int heads, uint64_t *random) {
+  DLTensor *rows = tensor_rows(a, NUMBER_F32, ROWS_BNHD, APART, heads, TOKENS, WIDTH);
+  if (random) tensor_randomize(rows, random);
+  return rows;
+}
+
+/* Every GROUP-th head from `first` on. */
+static DLTensor *heads_from(arena *a, const DLTensor *rows, int first) {
+  DLTensor *some = tensor_copy(a, rows);
+  some->data = (void *)(uintptr_t)tensor_at(rows, 0, first, 0, 0);
+  some->shape = arena_array(a, int64_t, 4);
+  some->strides = arena_array(a, int64_t, 4);
+  for (int i = 0; i < 4; i++) some->shape[i] = rows->shape[i], some->strides[i] = rows->strides[i];
+  some->shape[1] /= GROUP;
+  some->strides[1] *= GROUP;
+  return some;
+}
+
+/* Gradients of rows alone: what encode read goes along with its head. */
+static void grouped_heads(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  uint64_t random = 7;
+  loader_define defines[] = {{"kind", "vectors"}};
+  const spec *s = loader_load(a, MAPPED, DSL_DIR, 1, defines);
+  assert_non_null(s);
+  loaded_kernel *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  trial_operands operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  double places[TOKENS * 2];
+  for (int i = 0; i < TOKENS * 2; i++) places[i] = random_uniform(&random, -3, 3);
+  DLTensor *x = rows_of_heads(a, GROUP * s->heads, &random), *g = rows_of_heads(a, GROUP * s->heads, &random),
+           *k = rows_of_heads(a, s->heads, &random), *of_k = rows_of_heads(a, s->heads, &random),
+           *back = rows_of_heads(a, GROUP * s->heads, NULL), *apart = rows_of_heads(a, GROUP * s->heads, NULL),
+           *k_back = rows_of_heads(a, s->heads, NULL);
+  pegen_grad_args grad = {
+      .struct_size = sizeof grad, .flags = PEGEN_GRAD_FROM_INPUT, .q_out = g, .k_out = of_k, .q = back, .k = k_back};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = s->n_operands,
+                     .operands = operands.tensors,
+                     .positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){TOKENS, 2}, places),
+                     .q = x,
+                     .k = k,
+                     .grad = &grad};
+  assert_int_equal(kernel->encode_backward(&args, 0, 1), 0);
+  grad.k_out = grad.k = NULL;
+  args.k = NULL;
+  for (int first = 0; first < GROUP; first++) {
+    args.q = heads_from(a, x, first);
+    grad.q_out = heads_from(a, g, first);
+    grad.q = heads_from(a, apart, first);
+    assert_int_equal(kernel->encode_backward(&args, 0, 1), 0);
+  }
+  assert_true(tensor_identical(back, apart));
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
 /* What a message from another process might say (spec/wire). */
 static void descriptions(void **state) {
   (void)state;
@@ -229,8 +295,9 @@ static void descriptions(void **state) {
   arena_destroy(f->memory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  target = argc > 1 ? argv[1] : NULL;
   const struct CMUnitTest tests[] = {cmocka_unit_test(programs), cmocka_unit_test(kernels), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(descriptions)};
+                                     cmocka_unit_test(grouped_heads), cmocka_unit_test(descriptions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

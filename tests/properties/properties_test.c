@@ -389,7 +389,7 @@ static void targets_agree(void **state) {
   int count = trial_targets(f.memory, NULL, &targets);
   oracle *o = oracle_create(f.memory, f.spec, BATCH, TOKENS, f.values, &f.operands);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 3);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS),

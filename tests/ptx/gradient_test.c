@@ -1,6 +1,8 @@
 /* Gradients of operands and positions by a GPU's threads, against those of the processor's kernel, which are held
  * against the reference: calls of every shape that moves a sum to another thread, launch or chunk, and refusals. (What
- * `pegen check` compares with the reference, it compares for threads, too.) */
+ * `pegen check` compares with the reference, it compares for threads, too.)
+ *
+ * gradient_test [NAME]: that of its tests alone */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -203,6 +205,7 @@ static const shape shapes[] = {
     {.name = "rows of k and sums", .sums = NUMBER_F64, .q_unwritten = true, .order = ROWS_GAPS},
     {.name = "positions alone", .sums = NUMBER_F64, .without_operands = true},
     {.name = "operands alone", .sums = NUMBER_F64, .without_positions = true},
+    {.name = "rows alone", .sums = NUMBER_F64, .without_operands = true, .without_positions = true},
     {.name = "no rows", .sums = NUMBER_F64, .no_rows = true},
     {.name = "no rows, added", .sums = NUMBER_F32, .no_rows = true, .accumulate = true, .own_positions = true}};
 
@@ -239,8 +242,10 @@ static void close_spec(fixture *f) {
 static void all_shapes_of_both(const char *name, int count, const loader_define *defines, int fewer) {
   fixture f = open_both(name, count, defines, fewer);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    bool is_nothing = f.spec->n_operands == 0 && shapes[i].without_positions;
-    if (!is_nothing) is_the_processors(&f, &shapes[i]);
+    shape s = shapes[i];
+    bool is_nothing = f.spec->n_operands == 0 && s.without_positions && !s.without_operands;
+    s.of_input = s.of_input || run_kernel(f.loaded[0])->needs_input;
+    if (!is_nothing) is_the_processors(&f, &s);
   }
   close_spec(&f);
 }
@@ -307,6 +312,20 @@ static void bases(void **state) {
 static void sums(void **state) {
   (void)state;
   all_shapes("sincos", 1, (loader_define[]){{"skip_tokens", "1"}});
+}
+
+/* Blocks of several kinds, with axes of their own each, heads that differ, channels of no part. */
+static void parts(void **state) {
+  (void)state;
+  all_shapes("../tests/spec/good/head_parts", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}});
+}
+
+/* Channels that are mapped: of what encode read, those of rows alone, too. */
+static void maps(void **state) {
+  (void)state;
+  all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "vectors"}, {"skip_tokens", "1"}});
+  all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "parts"}, {"map", "wave"}});
+  all_shapes("../tests/maps/mapped", 1, (loader_define[]){{"kind", "sides"}});
 }
 
 /* A prefix of rotary channels and blocks that leave some over: units without blocks. */
@@ -443,12 +462,13 @@ static void too_large(void **state) {
   close_spec(&f);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(planes),      cmocka_unit_test(vectors),     cmocka_unit_test(multivectors),
-      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),     cmocka_unit_test(exponentials),
-      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),       cmocka_unit_test(sums),
-      cmocka_unit_test(leftovers),   cmocka_unit_test(many_tokens), cmocka_unit_test(refusals),
-      cmocka_unit_test(too_large)};
+      cmocka_unit_test(planes),      cmocka_unit_test(vectors),  cmocka_unit_test(multivectors),
+      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),  cmocka_unit_test(exponentials),
+      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),    cmocka_unit_test(sums),
+      cmocka_unit_test(parts),       cmocka_unit_test(maps),     cmocka_unit_test(leftovers),
+      cmocka_unit_test(many_tokens), cmocka_unit_test(refusals), cmocka_unit_test(too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

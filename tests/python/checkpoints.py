@@ -38,6 +38,7 @@ from transformers.models.qwen3 import modeling_qwen3 as qwen3
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
 from transformers.models.swin.modeling_swin import SwinRelativePositionBias
 from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
 from transformers.models.vit_mae import modeling_vit_mae as vit_mae
 
 import pegen_kernels as pk
@@ -318,6 +319,14 @@ def of_sincos(model):
     return used, apart(used.encoded(torch.zeros(1, 1, 196, 768)), build_sincos2d_pos_embed([14, 14], 768)[None, None])
 
 
+def of_vjepa2(model, config):
+    attention = vjepa2.VJEPA2RopeAttention(config, config.hidden_size, config.num_attention_heads)
+    size, depth = attention.grid_size, attention.grid_depth
+    used = Used(model, grid=f"{depth},{size},{size}")
+    x = rows(1, 2, depth * size * size, attention.attention_head_size)
+    return used, apart(used.encoded(x), attention.apply_rotary_embeddings(x, attention.get_position_ids(x[0])))
+
+
 def of_swin(model, window):
     used, heads = Used(model), window.relative_position_bias_table.shape[-1]
     torch.nn.init.normal_(window.relative_position_bias_table)
@@ -394,6 +403,9 @@ REST = {
     "Perception Encoder": (TIMM, functools.partial(of_timm, "vit_pe_core_tiny_patch16_384")),
     "DINOv3 (16 x 16 patches)": (TIMM, functools.partial(of_timm, "vit_tiny_patch16_dinov3_qkvb")),
     "DINOv3 (14 x 14 patches)": (HUGGING, of_dinov3),
+    "V-JEPA 2 ViT-L, ViT-g": (HUGGING, of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16)),
+    "V-JEPA 2 ViT-H":
+        (HUGGING, of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16, hidden_size=1280, num_attention_heads=16)),
     "MAE": (HUGGING, of_mae),
     "timm's build_sincos2d_pos_embed": (TIMM, of_sincos),
     "Swin-T (first stage)": (HUGGING, of_swin, SwinRelativePositionBias(3, (7, 7))),

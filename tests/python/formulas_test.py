@@ -449,6 +449,127 @@ class Inputs(Formulas):
         self.near(kernel.encode(q, positions=numpy.zeros((9, 1)), inputs=[alike]), turned(q, rope), 2e-6)
 
 
+class Matrices(Formulas):
+    """Blocks whose matrix a description writes: the formula again, and gradients as differences of it."""
+
+    def test_tiled_angles(self):
+        """V-JEPA 2, as transformers has its code (rotate_queries_or_keys): frequencies repeated as a list."""
+        for d in (64, 20):
+            n, r = d // 3 // 2 * 2, cells(2, 3, 4)
+            x = rows(1, 2, 24, d)
+            expected = x.astype(float)
+            for axis in range(3):
+                own = expected[..., axis * n : (axis + 1) * n].copy()
+                angle = numpy.tile(r[:, axis : axis + 1] / 10000.0 ** (numpy.arange(n // 2) / (n / 2)), 2)
+                swapped = numpy.stack([-own[..., 1::2], own[..., 0::2]], -1).reshape(own.shape)
+                expected[..., axis * n : (axis + 1) * n] = own * numpy.cos(angle) + swapped * numpy.sin(angle)
+            self.near(pk.compile("vjepa2", head_dim=d, **FAST).encode(x, positions=r), expected, 2e-6)
+        r = cells(4, 4, 4)
+        paired = pk.compile("vjepa2", head_dim=24, angles="paired", **FAST)
+        axial = pk.compile("rope_axial", axes=3, head_dim=24, base=10000.0, **FAST)
+        x = rows(1, 1, 64, 24)
+        self.near(paired.encode(x, positions=r), axial.encode(x, positions=r), 2e-6)
+
+    def test_tiled_angles_of_transformers(self):
+        torch, vjepa2 = self.theirs("vjepa2.modeling_vjepa2")
+        x, r = rows(1, 2, 9, 20), numpy.arange(9.0)
+        theirs = vjepa2.rotate_queries_or_keys(torch.from_numpy(x).double(), torch.from_numpy(r).double()).numpy()
+        places = numpy.stack([r, 0 * r, 0 * r], -1)
+        found = pk.compile("vjepa2", head_dim=60, **FAST).encode(numpy.concatenate(3 * [x], -1), positions=places)
+        self.near(found[..., :20], theirs, 2e-6)
+        self.near(found[..., 20:], numpy.concatenate(2 * [x], -1), 1e-7)
+
+    def test_cut(self):
+        """The RoPE of PaPE's code: zeros behind the head up to a multiple of 2 P, halves turned, their place cut."""
+        for d, p, r in [
+            (64, 3, cells(2, 3, 4)),
+            (62, 3, cells(2, 3, 4)),
+            (30, 2, cells(4, 6)),
+            (24, 3, cells(2, 3, 4)),
+        ]:
+            n = -(-d // (2 * p)) * 2 * p
+            x = rows(1, 2, 24, d)
+            frequency = 10000.0 ** (-numpy.linspace(0, n - 2 * p, n // 2 // p) / n)
+            padded = numpy.concatenate([x, numpy.zeros((1, 2, 24, n - d))], -1)
+            expected = turned(padded, (r[..., None] * frequency).reshape(24, -1), "split")[..., :d]
+            self.near(pk.compile("rope_cut", axes=p, head_dim=d, **FAST).encode(x, positions=r), expected, 2e-6)
+        with self.assertRaisesRegex(pk.CompileError, "an even number"):
+            pk.compile("rope_cut", head_dim=63, **FAST)
+
+    def test_cameras(self):
+        """PRoPE: D of a token by Kronecker products; of q D^T, of k and v D^-1, of outputs D."""
+        d, n, m = 16, 6, 2
+        pose, places = rows(1, 1, n, 4, 4, seed=3), cells(2, 3)
+        pose[..., 3, :] = [0, 0, 0, 1]
+        back = numpy.linalg.inv(pose.astype(float)).astype("float32")
+        x, y = (rows(1, 2, n, d, seed=i) for i in (1, 2))
+
+        def whole(r, camera):
+            """Columns of D: those of cameras, then quarters of x and y, whose pairs are (j, j + m)."""
+            result = numpy.zeros((d, d))
+            result[: d // 2, : d // 2] = numpy.kron(numpy.eye(m), camera)
+            for quarter, place in enumerate(r):
+                for j in range(m):
+                    first = d // 2 + quarter * 2 * m + j
+                    c, s = numpy.cos(place * 100.0 ** (-j / m)), numpy.sin(place * 100.0 ** (-j / m))
+                    pair = [first, first + m]
+                    result[numpy.ix_(pair, pair)] = [[c, -s], [s, c]]
+            return result
+
+        inputs = {"camera": pose.reshape(1, 1, n, 16), "camera_inverse": back.reshape(1, 1, n, 16)}
+        q, k = pk.compile("prope", head_dim=d, **FAST).encode(x, y, places, inputs=inputs)
+        out = pk.compile("prope", head_dim=d, rows="out", **FAST).encode(
+            x, positions=places, inputs={"camera": inputs["camera"]}
+        )
+        for i in range(n):
+            own = whole(places[i], pose[0, 0, i].astype(float))
+            inverse = numpy.linalg.inv(own)
+            self.near(q[0, :, i], x[0, :, i].astype(float) @ own, 2e-5)
+            self.near(k[0, :, i], y[0, :, i].astype(float) @ inverse.T, 2e-5)
+            self.near(out[0, :, i], x[0, :, i].astype(float) @ own.T, 2e-5)
+
+    def test_gradients(self):
+        """Of rows of each side, and by a table of an operand, from what encode read."""
+        kernel = pk.compile(DECAY, **FAST)
+        x, y, g = (rows(1, 2, 5, 4, seed=i) for i in (1, 2, 3))
+        t, gate = numpy.arange(5.0)[:, None], (0.1 * rows(2, 4, seed=4)).astype("float32")
+        self.assertTrue(kernel.needs_input)
+        rate = numpy.log1p(numpy.exp(gate.astype(float)))[:, None, :] * t
+        table = kernel.prepare(t, operands=[gate])
+        sums = kernel.gradient_table(t, operands=[gate])
+        q_gain, k_gain = kernel.encode_backward(g, g, table=table, gradients=sums, q=x, k=y)
+        self.near(q_gain, g * numpy.exp(-rate), 2e-6)
+        self.near(k_gain, g * numpy.exp(rate), 2e-6)
+        found = kernel.prepare_backward(sums, t, operands=[gate])
+        slope = 1 / (1 + numpy.exp(-gate.astype(float)))
+        gained = (g.astype(float) * (y * numpy.exp(rate) - x * numpy.exp(-rate)))[0]
+        self.near(found.operands["gate"], (gained * t).sum(1) * slope, 2e-5)
+
+
+class SecondHeads(Formulas):
+    def test_imaginary(self):
+        """RoPE++: sines in place of cosines, of complex numbers."""
+        t, theta = numpy.arange(7), 10000.0 ** (-numpy.arange(4) / 4)
+        q, k = rows(1, 1, 7, 8), rows(1, 1, 7, 8, seed=2)
+        z, w = (x[0, 0, :, :4].astype(float) + 1j * x[0, 0, :, 4:] for x in (q, k))
+        turns = numpy.exp(1j * (t[:, None] - t)[..., None] * theta)
+        products = numpy.einsum("id,jd,ijd->ij", z, w.conj(), turns)
+        kernel = pk.compile("rope_plus", head_dim=8, **FAST)
+        of_head = lambda x, second: kernel.encode(x, positions=numpy.stack([t, 0 * t + second], -1))[0, 0]  # noqa: E731
+        keys = of_head(k, 0).astype(float).T
+        self.near(of_head(q, 0) @ keys, products.real, 5e-6)
+        self.near(of_head(q, 1) @ keys, products.imag, 5e-6)
+
+
+DECAY = """local pe = require "pegen"
+local gate = pe.learned { name = "gate", shape = { "heads", "blocks" }, doc = "before the softplus" }
+local function by(sign)
+  return function(r, i, head) return { { pe.exp(sign * pe.softplus(gate(head, i)) * r.t) } } end
+end
+return pe.encoding { name = "decay", axes = { "t" }, head_dim = 4, heads = 2, block = pe.linear(1),
+  matrix = { q = by(-1), k = by(1) } }
+"""
+
 FORGETTING = """local pe = require "pegen" -- tokens stand where the sums of their gates' logarithms are
 return pe.encoding { name = "forgetting", axes = { "forgotten" }, head_dim = 8, value_dim = 8,
   bias = function(delta) return -delta.forgotten end }
@@ -591,6 +712,28 @@ class Biases(Formulas):
         found = self.scores("relative_bias_table", {"relative_position_bias_table": table}, heads=6, window_h=5,
                             window_w=6, positions=r)  # fmt: skip
         self.near(found, self.softmax(kept), 2e-6)
+
+    def test_gated(self):
+        """Additive GRAPE: slopes that tokens gate, of queries, of keys or of both."""
+        self.n, n = 40, 40
+        slope = numpy.abs(rows(2, seed=7))
+        query, key = rows(1, 2, n, seed=8), rows(1, 2, n, seed=9)
+        softplus = lambda x: numpy.log1p(numpy.exp(x.astype(float)))[0]  # noqa: E731
+        q, k, v = (rows(1, 2, n, 8, seed=i) for i in (1, 2, 3))
+        for gates, factor in [
+            ("none", numpy.ones((2, n, n))), ("query", softplus(query)[..., None] + numpy.zeros(n)),
+            ("key", softplus(key)[:, None, :] + numpy.zeros((n, 1))),
+            ("both", softplus(query)[..., None] + softplus(key)[:, None, :]),
+        ]:  # fmt: skip
+            kernel = pk.compile("grape_a", gates=gates, heads=2, head_dim=8, **FAST)
+            given = {"query": {"query_gate": query}, "key": {"key_gate": key}}
+            inputs = {**given.get(gates, {}), **(given["query"] | given["key"] if gates == "both" else {})}
+            out = kernel.attention(q, k, v, numpy.arange(n, dtype=float)[:, None], operands=[slope], causal=True,
+                                   inputs=inputs or None)  # fmt: skip
+            scores = numpy.einsum("bhic,bhjc->bhij", q.astype(float), k) / numpy.sqrt(8)
+            scores = scores + self.delta() * slope[:, None, None].astype(float) * factor
+            scores = numpy.where(self.delta() <= 0, scores, -numpy.inf)
+            self.near(out[0] if isinstance(out, tuple) else out, self.softmax(scores) @ v, 5e-6)
 
     def test_sandwich(self):
         """The products of the embeddings themselves, as in the appendix' code."""

@@ -106,6 +106,32 @@ class Modules(unittest.TestCase):
         (found,), (exact,) = (torch.autograd.grad(y, q, g) for y in (out, expected))
         torch.testing.assert_close(found, exact)
 
+    def test_matrices(self):
+        """Blocks whose matrix is written: gradients of rows, of an operand and of an input take what was given."""
+        encoding = Encoding(
+            """local pe = require "pegen"
+            local w = pe.learned { name = "w", shape = { "heads", "blocks" }, doc = "angles" }
+            local c = pe.input { name = "c", shape = {}, doc = "of the token" }
+            return pe.encoding { name = "written", axes = { "t" }, head_dim = 6, heads = 2, block = pe.linear(2),
+              matrix = function(r, i, head)
+                local a = w(head, i) * r.t
+                return { { pe.cos(a), c() }, { 0, pe.exp(a / 4) } }
+              end }""",
+            init={"w": torch.randn(2, 3)},
+            **FAST,
+        )
+        q, c, g = (
+            torch.randn(*shape, requires_grad=i < 2) for i, shape in enumerate([(1, 2, 5, 6), (1, 2, 5), (1, 2, 5, 6)])
+        )
+        t = torch.arange(5.0)[:, None]
+        out, _ = encoding(q, q.detach(), t, inputs=[c])
+        a = encoding.w[None, :, None, :] * t
+        first, second = q[..., 0::2], q[..., 1::2]
+        expected = torch.stack([a.cos() * first + c[..., None] * second, (a / 4).exp() * second], -1).flatten(-2)
+        torch.testing.assert_close(out, expected)
+        for found, exact in zip(*(torch.autograd.grad(y, (q, c, encoding.w), g) for y in (out, expected))):
+            torch.testing.assert_close(found, exact, atol=2e-5, rtol=2e-5)
+
     def test_attention(self):
         attention = Attention("alibi", head_dim=16, heads=4, causal=True, **FAST)
         q, k, v, positions = *torch.randn(3, 2, 4, 6, 16), torch.arange(6)[:, None]

@@ -240,12 +240,102 @@ static void draw_axes(draw *d) {
   for (int i = 0; i < 4; i++) d->axis[i] = names[order[i]];
 }
 
+/* ---- what is drawn beside them ---- */
+
+/* The text of what turns, field by field. */
+typedef struct fields {
+  const char *block, *channels, *generators, *combine, *phase, *more;
+  bool stays; /* nothing turns it back */
+} fields;
+
+static const char *draw_gain(draw *d) {
+  return TEXT(d, "function(r, i, head) return %.6g + pe.exp(-pe.abs(r.%s) / %d) / (i + head + 1) end",
+              uniform(d, 0.5, 2), d->axis[below(d, d->axes)], 1 + below(d, 9));
+}
+
+static const char *draw_amplitude(draw *d) {
+  const char *q = draw_gain(d);
+  if (chance(d, 50)) return TEXT(d, "  amplitude = %s,\n", q);
+  return TEXT(d, "  amplitude = { q = %s, k = %s },\n", q, chance(d, 50) ? draw_gain(d) : "1.25");
+}
+
+static const char *draw_map(draw *d) {
+  static const char *const maps[] = {"pe.tanh", "pe.softplus", "function(x) return x * x - x / 2 end",
+                                     "function(x) return pe.where(x, 0.25, x, 2 * x - 0.25) end"};
+  return TEXT(d, "  pre = %s,\n", maps[below(d, 4)]);
+}
+
+/* Of two axes or more, in a group whose rotors have logarithms. */
+static const char *draw_function(draw *d) {
+  const char *one = d->axis[0], *other = d->axis[1];
+  switch (below(d, 4)) {
+  case 0: return "  combine = pe.chordal,\n";
+  case 1: return TEXT(d, "  combine = pe.karcher { steps = %d },\n", 1 + below(d, 4));
+  case 2:
+    return TEXT(d, "  combine = pe.slerp { from = \"%s\", to = \"%s\", at = %.6g },\n", one, other,
+                uniform(d, 0.1, 0.9));
+  default: return TEXT(d, "  combine = function(R) return R.%s * R.%s ^ %.6g end,\n", one, other, uniform(d, -1, 1));
+  }
+}
+
+static const char *draw_order(draw *d) { return chance(d, 50) ? "split" : "interleaved"; }
+
+/* The blocks as one part, and planes of one axis behind them as another. */
+static void make_parts(draw *d, fields *f) {
+  int behind = d->first + d->span, planes = 1 + below(d, 6);
+  const char *blocks = TEXT(d, "{ span = { %d, %d }, block = %s, layout = \"%s\",\n%s%s%s%s  }", d->first, d->span,
+                            f->block, draw_order(d), f->generators, f->combine, f->phase, f->more);
+  const char *others = TEXT(d,
+                            "{ span = { %d, %d }, axes = { \"%s\" }, block = pe.plane(), generators = pe.turn \"e12\", "
+                            "phase = function(_, i) return %.6g / (i + 1) end }",
+                            behind, 2 * planes, d->axis[below(d, d->axes)], uniform(d, 0.2, 2));
+  d->head_dim = behind + 2 * planes + below(d, 3);
+  *f = (fields){.channels = TEXT(d, "  head_dim = %d,\n  parts = { %s, %s },\n", d->head_dim, blocks, others)};
+}
+
+/* In place of the blocks. */
+static void make_matrices(draw *d, fields *f) {
+  int n = 1 + below(d, 4);
+  d->head_dim = n * (1 + below(d, 20)) + below(d, n);
+  d->learned_weight = d->learned_freq = false; /* whose readers are gone */
+  const char *entry = TEXT(d, "(a + b) %% %d == 0 and a - b + 1 or pe.sin(r.%s * a + b * (i + head))", 2 + below(d, 3),
+                           d->axis[below(d, d->axes)]);
+  const char *matrix = TEXT(d,
+                            "  matrix = function(r, i, head)\n    local m = {}\n    for a = 1, %d do\n      m[a] = {}\n"
+                            "      for b = 1, %d do m[a][b] = %s end\n    end\n    return m\n  end,\n",
+                            n, n, entry);
+  *f = (fields){.block = TEXT(d, "pe.linear(%d)", n),
+                .channels = TEXT(d, "  head_dim = %d,\n  layout = \"%s\",\n", d->head_dim, draw_order(d)),
+                .generators = matrix,
+                .stays = true};
+}
+
+static void draw_more(draw *d, fields *f) {
+  bool compact = d->q == 0 && d->r == 0;
+  switch (below(d, 5)) {
+  case 0: f->more = draw_amplitude(d); return;
+  case 1:
+    f->more = TEXT(d, "%s%s", f->more, draw_map(d));
+    f->stays = true;
+    return;
+  case 2:
+    if (d->axes > 1 && d->n <= 3 && compact) f->combine = draw_function(d);
+    return;
+  case 3:
+    if (compact) make_parts(d, f);
+    return;
+  default: make_matrices(d, f);
+  }
+}
+
+static const char *shown(const char *field) { return field ? field : ""; }
+
 static void define(random_spec *s, const char *name, const char *value) {
   s->define[s->n_defines++] = (loader_define){name, value};
 }
 
-static void draw_options(draw *d, random_spec *s) {
-  if (chance(d, 25)) define(s, "inverse", "true");
+static void draw_options(draw *d, random_spec *s, bool stays) {
+  if (chance(d, 25) && !stays) define(s, "inverse", "true");
   if (chance(d, 20)) define(s, "skip_tokens", TEXT(d, "%d", 1 + below(d, 2)));
   if (chance(d, 15)) {
     const char *grid = "";
@@ -254,7 +344,7 @@ static void draw_options(draw *d, random_spec *s) {
   }
 }
 
-random_spec random_spec_draw(arena *a, uint64_t *random) {
+random_spec random_spec_draw(arena *a, uint64_t *random, bool with_more) {
   draw d = {.memory = a, .random = random};
   random_spec s = {0};
   draw_algebra(&d);
@@ -262,26 +352,30 @@ random_spec random_spec_draw(arena *a, uint64_t *random) {
   d.heads = chance(&d, 35) ? 2 + below(&d, 2) : 1;
   const char *block = draw_block(&d), *channels = draw_channels(&d), *combine = draw_combine(&d);
   const char *generators = draw_generators(&d), *phase = draw_phase(&d);
-  const char *axes = "", *operands = "", *more = "";
+  fields f = {.block = block, .channels = channels, .combine = combine, .generators = generators, .phase = phase};
+  const char *axes = "", *operands = "";
   for (int i = 0; i < d.axes; i++) axes = TEXT(&d, "%s%s\"%s\"", axes, i ? ", " : "", d.axis[i]);
+  double weight = d.learned_weight ? uniform(&d, 0.3, 1.2) : 0, freq = d.learned_freq ? uniform(&d, 0.3, 1.2) : 0;
+  f.more = chance(&d, 20) ? TEXT(&d, "  amplitude = %.6g,\n", uniform(&d, 0.4, 2.5)) : "";
+  if (chance(&d, 12))
+    f.more = TEXT(&d, "%s  position = function(a, r) return r * %.6g %s end,\n", f.more, uniform(&d, 0.2, 2),
+                  chance(&d, 30) ? "+ 0.1" : "");
+  if (with_more) draw_more(&d, &f);
   if (d.learned_weight)
     operands = TEXT(&d,
                     "local w = pe.learned { name = \"w\", shape = { \"axes\", \"heads\", \"blocks\", %d }, doc = "
                     "\"weights\", test_scale = %.3g }\n",
-                    d.weights, uniform(&d, 0.3, 1.2));
+                    d.weights, weight);
   if (d.learned_freq)
     operands = TEXT(&d,
                     "%slocal freq = pe.learned { name = \"freq\", shape = { \"axes\", \"heads\", \"blocks\" }, doc = "
                     "\"speeds\", test_scale = %.3g }\n",
-                    operands, uniform(&d, 0.3, 1.2));
-  if (chance(&d, 20)) more = TEXT(&d, "%s  amplitude = %.6g,\n", more, uniform(&d, 0.4, 2.5));
-  if (chance(&d, 12))
-    more = TEXT(&d, "%s  position = function(a, r) return r * %.6g %s end,\n", more, uniform(&d, 0.2, 2),
-                chance(&d, 30) ? "+ 0.1" : "");
+                    operands, freq);
   s.text = TEXT(&d,
                 "local pe = require \"pegen\"\n%sreturn pe.encoding {\n  name = \"random\",\n  axes = { %s },\n  heads "
-                "= %d,\n  block = %s,\n%s%s%s%s%s}\n",
-                operands, axes, d.heads, block, channels, generators, combine, phase, more);
-  draw_options(&d, &s);
+                "= %d,\n%s%s%s%s%s%s}\n",
+                operands, axes, d.heads, f.block ? TEXT(&d, "  block = %s,\n", f.block) : "", f.channels,
+                shown(f.generators), shown(f.combine), shown(f.phase), shown(f.more));
+  draw_options(&d, &s, f.stays);
   return s;
 }

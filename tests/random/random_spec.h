@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "loader.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct random_spec {
@@ -13,7 +14,9 @@ typedef struct random_spec {
   loader_define define[3];
 } random_spec;
 
-/* Any algebra, block, layout, axes, generators, combine rule and phase that has a closed form. */
-random_spec random_spec_draw(arena *a, uint64_t *random);
+/* Any algebra, block, layout, axes, generators, combine rule and phase that has a closed form. with_more: and one of an
+ * amplitude of the position (of each side), a map of channels, a function of rotors, parts, or a matrix that the
+ * description writes. */
+random_spec random_spec_draw(arena *a, uint64_t *random, bool with_more);
 
 #endif

@@ -223,10 +223,10 @@ enum {
  * encode wrote, or (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote,
  * rounded as they are, gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
  * absolute values of what is added; from what it read they do not. What it read is needed where what it wrote does not
- * hold what was turned: an amplitude of 0, outputs of another number type; a kernel that maps channels before they turn
- * (pegen_kernel.needs_input) takes it for all gradients, those of rows too, and refuses other calls (NEEDS_INPUT). And
- * args->workspace
- * NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
+ * hold what was turned: an amplitude of 0, outputs of another number type; a kernel that maps channels before they
+ * turn, or multiplies them by matrices of the description's own (pegen_kernel.needs_input), takes it for all gradients,
+ * those of rows too, and refuses other calls (NEEDS_INPUT). And args->workspace NAME_encode_backward_workspace(args)
+ * bytes, 8-byte aligned, of no tensor of the call.
  *
  * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. In the basis of a
  * Schur form gradients of operands are those of scores, which do not depend on it: of S y for rows y, where S is what
@@ -538,7 +538,8 @@ typedef struct pegen_kernel {
   pegen_entry *append; /* NULL: of kernels that have no slots */
   int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
                             its tokens is no part of a call of all */
-  int32_t needs_input; /* 1: channels are mapped before they turn, and encode_backward takes what encode read alone */
+  int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and
+                          encode_backward takes what encode read alone */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
