@@ -1,7 +1,9 @@
 /* Gradients of rows: the adjoint identity with random directions for every description that has them, with defaults for
  * every target that runs here and every number type, and for its variants; rows in other places and parts the same to
  * the bit; NaN in its block; then those of operands and positions against the reference, at once and by way of a table.
- * What is refused, and calls that are unusual: calls_test.c.
+ * What is refused, and calls that are unusual: calls_test.c. `backward_test NAME` is of one description, `backward_test
+ * --more` of those in specs/more, with their defaults, for the best target: rows that turn by inputs, maps of channels
+ * and parts have calls, or blocks, of their own (tests/inputs, tests/maps, tests/parts).
  */
 #include "fixture.h"
 
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_SPECS = 10 };
+enum { LEAST_SPECS = 10, LEAST_MORE = 6 };
 
 static int backward(const fixture *f, const DLTensor *const *g, DLTensor *const *back, int parts) {
   pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = g[0], .k_out = g[1], .q = back[0], .k = back[1]};
@@ -397,24 +399,26 @@ static void holds(const spec *s, const pegen_kernel *kernel, const char *name) {
   }
 }
 
+static bool of_more; /* specs/more */
+
 static void of_rows(void **state) {
   variant *v = *state;
   arena *a = arena_create();
   loaded_kernel *loaded;
   const char **targets;
-  int count = v->n_defines ? 1 : trial_targets(a, NULL, &targets);
+  int count = v->n_defines || of_more ? 1 : trial_targets(a, NULL, &targets);
   unsigned dtypes = v->n_defines ? VARIANT_DTYPES : 0;
   for (int i = 0; i < count; i++) {
     const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
-    const pegen_kernel *kernel = load(a, s, v->n_defines ? v->target : targets[i], dtypes, &loaded);
+    const pegen_kernel *kernel = load(a, s, count == 1 ? v->target : targets[i], dtypes, &loaded);
     holds(s, kernel, v->name);
     run_unload(loaded);
   }
   loader_define define[VARIANT_MAX_DEFINES + 1];
   memcpy(define, v->define, sizeof v->define);
-  static const loader_define more[] = {{"skip_tokens", "2"}, {"inverse", "true"}};
-  for (int i = 0; i < 2 && v->n_defines == 0; i++) {
-    define[0] = more[i];
+  static const loader_define stock[] = {{"skip_tokens", "2"}, {"inverse", "true"}}; /* which all of these know */
+  for (int i = 0; i < 2 && v->n_defines == 0 && !of_more; i++) {
+    define[0] = stock[i];
     const spec *s = loader_load(a, v->file, DSL_DIR, 1, define);
     holds(s, load(a, s, v->target, VARIANT_DTYPES, &loaded), v->name);
     run_unload(loaded);
@@ -427,6 +431,7 @@ static bool has_gradients(const variant *v) {
   const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
   const form *f = s ? form_of(s) : NULL;
   bool has = f && f->entries.encode_backward && !f->out_dim; /* of columns: tests/widen */
+  has = has && !spec_turns_rows(s) && !spec_maps_channels(s) && !s->n_parts;
   arena_destroy(a);
   return has;
 }
@@ -434,7 +439,9 @@ static bool has_gradients(const variant *v) {
 int main(int argc, char **argv) {
   arena *a = arena_create();
   variant *variants;
-  int count = variants_read(a, SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants), n = 0, specs = 0;
+  of_more = argc > 1 && strcmp(argv[1], "--more") == 0;
+  const char *folder = of_more ? SPECS_DIR "/more" : SPECS_DIR, *only = argc > 1 && !of_more ? argv[1] : NULL;
+  int count = variants_read(a, folder, VARIANTS, only, &variants), n = 0, specs = 0;
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
   for (int i = 0; i < count; i++) {
     if (!has_gradients(&variants[i])) continue;
@@ -442,6 +449,10 @@ int main(int argc, char **argv) {
     tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
   }
   int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
+  if (of_more && specs < LEAST_MORE) {
+    print_error("%d specs in specs/more have gradients\n", specs);
+    failed++;
+  }
   if (argc == 1 && specs < LEAST_SPECS) { /* a form that loses its gradients is a failure here */
     print_error("%d specs have gradients\n", specs);
     failed++;
