@@ -54,8 +54,7 @@ static void unstretch(const backward *w, float *sums, int64_t pitch, int64_t beg
 
 void pegen_attention_backward_reframe(backward *w, float *sums, int64_t pitch, int64_t begin, int64_t end,
                                       int64_t *frame, int64_t head, int stretches) {
-  int stays = *frame == head || *frame == PEGEN_FRAME_EMPTY ||
-              (*frame >= 0 && head >= 0 && !w->walk.driver->per_head);
+  int stays = *frame == head || *frame == PEGEN_FRAME_EMPTY || (*frame >= 0 && head >= 0 && !w->walk.driver->per_head);
   if (!stays && *frame >= 0) {
     pegen_attention_turner_set_head(&w->turner, *frame);
     pegen_attention_turn_sums(&w->turner, sums, pitch, begin, end, 1);
@@ -162,8 +161,9 @@ static void run_panels(const group *g, int64_t begin, int64_t end, int turns) {
 static void set_key_frame(const group *g, int64_t begin, int64_t end, int64_t head) {
   backward *w = g->w;
   int64_t placed = begin > w->walk.skip ? begin : w->walk.skip;
+  int stretches = w->turns->stretches != 0;
   if (g->of_keys && w->key_sums)
-    pegen_attention_backward_reframe(w, w->key_sums, pitch_of(w), placed, end, &w->key_frame, head, w->turns->stretches);
+    pegen_attention_backward_reframe(w, w->key_sums, pitch_of(w), placed, end, &w->key_frame, head, stretches);
   pegen_attention_turner_set_head(&w->turner, g->head);
 }
 

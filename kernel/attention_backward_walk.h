@@ -58,8 +58,8 @@ PEGEN_INTERNAL void pegen_attention_backward_copy_tile(pegen_attention_backward_
 PEGEN_INTERNAL void pegen_attention_backward_turned(pegen_attention_backward_walk *w, int64_t batch, int64_t head,
                                                     int64_t first, int64_t last, int64_t begin, int64_t end,
                                                     int of_queries, int of_keys);
-/* Sums of keys [begin, end) from the frame of a head into that of another. stretches: rows are turned by a multiple of a
- * rotation. */
+/* Sums of keys [begin, end) from the frame of a head into that of another. stretches: rows are turned by a multiple of
+ * a rotation. */
 PEGEN_INTERNAL void pegen_attention_backward_reframe(pegen_attention_backward_walk *w, float *sums, int64_t pitch,
                                                      int64_t begin, int64_t end, int64_t *frame, int64_t head,
                                                      int stretches);
