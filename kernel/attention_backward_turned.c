@@ -161,9 +161,9 @@ static void run_panels(const group *g, int64_t begin, int64_t end, int turns) {
 static void set_key_frame(const group *g, int64_t begin, int64_t end, int64_t head) {
   backward *w = g->w;
   int64_t placed = begin > w->walk.skip ? begin : w->walk.skip;
+  int stretches = w->turns->stretches != 0;
   if (g->of_keys && w->key_sums)
-    pegen_attention_backward_reframe(w, w->key_sums, pitch_of(w), placed, end, &w->key_frame, head,
-                                     w->turns->stretches);
+    pegen_attention_backward_reframe(w, w->key_sums, pitch_of(w), placed, end, &w->key_frame, head, stretches);
   pegen_attention_turner_set_head(&w->turner, g->head);
 }
 
