@@ -20,12 +20,6 @@ typedef pegen_attention_backward_walk backward;
 
 /* ---- an item ---- */
 
-void pegen_attention_backward_copy_tile(backward *w, const pegen_attention_tile *tile) {
-  const char *from = (const char *)tile;
-  char *to = (char *)&w->tile.tile;
-  for (size_t i = 0; i < sizeof w->tile.tile; i++) to[i] = from[i];
-}
-
 void pegen_attention_backward_set_head(backward *w, int64_t batch, int64_t head, int64_t is_spoilt) {
   const pegen_attention_backward_call *c = w->call;
   pegen_attention_gradient_tile *t = &w->tile;

@@ -50,9 +50,13 @@ typedef struct pegen_attention_backward_walk {
 /* What follows is of head `head` of q. is_spoilt: of its keys and values. */
 PEGEN_INTERNAL void pegen_attention_backward_set_head(pegen_attention_backward_walk *w, int64_t batch, int64_t head,
                                                       int64_t is_spoilt);
-/* The gradient's tile is the walk's. */
-PEGEN_INTERNAL void pegen_attention_backward_copy_tile(pegen_attention_backward_walk *w,
-                                                       const pegen_attention_tile *tile);
+/* The gradient's tile becomes this one. */
+static inline void pegen_attention_backward_copy_tile(pegen_attention_backward_walk *w,
+                                                      const pegen_attention_tile *tile) {
+  const char *from = (const char *)tile;
+  char *to = (char *)&w->tile.tile;
+  for (size_t i = 0; i < sizeof w->tile.tile; i++) to[i] = from[i];
+}
 
 /* Tiles [first, last) of a head that is set, against keys [begin, end): rows of q and k turned, and turned back. */
 PEGEN_INTERNAL void pegen_attention_backward_turned(pegen_attention_backward_walk *w, int64_t batch, int64_t head,
