@@ -20,6 +20,12 @@ static void label_components(const plan *p, int *label) {
     }
 }
 
+/* A 0 of the matrix where its transpose has none is taken like a number: the transposed matrix then has the same terms,
+ * and one code turns rows by either. */
+static bool is_taken(const plan *p, int row, int column) {
+  return !expr_is_const(entry(p, row, column), 0) || !expr_is_const(entry(p, column, row), 0);
+}
+
 /* Term k takes, within each set of m components that mix, component (i + k) mod m for component i. */
 static void build_terms(arena *a, plan *p) {
   int n = p->spec->n_components, label[SPEC_MAX_BLADES], member[SPEC_MAX_BLADES];
@@ -36,12 +42,14 @@ static void build_terms(arena *a, plan *p) {
         if (label[i] == first) member[m++] = i;
       for (int i = 0; i < m && k < m; i++) {
         int from = member[(i + k) % m];
-        if (expr_is_const(entry(p, member[i], from), 0)) continue;
+        if (!is_taken(p, member[i], from)) continue;
         source[member[i]] = from;
-        used = true;
+        used = used || !expr_is_const(entry(p, member[i], from), 0);
       }
     }
     if (used) p->n_terms++;
+    else
+      for (int i = 0; i < n; i++) source[i] = -1;
   }
 }
 

@@ -28,7 +28,7 @@ static int slot_kind(const plan *p, int term, int start, int width) {
   bool absent = true, constant = true;
   for (int lane = 0; lane < width; lane++) {
     const expr *x = plan_coefficient(p, term, start + lane);
-    if (!x || plan_is_identity(p, start + lane)) continue;
+    if (!x || expr_is_const(x, 0) || plan_is_identity(p, start + lane)) continue;
     absent = false;
     constant = constant && expr_is_fixed_for_heads(x);
   }

@@ -85,15 +85,15 @@ static void emit_lse(const gradient_emitter *f) {
   }
 }
 
-/* <g_i, o_i> of the queries of a register, rows of both at hand: sums of registers, turned and added. */
-static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value partial, int vector) {
+/* <g_i, o_i> of the queries of a register (i64), rows of both at hand: sums of registers, turned and added. */
+static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value partial, ir_value vector) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  ir_value sums[64], total = {NULL};
-  for (int i = 0; i < e->shape.lanes; i++)
-    sums[i] = load(e, ir_offset_const(b, partial, ((int64_t)vector * e->shape.lanes + i) * e->shape.lanes * 4));
+  int lanes = e->shape.lanes;
+  ir_value at = ir_offset(b, partial, attention_mul(b, vector, (int64_t)lanes * lanes * 4)), sums[64], total = {NULL};
+  for (int i = 0; i < lanes; i++) sums[i] = load(e, ir_offset_const(b, at, (int64_t)i * lanes * 4));
   emit_turn(e, sums);
-  for (int i = 0; i < e->shape.lanes; i++) total = total.ptr ? add(b, total, sums[i]) : sums[i];
+  for (int i = 0; i < lanes; i++) total = total.ptr ? add(b, total, sums[i]) : sums[i];
   return total;
 }
 
@@ -127,10 +127,11 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_else(b, &wanted);
   emit_zeros(e, f->less, e->shape.queries);
   ir_end_if(b, (ir_branch){wanted.outer, {NULL}});
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value at_lanes = attention_at_constant(e, f->less, 0, x);
-    store(e, sub(b, emit_outputs_gain(f, partial, x), load(e, at_lanes)), at_lanes);
-  }
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value at_lanes = ir_offset(b, f->less, attention_mul(b, vectors.index, lanes * 4)),
+           outputs = emit_outputs_gain(f, partial, vectors.index);
+  store(e, sub(b, outputs, load(e, at_lanes)), at_lanes);
+  ir_end_for(b, vectors);
 }
 
 /* ---- a tile of keys ---- */
@@ -388,6 +389,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
 
 /* Of the emitter's shape. */
 static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
+  emit_key_sums_functions(&f->e);
   emit_attend_gradient(f);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);

@@ -13,6 +13,8 @@ typedef struct query_rows {
 
 enum { KEY_SUMS_NOWHERE = 2 * CACHE_LINE };
 
+/* Functions of the emitter's shape and plan, key_sums_T_PITCH, that what follows calls; before those that do. */
+void emit_key_sums_functions(const attention_emitter *e);
 /* sums [key][pitch], from key 0 on, += weights [key][queries] of a tile of keys times the queries' rows. guarded (i1):
  * products of weights of 0 are left out. */
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
