@@ -13,7 +13,8 @@
  *   - a launch names every row of an accepted call once, at its tensors' addresses and as the entry's access demands;
  *   - a sound call is accepted;
  *   - a call of sequences, of keys in pages, or at slots (of append, too), writes what it accepts, the same for any
- * number of parts, and reads boundaries, block tables and lengths as long as they are.
+ * number of parts, and reads boundaries, block tables and lengths as long as they are;
+ *   - all of it where some numbers are none, infinite or far from the others.
  */
 #include "check_attention.h"
 #include "driver.h"
@@ -240,6 +241,21 @@ static void run_sequences(const fuzz_call *c, bool is_sound) {
   world_copy_free(first);
 }
 
+/* ---- numbers that are none, or far away ---- */
+
+/* Eight bytes of rows, positions, operands or inputs: NaN, infinities, 10^6 and what is near the largest and the least,
+ * of one type or another. Not where a table says what positions and operands say. */
+static void spoil(const fuzz_call *c, unsigned which, unsigned where) {
+  static const uint64_t patterns[] = {0x7ff8000000000000, 0x7fc000007fc00000, 0x7f807f807f807f80,  0xff800000ff800000,
+                                      0x7e007e007e007e00, 0x4974240049742400, 0x412e848000000000,  0x7f7fffff7f7fffff,
+                                      0xc7efffffe0000000, INT64_MAX,          (uint64_t)INT64_MIN, 1};
+  const fuzz_tensor *of = &c->tensor[which % FUZZ_TENSORS];
+  if (c->args.table || !of->dl.data) return;
+  uintptr_t at = (uintptr_t)of->dl.data + of->dl.byte_offset + where / 16 % 16 * 8, begin = (uintptr_t)world;
+  if (at < begin || at + 8 > begin + WORLD) return;
+  memcpy((void *)at, &patterns[where % 16 % (sizeof patterns / sizeof *patterns)], 8);
+}
+
 /* ---- launches ---- */
 
 typedef struct launched {
@@ -309,9 +325,10 @@ static void run_launch(const fuzz_call *c) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  enum { TAIL = 16, SEQUENCES = 128, PAGES = 192 }; /* the tail says what sequences or pages there are */
+  enum { TAIL = 16, SEQUENCES = 128, PAGES = 192, SPOILT = 192 }; /* the tail says what sequences or pages there are */
   static fuzz_call call;
   fuzz_call_read(&call, data, size);
+  if (size > TAIL && data[size - 1] >= SPOILT) spoil(&call, data[size - 2], data[size - 3]);
   world_remember();
   reader tail = {data + (size > TAIL ? size - TAIL : 0), size > TAIL ? TAIL : size};
   bool is_call = (call.entry == FUZZ_ATTENTION || call.entry == FUZZ_ENCODE) && call.given && size > TAIL;
