@@ -423,7 +423,8 @@ class Kernel:
         block_table: [B,most_pages] int32, and lengths: [B] int32: keys and values are a cache in pages, k
         [pages,page_size,Hkv,head_dim] and v [pages,page_size,Hkv,Dv], page_size a multiple of 16; sequence b has
         lengths[b] keys, in the pages that its row of block_table names. q is [B,H,N,head_dim], or has cu_seqlens.
-        k_positions: [M,P] or [B,M,P] for the sequence's keys in their order, M no less than any length. On processors.
+        k_positions: [M,P] or [B,M,P] for the sequence's keys in their order, M no less than any length. Inputs of keys
+        are in the same pages, [pages,page_size,Hkv,size] or [pages,page_size,Hkv]. On processors.
         """
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():

@@ -214,7 +214,8 @@ def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: li
         if of_rows:
             reason = _row_input(info, seen, tensors)
         elif (_native.field(kernel, "pair_inputs") or 0) >> i & 1:
-            reason = _pair_input(info, seen, tensors, bool(kernel.key_inputs >> i & 1))
+            of_keys = bool(kernel.key_inputs >> i & 1)
+            reason = None if of_keys and "block_table" in tensors else _pair_input(info, seen, tensors, of_keys)
         else:
             reason = _input(info, seen, tensors.get("q"))
         if reason:
