@@ -53,6 +53,7 @@ typedef struct pegen_attention_pages {
   const int32_t *table; /* [pages of the sequence] in its order */
   int64_t size; /* keys of a page, a multiple of 16 */
   int64_t k_page, v_page; /* strides in bytes */
+  int64_t input_page[PEGEN_MAX_INPUTS]; /* the same of inputs of keys */
 } pegen_attention_pages;
 
 struct pegen_attention_turner;
@@ -119,6 +120,7 @@ typedef struct pegen_attention_places {
   const int64_t *grid;
   double
       origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
+  const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
 } pegen_attention_places;
 
 typedef void pegen_attend_function(const pegen_attention_tile *tile);

@@ -314,4 +314,6 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
+  w->places.pages = 0;
+  w->key_places.pages = w->tile.pages;
 }
