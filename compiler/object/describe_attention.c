@@ -219,6 +219,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, numbers, numbers(d, p)),
       FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
       FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
+      FIELD(pegen_attention, tells, describe_i64(d, attention_tells(p))),
       FIELD(pegen_attention, skips, describe_i64(d, p->mask != NULL)),
       FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
       FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),

@@ -7,6 +7,7 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/few.h"
+#include "cpu/attention/lone.h"
 #include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
@@ -28,6 +29,8 @@ typedef struct attend {
   ir_value output;            /* [value_dim][queries] */
   ir_value maximum, sum;      /* [queries] */
   ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
+  ir_value run_begin, run_end;
+  ir_value lone; /* of groups of a tile of keys; null: nobody asks */
   ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
 
@@ -139,6 +142,9 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   if (paired) {
     t.whole_begin = f->whole_begin;
     t.whole_end = f->whole_end;
+    t.run_begin = f->run_begin;
+    t.run_end = f->run_end;
+    t.lone = f->lone;
   }
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
@@ -170,6 +176,8 @@ static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole
   attend of = *(const attend *)context;
   of.whole_begin = whole_begin;
   of.whole_end = whole_end;
+  of.run_begin = begin;
+  of.run_end = end;
   emit_paired_keys(&of, begin, end);
 }
 
@@ -197,6 +205,7 @@ static void emit_begin(attend *f) {
   f->output = state_room(f, &state, e->p->value_dim);
   f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
+  if (attention_has_lone(e)) f->lone = ir_alloca(b, (int64_t)(s->keys / s->rows) * 8, 8);
   f->maximum = state_room(f, &state, 1);
   f->sum = state_room(f, &state, 1);
 }
@@ -266,6 +275,7 @@ static void emit_end_head(const attend *f) {
   const attention_emitter *e = &f->e;
   ir_branch out = {.outer = NULL};
   if (attention_is_turned(e->p)) out = emit_stage(e, PEGEN_STAGE_OUT);
+  if (attention_tells(e->p)) emit_tell_lost(e, f->output);
   emit_attention_output(e, &f->rows, f->output, f->sum);
   emit_attention_lse(e, f->maximum, f->sum);
   if (attention_is_turned(e->p)) ir_end_if(e->b, out);
