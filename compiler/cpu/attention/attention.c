@@ -51,6 +51,14 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
 
 /* ---- softmax ---- */
 
+/* Values of a tile that sees few keys are not near yet, and its channels are gone through a few at a time, which no
+ * processor foresees: they are asked for while the powers, which read nothing, are computed. */
+static void emit_ask_for_values(const attention_emitter *e, const row_view *values, ir_value key) {
+  ir *b = e->b;
+  ir_value row = ir_offset(b, values->at, ir_op2(b, "arith.muli", key, values->stride));
+  for (int at = 0; at < e->p->value_dim * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
+}
+
 /* Scores become p; *decay receives 2^(old maximum - maximum). */
 static void emit_softmax(const attend *f, const key_tile *t, const ir_value *maxima, ir_value *decay) {
   const attention_emitter *e = &f->e;
@@ -63,7 +71,10 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
     sums[x] = ir_op2(b, "arith.mulf", load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
   }
   ir_value now[ATTENTION_MAX_VECTORS];
+  row_view values = {{NULL}, {NULL}};
+  if (t->lone.ptr) values = emit_value_place(e, &f->rows, t->first);
   ir_loop loop = ir_for_with(b, e->zero, t->count, vectors, sums, now);
+  if (t->lone.ptr) emit_ask_for_values(e, &values, loop.index);
   for (int x = 0; x < vectors; x++) {
     ir_value at = attention_at(e, t->scores, loop.index, x);
     ir_value p = emit_exp2(b, ir_op2(b, "arith.subf", load(e, at), maxima[x]));

@@ -18,8 +18,8 @@ ir_value emit_is_second(const attention_emitter *e, ir_value lone);
 
 /* Keys of a tile that one register sees: [0, begin) and [end, count). */
 typedef struct lone_edges {
-  ir_value begin, end;   /* i64 */
-  ir_value first, last;  /* what emit_lone said of them */
+  ir_value begin, end; /* i64 */
+  ir_value first, last; /* what emit_lone said of them */
 } lone_edges;
 
 lone_edges emit_lone_edges(const attention_emitter *e, const key_tile *t);
