@@ -134,6 +134,7 @@ typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   int64_t heads; /* most heads of a tile */
   int64_t by_rows; /* 1: a register of queries are neighbours in one row of the grid */
+  int64_t asks; /* 1: attend asks for rows of the next tile's queries and outputs */
   int64_t block; /* keys: whole groups of those whose scores are summed together, so that wherever a run of keys begins,
                     a key is in the same group */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */

@@ -40,7 +40,7 @@ static void run_item(pegen_attention_walk *w, int64_t item) {
   int64_t row = item / w->tiles, batch = row / w->groups;
   pegen_attention_set_heads(w, batch, (row - batch * w->groups) * w->heads);
   pegen_attention_set_tile(w, item - row * w->tiles);
-  if (w->form->skips) look_ahead(w);
+  if (w->form->skips && !w->asks) look_ahead(w);
   attend(w);
 }
 

@@ -304,6 +304,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->groups = (call->q.size[PEGEN_HEAD] + code->heads - 1) / code->heads;
   w->found = w->spoilt = w->lost = 0;
   w->is_late = 0;
+  w->asks = code->asks != 0;
   w->tile.lost = 0;
   w->tile.spoilt = &w->spoilt;
   w->prepare = code->prepare;

@@ -25,6 +25,7 @@ typedef struct pegen_attention_walk {
   int64_t found; /* what was found in them */
   int64_t spoilt;
   int64_t lost;
+  int asks; /* as pegen_attention_code.asks */
   int is_late; /* 1: heads are looked through when a tile has lost outputs */
   int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
   pegen_attention_places places, key_places;

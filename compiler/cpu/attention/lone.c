@@ -11,10 +11,8 @@
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"
 
-bool attention_has_lone(const attention_emitter *e) {
-  const attention_plan *p = e->p;
-  return attention_opens(p) && p->bias && !p->score && !p->columns && !p->matrix && e->shape.lanes == 16 &&
-         e->shape.vectors == 2;
+bool attention_has_lone(const attention_plan *p, const attention_shape *s) {
+  return attention_opens(p) && p->bias && !p->score && !p->columns && !p->matrix && s->lanes == 16 && s->vectors == 2;
 }
 
 /* i1: some query of a register may see one of the keys. Keys behind the last one may well be said to be seen. */

@@ -5,7 +5,7 @@
 #include "cpu/attention/pairwise.h"
 
 /* Whether it is asked: where registers are wide, of biases whose tiles are told apart that are seen whole. */
-bool attention_has_lone(const attention_emitter *e);
+bool attention_has_lone(const attention_plan *p, const attention_shape *s);
 /* i64, of `rows` keys of a tile, from `key` on: LONE_BOTH, or the register that may see some (any, where none does). */
 enum { LONE_BOTH, LONE_FIRST, LONE_SECOND };
 ir_value emit_lone(const attention_emitter *e, const pair_emitter *pairs, const key_tile *t, ir_value key, int rows);
