@@ -56,9 +56,8 @@ INLINE __m512i to_even_or_nan(__m512 x) {
 INLINE __m512i narrow(__m512 even, __m512 odd, int way) {
   __m512i low = _mm512_castps_si512(even), high = _mm512_castps_si512(odd);
   if (way == BY_INSTRUCTION) {
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                         18, 2, 17, 1, 16, 0);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
   }
   if (way == ROUNDED) low = to_even(low), high = to_even(high);
