@@ -19,6 +19,7 @@
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
+#include "cpu/attention/squares.h"
 #include "cpu/attention/turned_gains.h"
 #include "cpu/attention/values.h"
 #include "cpu/weight_gains.h"
@@ -85,15 +86,15 @@ static void emit_lse(const gradient_emitter *f) {
   }
 }
 
-/* <g_i, o_i> of the queries of a register (i64), rows of both at hand: sums of registers, turned and added. */
-static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value partial, ir_value vector) {
+/* <g_i, o_i> of the queries of a register (i64): sums of registers, turned, are added. */
+static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value turned, ir_value vector) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  int lanes = e->shape.lanes;
-  ir_value at = ir_offset(b, partial, attention_mul(b, vector, (int64_t)lanes * lanes * 4)), sums[64], total = {NULL};
-  for (int i = 0; i < lanes; i++) sums[i] = load(e, ir_offset_const(b, at, (int64_t)i * lanes * 4));
-  emit_turn(e, sums);
-  for (int i = 0; i < lanes; i++) total = total.ptr ? add(b, total, sums[i]) : sums[i];
+  int64_t row = (int64_t)e->shape.lanes * 4;
+  ir_value at = ir_offset(b, turned, attention_mul(b, vector, e->shape.lanes * row)), first = load(e, at), now, total;
+  ir_loop rows = ir_for_with(b, i64(b, 1), i64(b, e->shape.lanes), 1, &first, &now);
+  ir_value next = add(b, now, load(e, ir_offset(b, at, attention_mul(b, rows.index, row))));
+  ir_end_for_with(b, rows, 1, &next, &total);
   return total;
 }
 
@@ -127,6 +128,8 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_else(b, &wanted);
   emit_zeros(e, f->less, e->shape.queries);
   ir_end_if(b, (ir_branch){wanted.outer, {NULL}});
+  square_rows sums = {partial, (int64_t)lanes * 4, (int64_t)lanes * lanes * 4};
+  emit_turn(e, sums, sums, e->shape.vectors, ir_float(b, e->lanes, 1));
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value at_lanes = ir_offset(b, f->less, attention_mul(b, vectors.index, lanes * 4)),
            outputs = emit_outputs_gain(f, partial, vectors.index);
@@ -335,7 +338,6 @@ static void emit_turned(gradient_emitter *f) {
   f->turned_gains = (turned_gains){.pairs = &f->pairs,
                                    .q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE),
                                    .g_q = f->g_q,
-                                   .nowhere = f->q.nowhere,
                                    .wants_keys = f->is_wanted[OF_K]};
   if (e->p->torques) {
     f->torques = emit_turned_torques_begin(&f->places, product_factor(e, NULL, e->zero));
@@ -400,6 +402,7 @@ static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_targ
   if (!p) return;
   gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
   f.e.shape.heads = 1;
+  f.e.calls_squares = true;
   if (p->of_turned) emit_turned_gradient_rows(&f.e, dtypes);
   emit_tiles(&f, dtypes);
 }
@@ -408,11 +411,13 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes) {
   gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
   f.e.shape.heads = 1;
+  f.e.calls_squares = true;
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   if (p->turned) emit_block_channels(b, a, p, target); /* which out does not need */
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
+  emit_square_functions(&f.e);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_gradient_rows(&f.e, dtype);
   emit_tiles(&f, dtypes);

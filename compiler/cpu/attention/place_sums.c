@@ -6,6 +6,7 @@
 #include "cpu/attention/place_sums.h"
 
 #include "cpu/attention/queries.h"
+#include "cpu/attention/squares.h"
 
 static int axes_of(const place_sums *s) { return s->pairs->e->p->n_sums; }
 
@@ -78,17 +79,15 @@ void emit_bias_place_gains(const place_sums *s, const key_tile *t, ir_value gain
 static void add_keys(const place_sums *s, const key_tile *t, int axis, ir_value first, ir_value to) {
   const attention_emitter *e = s->pairs->e;
   ir *b = e->b;
-  ir_value x[64], left = sub(b, t->count, first);
-  for (int i = 0; i < e->shape.lanes; i++) x[i] = load(e, key_at(s, axis, add(b, first, i64(b, i))));
-  ir_value sums = emit_lane_sums(e, x);
-  for (int i = 0; i < e->shape.lanes; i++) {
-    ir_branch inside = ir_if(b, ir_compare_int(b, "slt", i64(b, i), left));
-    ir_value key = add(b, t->first, add(b, first, i64(b, i))),
-             at = ir_offset_const(b, ir_offset(b, to, attention_mul(b, key, axes_of(s) * 8)), axis * 8);
-    ir_value sum = ir_cast(b, "arith.extf", ir_extract(b, sums, i), b->f64);
-    ir_store(b, add(b, ir_load(b, b->f64, at, 8), sum), at, 8, false);
-    ir_end_if(b, inside);
-  }
+  ir_value sums = key_at(s, axis, first);
+  emit_lane_sums(e, sums, sums);
+  ir_loop keys = ir_for(b, e->zero, smaller(b, sub(b, t->count, first), i64(b, e->shape.lanes)));
+  ir_value key = add(b, t->first, add(b, first, keys.index)),
+           at = ir_offset_const(b, ir_offset(b, to, attention_mul(b, key, axes_of(s) * 8)), axis * 8);
+  ir_value sum = ir_load(b, b->f32, ir_offset(b, sums, attention_mul(b, keys.index, 4)), 4),
+           wide = ir_cast(b, "arith.extf", sum, b->f64);
+  ir_store(b, add(b, ir_load(b, b->f64, at, 8), wide), at, 8, false);
+  ir_end_for(b, keys);
 }
 
 void emit_place_sums_close(const place_sums *s, const key_tile *t) {

@@ -1,42 +1,15 @@
 /* cpu/attention/queries: rows of queries and outputs, turned between [token][channel] of the tensors and the
  * [channel][query] of the tile; see cpu/attention/queries.h.
  *
- * A square of as many channels as a register has lanes is turned by log2(lanes) rounds of interleaving: row i of a
- * round meets row i + lanes / 2, and after the last round they are columns. Channels that fill no register go one by
- * one.
+ * Squares of as many channels as a register has lanes are turned by a function; channels that fill no register go one
+ * by one.
  */
 #include "cpu/attention/queries.h"
+
+#include "cpu/attention/squares.h"
 #include "mlir/arith.h"
 
 enum { MOST_LANES = 16 };
-
-void emit_turn(const attention_emitter *e, ir_value *rows) {
-  int lanes = e->shape.lanes;
-  int64_t low[MOST_LANES], high[MOST_LANES];
-  for (int i = 0; i < lanes; i++) {
-    low[i] = i / 2 + i % 2 * lanes;
-    high[i] = low[i] + lanes / 2;
-  }
-  for (int round = 1; round < lanes; round *= 2) {
-    ir_value next[MOST_LANES];
-    for (int i = 0; i < lanes / 2; i++) {
-      next[2 * i] = ir_shuffle(e->b, rows[i], rows[i + lanes / 2], lanes, low);
-      next[2 * i + 1] = ir_shuffle(e->b, rows[i], rows[i + lanes / 2], lanes, high);
-    }
-    for (int i = 0; i < lanes; i++) rows[i] = next[i];
-  }
-}
-
-ir_value emit_lane_sums(const attention_emitter *e, ir_value *x) {
-  int lanes = e->shape.lanes;
-  int64_t even[64], odd[64];
-  for (int i = 0; i < lanes; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
-  for (int count = lanes; count > 1; count /= 2)
-    for (int i = 0; i < count / 2; i++)
-      x[i] = add(e->b, ir_shuffle(e->b, x[2 * i], x[2 * i + 1], lanes, even),
-                 ir_shuffle(e->b, x[2 * i], x[2 * i + 1], lanes, odd));
-  return x[0];
-}
 
 ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane) {
   ir *b = e->b;
@@ -56,33 +29,27 @@ static ir_value row_at(const attention_emitter *e, const square *s, ir_value cha
   return ir_offset_const(e->b, ir_offset(e->b, s->room, attention_mul(e->b, channel, 4)), (int64_t)lane * s->pitch * 4);
 }
 
-static ir_value column_at(const attention_emitter *e, const square *s, ir_value channel, int further) {
-  ir_value at = ir_offset(e->b, s->columns, attention_mul(e->b, channel, (int64_t)e->shape.queries * 4));
-  return ir_offset_const(e->b, at, (int64_t)further * e->shape.queries * 4);
+static ir_value column_at(const attention_emitter *e, const square *s, ir_value channel) {
+  return ir_offset(e->b, s->columns, attention_mul(e->b, channel, (int64_t)e->shape.queries * 4));
 }
 
 /* Rows times a factor (a scalar spread over the lanes) as columns, or columns times factors of their lanes as rows. */
 static void emit_squares(const attention_emitter *e, const square *s, ir_value factor, bool back) {
   ir *b = e->b;
   int lanes = e->shape.lanes, whole = s->width / lanes * lanes;
+  int64_t row = (int64_t)s->pitch * 4, column = (int64_t)e->shape.queries * 4;
+  square_rows rows = {s->room, row, (int64_t)lanes * 4}, columns = {s->columns, column, lanes * column};
   ir_value x[MOST_LANES];
-  ir_loop loop = ir_for(b, e->zero, i64(b, s->width / lanes));
-  ir_value channel = attention_mul(b, loop.index, lanes);
-  for (int i = 0; i < lanes; i++) x[i] = load(e, back ? column_at(e, s, channel, i) : row_at(e, s, channel, i));
-  for (int i = 0; back && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
-  emit_turn(e, x);
-  for (int i = 0; !back && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
-  for (int i = 0; i < lanes; i++) store(e, x[i], back ? row_at(e, s, channel, i) : column_at(e, s, channel, i));
-  ir_end_for(b, loop);
+  if (whole) emit_turn(e, back ? columns : rows, back ? rows : columns, whole / lanes, factor);
   for (int c = whole; c < s->width; c++) {
-    ir_value at = column_at(e, s, i64(b, c), 0), column;
+    ir_value at = column_at(e, s, i64(b, c)), numbers;
     if (!back) {
       for (int i = 0; i < lanes; i++) x[i] = ir_load(b, b->f32, row_at(e, s, i64(b, c), i), 4);
-      column = ir_op2(b, "arith.mulf", ir_elements(b, e->lanes, lanes, x), factor);
-      store(e, column, at);
+      numbers = ir_op2(b, "arith.mulf", ir_elements(b, e->lanes, lanes, x), factor);
+      store(e, numbers, at);
     } else {
-      column = ir_op2(b, "arith.mulf", load(e, at), factor);
-      for (int i = 0; i < lanes; i++) ir_store(b, ir_extract(b, column, i), row_at(e, s, i64(b, c), i), 4, false);
+      numbers = ir_op2(b, "arith.mulf", load(e, at), factor);
+      for (int i = 0; i < lanes; i++) ir_store(b, ir_extract(b, numbers, i), row_at(e, s, i64(b, c), i), 4, false);
     }
   }
 }

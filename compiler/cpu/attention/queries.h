@@ -41,9 +41,4 @@ typedef ir_value lane_factor(const attention_emitter *e, void *context, ir_value
 /* Rows = columns times factors. */
 void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_factor *factor, void *context);
 
-/* Lane j of row i and lane i of row j change places; as many rows as a register has lanes. */
-void emit_turn(const attention_emitter *e, ir_value *rows);
-/* As many registers, whose lanes are to be summed, become one of their sums, two at a time. */
-ir_value emit_lane_sums(const attention_emitter *e, ir_value *x);
-
 #endif

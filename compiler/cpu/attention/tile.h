@@ -30,6 +30,7 @@ typedef struct attention_emitter {
   ir_value queries; /* [head_dim][queries] of a head, or of each: scaled */
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
+  bool calls_squares; /* squares are turned by the module's function (cpu/attention/squares), not in place */
   ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
 } attention_emitter;
 

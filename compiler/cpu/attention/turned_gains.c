@@ -12,6 +12,7 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/queries.h"
+#include "cpu/attention/squares.h"
 
 static const char *unturned_table(arena *a, const cpu_target *target) {
   return arena_printf(a, "unturned_%s", target->suffix);
@@ -121,9 +122,8 @@ static void emit_sum_keys(const turned_gains *s, const gaining_block *block, ir_
   ir *b = e->b;
   ir_branch wanted = ir_if(b, s->wants_keys);
   for (int i = 0; i < block->n; i++) {
-    ir_value x[64];
-    for (int key = 0; key < e->shape.lanes; key++) x[key] = load(e, partial_at(s, i, i64(b, key)));
-    store(e, emit_lane_sums(e, x), gained_at(s, block->rows.channel[i], first));
+    ir_value from = partial_at(s, i, e->zero), to = gained_at(s, block->rows.channel[i], first);
+    emit_lane_sums(e, from, to);
   }
   ir_end_if(b, wanted);
 }
@@ -225,37 +225,36 @@ static void emit_pair_by_pair(const walk *w) {
   if (w->s->torques) emit_turned_torques_fixed(w->s->torques, &d);
   gaining_block block = {.n = of.p->spec->n_components, .index = blocks.index};
   emit_block_rows(&of, blocks.index, &block.rows);
-  walk always = *w;
-  always.guarded = (ir_value){NULL};
-  emit_guarded(&always, &block, &d, e->zero, w->t->count);
+  emit_guarded(w, &block, &d, e->zero, w->t->count);
   ir_end_for(b, blocks);
 }
 
-/* Channels of keys as rows, added to their sums. */
+/* Channels of keys as rows (turned where they stand, for they are read once), added to their sums. */
 static void emit_add_rows(const turned_gains *s, const key_tile *t, ir_value sums) {
   const attention_emitter *e = s->pairs->e;
   ir *b = e->b;
   int lanes = e->shape.lanes;
+  int64_t row = (int64_t)s->keys * 4;
   ir_loop groups = ir_for(b, e->zero, attention_groups(b, t->count, lanes));
-  ir_value first = attention_mul(b, groups.index, lanes);
-  ir_loop squares = ir_for(b, e->zero, i64(b, s->channels / lanes));
-  ir_value channel = attention_mul(b, squares.index, lanes), x[64];
-  for (int i = 0; i < lanes; i++) x[i] = load(e, gained_at(s, add(b, channel, i64(b, i)), first));
-  emit_turn(e, x);
-  for (int i = 0; i < lanes; i++) {
-    ir_value key = add(b, first, i64(b, i)), row = attention_mul(b, add(b, t->first, key), (int64_t)s->channels * 4),
-             there = ir_offset(b, ir_offset(b, sums, row), attention_mul(b, channel, 4));
-    ir_value to = i ? ir_select(b, ir_compare_int(b, "slt", key, t->count), there, s->nowhere) : there;
-    store(e, add(b, load(e, to), x[i]), to);
-  }
-  ir_end_for(b, squares);
+  ir_value first = attention_mul(b, groups.index, lanes), own = smaller(b, sub(b, t->count, first), i64(b, lanes));
+  square_rows squares = {gained_at(s, e->zero, first), row, lanes * row};
+  emit_turn(e, squares, squares, s->channels / lanes, ir_float(b, e->lanes, 1));
+  ir_loop keys = ir_for(b, e->zero, own);
+  ir_value to =
+      ir_offset(b, sums, attention_mul(b, add(b, t->first, add(b, first, keys.index)), (int64_t)s->channels * 4));
+  ir_loop registers = ir_for(b, e->zero, i64(b, s->channels / lanes));
+  ir_value channel = attention_mul(b, registers.index, lanes), at = ir_offset(b, to, attention_mul(b, channel, 4));
+  ir_value gained = load(e, gained_at(s, add(b, channel, keys.index), first));
+  store(e, add(b, load(e, at), gained), at);
+  ir_end_for(b, registers);
+  ir_end_for(b, keys);
   ir_end_for(b, groups);
 }
 
 void emit_turned_gains(const turned_gains *s, const key_tile *t, ir_value gains, ir_value sums, ir_value guarded) {
   const attention_emitter *e = s->pairs->e;
   ir *b = e->b;
-  walk w = {s, t, gains, guarded};
+  walk w = {s, t, gains, e->p->by_rows ? guarded : (ir_value){NULL}};
   emit_unturned(&w);
   if (e->p->by_rows) emit_grid_parts(&s->pairs->grid, t, visit_part, &w);
   else emit_pair_by_pair(&w);

@@ -8,7 +8,6 @@
 typedef struct turned_gains {
   const pair_emitter *pairs;
   ir_value q, g_q;      /* [head_dim][queries]: without the factor of scores; added to */
-  ir_value nowhere;     /* as query_rows have it */
   ir_value wants_keys;  /* i1 */
   ir_value partial;     /* [component][key][lanes] of a block and a register of keys */
   ir_value gained;      /* [channel][key] of a tile of keys: their sums */
