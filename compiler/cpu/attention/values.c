@@ -111,7 +111,8 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
   ir_value turns = ir_op2(b, "arith.divui", total, i64(b, step)), whole = attention_mul(b, turns, step);
   if (edges) emit_lone_keys(e, &block, e->zero, first, edges->first, sums);
   emit_value_keys(e, &block, first, turns, step, sums);
-  if (step > 1) emit_value_keys(e, &block, add(b, first, whole), sub(b, total, whole), 1, sums);
+  ir_value behind = add(b, first, whole);
+  if (step > 1) emit_value_keys(e, &block, behind, sub(b, total, whole), 1, sums);
   if (edges) emit_lone_keys(e, &block, end, o->keys->count, edges->last, sums);
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
