@@ -19,7 +19,7 @@ import torch
 from interface import Args, DLTensor
 
 HEADS, TOKENS, DIM, WINDOW, DOCUMENTS = 4, 4096, 64, 256, 8
-TURNS = 9
+TURNS = 25
 SPEC = """local pe = require "pegen"
 return pe.encoding {{ name = "{name}", axes = {{ {axes} }}, head_dim = {dim},
   bias = function(delta) return {bias} end }}

@@ -107,10 +107,11 @@ function check.identifier(word, field, value)
   return value
 end
 
-function check.integer(word, field, value, least, most)
+-- `which` says which number of the field it is, where the field has several.
+function check.integer(word, field, value, least, most, which)
   local whole = math.type(value) == "integer" and value or math.type(value) == "float" and math.tointeger(value)
   if not whole or whole < least or whole > most then
-    check.wrong(word, field, value, string.format("a whole number from %d to %d", least, most))
+    check.wrong(word, field, value, string.format("a whole number from %d to %d%s", least, most, which or ""))
   end
   return whole
 end

@@ -96,8 +96,8 @@ local function check_span(span, head_dim)
   if span == nil then return 0, head_dim end
   local numbers = check.list(word, "span", span, "two numbers { first, count }")
   if #numbers ~= 2 then check.wrong(word, "span", span, "a list { first channel, count }") end
-  local first = check.integer(word, "span", numbers[1], 0, head_dim)
-  return first, check.integer(word, "span", numbers[2], 0, head_dim - first)
+  local first = check.integer(word, "span", numbers[1], 0, head_dim, ", the first of { first channel, count },")
+  return first, check.integer(word, "span", numbers[2], 0, head_dim - first, ", the count of { first channel, count },")
 end
 
 -- Channels by component and block: channels[component * blocks + block + 1].

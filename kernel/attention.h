@@ -53,6 +53,7 @@ typedef struct pegen_attention_pages {
   const int32_t *table; /* [pages of the sequence] in its order */
   int64_t size; /* keys of a page, a multiple of 16 */
   int64_t k_page, v_page; /* strides in bytes */
+  int64_t input_page[PEGEN_MAX_INPUTS]; /* the same of inputs of keys */
 } pegen_attention_pages;
 
 struct pegen_attention_turner;
@@ -74,6 +75,7 @@ typedef struct pegen_attention_tile {
   float reach[PEGEN_MAX_ROTOR_AXES][2]; /* the same of the tile's queries as of a block of keys */
   int64_t n_keys; /* of the head */
   int64_t *spoilt; /* 1: some key or value of the heads is not finite, so that what is not seen must be left out */
+  int64_t *lost; /* becomes 1 where some output is not finite; NULL: nobody asks */
   double scale; /* of q k^T: the caller's factor times log2(e) */
   const double *leaves; /* of the head: [leaf][block] */
   const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
@@ -119,6 +121,7 @@ typedef struct pegen_attention_places {
   const int64_t *grid;
   double
       origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
+  const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
 } pegen_attention_places;
 
 typedef void pegen_attend_function(const pegen_attention_tile *tile);
@@ -133,6 +136,7 @@ typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   int64_t heads; /* most heads of a tile */
   int64_t by_rows; /* 1: a register of queries are neighbours in one row of the grid */
+  int64_t asks; /* 1: attend asks for rows of the next tile's queries and outputs */
   int64_t block; /* keys: whole groups of those whose scores are summed together, so that wherever a run of keys begins,
                     a key is in the same group */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
@@ -218,6 +222,7 @@ typedef struct pegen_attention {
   int64_t n_numbers; /* of tokens, which pairs are computed from beside their positions */
   const pegen_attention_number *numbers;
   int64_t hides; /* 1: the bias may be -infinity */
+  int64_t tells; /* 1: tiles tell where they lost outputs, so that heads need not be looked through before */
   int64_t skips; /* 1: blocks of keys are asked for */
   int64_t by_rows; /* 1: made for the grid's positions alone, which some target walks by rows */
   int64_t n_blocks, n_leaves;

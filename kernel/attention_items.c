@@ -21,12 +21,27 @@ static void look_ahead(const pegen_attention_walk *w) {
   }
 }
 
+/* Only where a tile has lost outputs are the heads looked through, by which they were lost: it is computed again, and
+ * what its queries do not see is left out. Every tile begins so, whatever was found before: it is computed alike in any
+ * part. */
+static void attend(pegen_attention_walk *w) {
+  pegen_attention_tile *t = &w->tile;
+  w->lost = 0;
+  w->attend(t);
+  if (!w->lost) return;
+  w->spoilt = pegen_attention_is_spoilt(w);
+  if (!w->spoilt) return;
+  if (w->form->hides) t->free = 0;
+  w->attend(t);
+  w->spoilt = 0;
+}
+
 static void run_item(pegen_attention_walk *w, int64_t item) {
   int64_t row = item / w->tiles, batch = row / w->groups;
   pegen_attention_set_heads(w, batch, (row - batch * w->groups) * w->heads);
   pegen_attention_set_tile(w, item - row * w->tiles);
-  if (w->form->skips) look_ahead(w);
-  w->attend(&w->tile);
+  if (w->form->skips && !w->asks) look_ahead(w);
+  attend(w);
 }
 
 int64_t pegen_attention_items(pegen_attention_walk *w, int target) {
@@ -39,6 +54,9 @@ void pegen_attention_run_items(pegen_attention_walk *w, int target, int64_t begi
   PEGEN_ATTENTION_ROOM(w);
   if (pegen_attention_is_few(w, target)) pegen_attention_few_run(w, target, begin, end);
   else if (w->form->turned) pegen_attention_run_turned(w, target, begin, end);
-  else
+  else {
+    w->is_late = w->look && w->form->tells;
+    w->tile.lost = w->is_late ? &w->lost : 0;
     for (int64_t item = begin; item < end; item++) run_item(w, item);
+  }
 }

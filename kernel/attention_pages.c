@@ -52,6 +52,42 @@ static void leave_out_batch(pegen_permuted *rows) {
   rows->tensor.strides = rows->stride + 1;
 }
 
+/* An input of keys, [pages,page_size,H,size] or, of one number a key, [pages,page_size,H]. */
+static int flatten_input(pegen_pages *p, int i, const DLTensor *of, const int64_t *batches) {
+  int64_t size = p->kernel->inputs[i].size, shape[4] = {0, 0, 0, 1}, strides[4] = {0, 0, 0, 1};
+  pegen_permuted *rows = &p->input_rows[i], *row = &p->input[i];
+  DLTensor wide;
+  if (of->ndim != (size ? 4 : 3)) return PEGEN_ERROR_INPUT_SHAPE;
+  if (!of->shape) return PEGEN_ERROR_NULL_SHAPE;
+  for (int dim = 0; dim < of->ndim; dim++) {
+    if (of->shape[dim] < 0) return PEGEN_ERROR_INPUT_SHAPE;
+    shape[dim] = of->shape[dim];
+    if (of->strides) strides[dim] = of->strides[dim];
+  }
+  if (shape[0] != p->count || shape[1] != p->size) return PEGEN_ERROR_INPUT_SHAPE;
+  pegen_tensor_like(&wide, of);
+  wide.ndim = 4;
+  wide.shape = shape;
+  wide.strides = of->strides ? strides : 0;
+  int error = pegen_permute_pages(rows, row, &wide, batches ? *batches : 1, p->keys);
+  if (error) return error;
+  if (!batches) leave_out_batch(row);
+  rows->tensor.ndim -= !size;
+  row->tensor.ndim -= !size;
+  p->inputs[i] = &row->tensor;
+  return 0;
+}
+
+static int flatten_inputs(pegen_pages *p, const pegen_args *args, const int64_t *batches, pegen_args *flat) {
+  int error = pegen_check_inputs_given(p->kernel, args);
+  for (int i = 0; i < p->kernel->n_inputs && !error; i++) {
+    p->inputs[i] = args->inputs[i];
+    if (pegen_input_is_of_keys(p->kernel, i)) error = flatten_input(p, i, args->inputs[i], batches);
+  }
+  if (p->kernel->n_inputs) flat->inputs = p->inputs;
+  return error;
+}
+
 int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_args *args, const int64_t *batches,
                         pegen_args *flat) {
   const DLTensor *table = PEGEN_GIVEN(args, block_table), *lengths = PEGEN_GIVEN(args, lengths),
@@ -69,6 +105,7 @@ int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_
       ((places->ndim != 2 && places->ndim != 3) || !places->shape ||
        places->shape[places->ndim - 1] != driver->kernel->n_axes))
     return PEGEN_ERROR_POSITIONS_SHAPE;
+  p->kernel = driver->kernel;
   p->sequences = lengths->shape[0];
   p->most = table->shape[1];
   p->count = args->k->shape[0];
@@ -88,7 +125,7 @@ int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_
     p->k_positions.tensor.strides = places->strides ? places->strides + 1 : 0;
     flat->k_positions = &p->k_positions.tensor;
   }
-  return 0;
+  return flatten_inputs(p, args, batches, flat);
 }
 
 /* ---- memory ---- */
@@ -117,15 +154,39 @@ static int check_sequences(const pegen_pages *p) {
 }
 
 int pegen_pages_meet(const pegen_pages *p, const pegen_view *out) {
+  for (int i = 0; i < p->kernel->n_inputs; i++)
+    if (pegen_views_meet(out, &p->input_view[i])) return 1;
   return pegen_views_meet(out, &p->k_view) || pegen_views_meet(out, &p->v_view) ||
          pegen_views_meet(out, &p->table_view) || pegen_views_meet(out, &p->lengths_view);
+}
+
+/* A sequence's rows as those of one batch, which begins at page 0: gives bytes from one page to the next. */
+static int64_t go_to_pages(pegen_view *rows, const pegen_view *of) {
+  rows->base = of->base;
+  for (int dim = 0; dim < PEGEN_VIEW_DIMS; dim++) {
+    rows->size[dim] = of->size[dim];
+    rows->stride[dim] = of->stride[dim];
+  }
+  rows->size[PEGEN_BATCH] = 1;
+  rows->stride[PEGEN_BATCH] = 0;
+  return of->stride[PEGEN_BATCH];
+}
+
+static int view_inputs(pegen_pages *p) {
+  int error = 0;
+  for (int i = 0; i < p->kernel->n_inputs && !error; i++) {
+    p->input_view[i].empty = 1;
+    if (pegen_input_is_of_keys(p->kernel, i))
+      error = pegen_view_like_rows(&p->input_rows[i].tensor, p->kernel->inputs[i].size > 0, &p->input_view[i]);
+  }
+  return error;
 }
 
 int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences, pegen_attention_call *call) {
   int error;
   if (p->sequences != sequences) return PEGEN_ERROR_PAGES;
   if ((error = pegen_view_rows(&p->k_rows.tensor, &p->k_view)) != 0 ||
-      (error = pegen_view_rows(&p->v_rows.tensor, &p->v_view)) != 0 ||
+      (error = pegen_view_rows(&p->v_rows.tensor, &p->v_view)) != 0 || (error = view_inputs(p)) != 0 ||
       (error = view_integers(args->block_table, &p->table_view)) != 0 ||
       (error = view_integers(args->lengths, &p->lengths_view)) != 0)
     return error;
@@ -139,18 +200,11 @@ int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences,
                                (call->k_position_type >= 0 && pegen_views_meet(written[i], &call->k_positions))))
       return PEGEN_ERROR_OVERLAP;
   call->pages.size = p->size;
-  call->pages.k_page = p->k_view.stride[PEGEN_BATCH];
-  call->pages.v_page = p->v_view.stride[PEGEN_BATCH];
-  pegen_view *rows[] = {&call->k, &call->v};
-  const pegen_view *of[] = {&p->k_view, &p->v_view};
-  for (int i = 0; i < 2; i++) {
-    rows[i]->base = of[i]->base;
-    for (int dim = 0; dim < PEGEN_VIEW_DIMS; dim++) {
-      rows[i]->size[dim] = of[i]->size[dim];
-      rows[i]->stride[dim] = of[i]->stride[dim];
-    }
-    rows[i]->size[PEGEN_BATCH] = 1;
-  }
+  call->pages.k_page = go_to_pages(&call->k, &p->k_view);
+  call->pages.v_page = go_to_pages(&call->v, &p->v_view);
+  for (int i = 0; i < p->kernel->n_inputs; i++)
+    if (pegen_input_is_of_keys(p->kernel, i))
+      call->pages.input_page[i] = go_to_pages(&call->input[i], &p->input_view[i]);
   return 0;
 }
 

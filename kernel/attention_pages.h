@@ -15,7 +15,11 @@ typedef struct pegen_pages {
                         * each other, [keys,Hkv,D]; of which one token's memory is */
   pegen_permuted k_rows, v_rows; /* [pages,Hkv,page_size,D] */
   pegen_permuted k_positions; /* those of one sequence, where q has one batch for all */
+  pegen_permuted input[PEGEN_MAX_INPUTS], input_rows[PEGEN_MAX_INPUTS]; /* the same as of k, of inputs of keys */
+  const DLTensor *inputs[PEGEN_MAX_INPUTS]; /* of that call */
+  const pegen_kernel *kernel;
   pegen_view k_view, v_view, table_view, lengths_view;
+  pegen_view input_view[PEGEN_MAX_INPUTS]; /* empty of those of queries */
 } pegen_pages;
 
 /* 1: k and v are in pages. */
@@ -23,15 +27,15 @@ static inline int pegen_has_pages(const pegen_args *args) {
   return args && (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths));
 }
 
-/* Reads shapes, and sets k, v and k_positions of `flat`, a call without pages that the checks of such a call are to
- * see: of *batches batches, or without that dimension where that is NULL. 0 or a pegen_error. */
+/* Reads shapes, and sets k, v, inputs and k_positions of `flat`, a call without pages that the checks of such a call
+ * are to see: of *batches batches, or without that dimension where that is NULL. 0 or a pegen_error. */
 PEGEN_INTERNAL int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_args *args,
                                        const int64_t *batches, pegen_args *flat);
 /* The rest, once that call was found sound: memory, lengths, pages, and what is written against what is read. Sets the
- * views of keys, values and their positions in *call. */
+ * views of keys, values, their inputs and positions in *call. */
 PEGEN_INTERNAL int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences,
                                      pegen_attention_call *call);
-/* 1: what is written meets the cache, its table or lengths. */
+/* 1: what is written meets the caches, their table or lengths. */
 PEGEN_INTERNAL int pegen_pages_meet(const pegen_pages *p, const pegen_view *out);
 /* Makes the keys of a checked call those of a sequence. */
 PEGEN_INTERNAL void pegen_pages_set(const pegen_pages *p, int64_t sequence, pegen_attention_call *call);

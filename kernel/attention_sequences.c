@@ -32,7 +32,6 @@ static int take_args(ragged *r, const pegen_args *args) {
   if (error) return error;
   pegen_copy_args(&r->args, args);
   r->has_pages = pegen_has_pages(args);
-  if (r->has_pages && r->driver->kernel->key_inputs) return PEGEN_ERROR_PAGES;
   r->by_bounds = !r->has_pages || r->args.cu_seqlens;
   if (!args->q || !args->k || !args->v || !args->out) return PEGEN_ERROR_MISSING_TENSOR;
   if (!r->has_pages) {
@@ -80,7 +79,7 @@ static void go_to_batches(ragged *r, int64_t by) {
   go_to_batch(&c->q, by);
   go_to_batch(&c->out, by);
   if (!c->lse.empty) go_to_batch(&c->lse, by);
-  for (int i = 0; i < r->driver->kernel->n_inputs; i++) go_to_batch(&c->input[i], by);
+  for (int i = 0; i < r->driver->kernel->n_inputs; i++) go_to_batch(&c->input[i], by); /* those in pages stay */
   if (c->position_type >= 0) go_to_batch(&c->positions, by);
 }
 

@@ -90,24 +90,25 @@ static void look(walk *w) {
   w->spoilt = some;
 }
 
-/* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
-static void look_through(walk *w, int64_t batch, int64_t head) {
+/* `look` asks of the first of the tile's heads. */
+int64_t pegen_attention_is_spoilt(walk *w) {
   const pegen_attention_call *c = w->call;
-  int64_t before = batch * c->k.size[PEGEN_HEAD], first = before + head / c->group,
-          last = before + (head + w->tile.heads - 1) / c->group, some = 0;
-  if (!w->look || (first == w->looked && last == w->looked_last)) return;
+  int64_t before = w->batch * c->k.size[PEGEN_HEAD], first = before + w->head / c->group,
+          last = before + (w->head + w->tile.heads - 1) / c->group, spoilt = w->spoilt, some = 0;
+  if (!w->look || (first == w->looked && last == w->looked_last)) return w->found;
   const char *k = w->tile.k[0], *v = w->tile.v[0];
   for (int64_t shared = first; shared <= last; shared++) {
-    w->tile.k[0] = (const char *)row_zero(&c->k, batch, shared - before);
-    w->tile.v[0] = (const char *)row_zero(&c->v, batch, shared - before);
+    w->tile.k[0] = (const char *)row_zero(&c->k, w->batch, shared - before);
+    w->tile.v[0] = (const char *)row_zero(&c->v, w->batch, shared - before);
     look(w);
     some |= w->spoilt;
   }
   w->tile.k[0] = k;
   w->tile.v[0] = v;
-  w->spoilt = some;
+  w->spoilt = spoilt;
   w->looked = first;
   w->looked_last = last;
+  return w->found = some;
 }
 
 void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
@@ -144,7 +145,7 @@ void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
     w->tile.out[i] = (char *)row_zero(&c->out, batch, head + i);
     w->tile.lse[i] = c->lse.empty ? 0 : (char *)row_zero(&c->lse, batch, head + i);
   }
-  look_through(w, batch, head);
+  w->spoilt = w->is_late ? 0 : pegen_attention_is_spoilt(w);
   for (int i = 0; i < w->driver->kernel->n_inputs && w->weigh; i++)
     if (!pegen_input_is_of_pairs(w->driver->kernel, i))
       w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
@@ -201,12 +202,27 @@ static void centre(walk *w) {
   if (w->seen.wide) pegen_attention_shift_keys(&w->seen, &w->key_places);
 }
 
+/* Coordinates of the tile's queries; empty lanes are where the first one is. */
+static void place_queries(walk *w, int64_t axes, int follow) {
+  pegen_attention_tile *t = &w->tile;
+  double place[PEGEN_MAX_ROTOR_AXES];
+  if (follow) {
+    pegen_attention_rows(&w->places, t->tokens[0], t->queries, PEGEN_ATTENTION_QUERIES, t->positions[0]);
+    for (int64_t axis = 0; axis < axes; axis++)
+      for (int64_t lane = t->queries; lane < w->queries; lane++) t->positions[axis][lane] = t->positions[axis][0];
+    return;
+  }
+  for (int64_t lane = 0; lane < w->queries; lane++) {
+    pegen_attention_place(&w->places, token_of(w, lane), place);
+    for (int64_t axis = 0; axis < axes; axis++) t->positions[axis][lane] = place[axis];
+  }
+}
+
 /* What the queries see, and where they are. */
 static void set_queries(walk *w, int64_t index) {
   pegen_attention_tile *t = &w->tile;
   int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens, axes = w->places.axes + w->form->n_numbers;
-  double place[PEGEN_MAX_ROTOR_AXES];
-  int prefix = index < w->prefix_tiles;
+  int prefix = index < w->prefix_tiles, is_placed = !prefix && w->form->paired;
   if (w->weigh && !prefix) centre(w);
   for (int64_t lane = 0; lane < w->queries; lane++) {
     int64_t token = token_of(w, lane), limit = w->keys;
@@ -214,11 +230,9 @@ static void set_queries(walk *w, int64_t index) {
     t->limits[lane] = (int32_t)limit;
     most = limit > most ? limit : most;
     least = limit < least ? limit : least;
-    for (int64_t axis = 0; axis < axes; axis++) t->positions[axis][lane] = 0;
-    if (prefix || !w->form->paired) continue;
-    pegen_attention_place(&w->places, token, place);
-    for (int64_t axis = 0; axis < axes; axis++) t->positions[axis][lane] = place[axis];
+    for (int64_t axis = 0; axis < axes && !is_placed; axis++) t->positions[axis][lane] = 0;
   }
+  if (is_placed) place_queries(w, axes, !w->runs);
   if (w->form->skips && !prefix)
     pegen_attention_bound_queries((const double (*)[PEGEN_ATTENTION_QUERIES])t->positions, axes, w->queries, t->reach);
   t->end = most;
@@ -288,7 +302,10 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->looked = w->looked_last = -1;
   w->heads = code->heads;
   w->groups = (call->q.size[PEGEN_HEAD] + code->heads - 1) / code->heads;
-  w->spoilt = 0;
+  w->found = w->spoilt = w->lost = 0;
+  w->is_late = 0;
+  w->asks = code->asks != 0;
+  w->tile.lost = 0;
   w->tile.spoilt = &w->spoilt;
   w->prepare = code->prepare;
   w->weigh = form->n_weights ? code->weigh[call->wide_inputs || !kernel->n_inputs ? 0 : call->type] : 0;
@@ -314,4 +331,6 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
+  w->places.pages = 0;
+  w->key_places.pages = w->tile.pages;
 }

@@ -22,7 +22,11 @@ typedef struct pegen_attention_walk {
   char *prepared;
   pegen_attend_function *look;     /* NULL: every query sees every key */
   int64_t looked, looked_last; /* heads of k and v that were looked through, counted over all batches; -1: none */
+  int64_t found; /* what was found in them */
   int64_t spoilt;
+  int64_t lost;
+  int asks; /* as pegen_attention_code.asks */
+  int is_late; /* 1: heads are looked through when a tile has lost outputs */
   int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
   pegen_attention_places places, key_places;
   pegen_attention_seen seen;   /* of a form that skips */
@@ -46,6 +50,8 @@ PEGEN_INTERNAL void pegen_attention_place(const pegen_attention_places *places, 
 PEGEN_INTERNAL void pegen_attention_cut_tiles(pegen_attention_walk *w, int64_t by_rows);
 /* Makes what follows that of a batch and of `heads` heads from `head` on, or as many as there are. */
 PEGEN_INTERNAL void pegen_attention_set_heads(pegen_attention_walk *w, int64_t batch, int64_t head);
+/* Whether some key or value of the heads at hand is not finite, and it matters. */
+PEGEN_INTERNAL int64_t pegen_attention_is_spoilt(pegen_attention_walk *w);
 /* Tile `index` of the heads: its tokens, what they see and where they are. */
 PEGEN_INTERNAL void pegen_attention_set_tile(pegen_attention_walk *w, int64_t index);
 /* 1 where a head's rows of two tensors, as wide as keys and as values, are not all finite, and it matters: some pairs

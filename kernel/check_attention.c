@@ -218,8 +218,10 @@ void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, 
   pegen_go_to_sequence(&c->q, PEGEN_TOKEN, q, from, to);
   pegen_go_to_sequence(&c->out, PEGEN_TOKEN, q, from, to);
   if (!c->lse.empty) pegen_go_to_sequence(&c->lse, PEGEN_TOKEN, q, from, to);
-  for (int i = 0; i < driver->kernel->n_inputs; i++) /* no call whose keys are in pages has any of keys */
-    pegen_go_to_sequence(&c->input[i], PEGEN_TOKEN, pegen_input_is_of_keys(driver->kernel, i) ? k : q, from, to);
+  for (int i = 0; i < driver->kernel->n_inputs; i++) {
+    const pegen_bounds *of = pegen_input_is_of_keys(driver->kernel, i) ? k : q;
+    if (of->sequences) pegen_go_to_sequence(&c->input[i], PEGEN_TOKEN, of, from, to);
+  }
   if (c->position_type >= 0) pegen_go_to_sequence(&c->positions, PEGEN_POSITION_TOKEN, q, from, to);
   if (!k->sequences) return; /* in pages: attention_sequences.c */
   pegen_go_to_sequence(&c->k, PEGEN_TOKEN, k, from, to);

@@ -119,6 +119,17 @@ int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, in
   return 0;
 }
 
+int pegen_check_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                       pegen_call *call) {
+  pegen_args own;
+  pegen_slot_views views;
+  if (!args || !PEGEN_GIVEN(args, slots)) return pegen_check(driver, args, part, parts, row_bytes, call);
+  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
+  if (error) return error;
+  pegen_copy_args(&own, args);
+  return pegen_check_slots(driver, &own, part, parts, row_bytes, call, &views);
+}
+
 int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
                              pegen_slot_views *views) {
   const DLTensor *rows_in = args->v, *cache = args->v_out;

@@ -4,6 +4,7 @@
  * bounds.
  */
 #include "dense_maker.h"
+#include "pages.h"
 #include "table.h"
 
 /* ---- prepare ---- */
@@ -55,6 +56,7 @@ typedef struct dense_pass {
   const pegen_args *args;
   pegen_apply_function *apply, *act;
   const pegen_stream *streams[2];
+  pegen_stream *slotted; /* whose rows go to slots, the last of the pass; NULL: none */
   int n, tabled, section;
   int by_token;   /* 1: parts are of the tokens of every batch */
   int transposed; /* 1: rows are multiplied with the transposes of the matrices that encode multiplies them with */
@@ -63,13 +65,43 @@ typedef struct dense_pass {
   char *matrices; /* of that unit */
 } dense_pass;
 
+/* The work, row by row where those of k go to slots: what is outside of its matrices is its address alone. */
+static void run_rows(dense_pass *p, pegen_apply_function *function) {
+  const pegen_stream *k = p->slotted;
+  pegen_apply *work = &p->work;
+  if (!k) {
+    function(work);
+    return;
+  }
+  pegen_rows *rows = &work->rows[p->n - 1];
+  int64_t batch_begin = work->batch_begin, batch_end = work->batch_end, begin = work->token_begin,
+          end = work->token_end, page = 0;
+  for (int64_t batch = batch_begin; batch < batch_end; batch++)
+    for (int64_t token = begin; token < end; token++) {
+      int64_t bytes = pegen_slot_bytes(k, batch, token, &page), has_row = bytes != PEGEN_NO_ROW;
+      if (!has_row && p->n == 1) continue;
+      rows->heads = has_row ? k->in.size[PEGEN_HEAD] : 0;
+      rows->out = (char *)(k->cache + (uintptr_t)(has_row ? bytes : 0));
+      work->batch_begin = batch;
+      work->batch_end = batch + 1;
+      work->token_begin = token;
+      work->token_end = token + 1;
+      function(work);
+    }
+  work->batch_begin = batch_begin;
+  work->batch_end = batch_end;
+  work->token_begin = begin;
+  work->token_end = end;
+}
+
 /* Tokens that are not turned, in every batch of the work. */
 static int64_t copy_prefix(dense_pass *p, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
   if (begin >= stop || pegen_dense_is_rebased(p->driver->form)) return begin;
   for (int i = 0; i < p->n; i++)
     for (int64_t batch = p->work.batch_begin; batch < p->work.batch_end && !p->streams[i]->in_place; batch++)
-      pegen_copy_tokens(p->streams[i], batch, begin, stop);
+      if (p->streams[i] == p->slotted) pegen_copy_to_slots(p->slotted, batch, begin, stop);
+      else pegen_copy_tokens(p->streams[i], batch, begin, stop);
   return stop;
 }
 
@@ -91,7 +123,7 @@ static void run_tabled(dense_pass *p, int64_t begin, int64_t end) {
   p->work.token_end = end;
   p->work.block_begin = 0;
   p->work.block_end = dense->n_blocks;
-  p->apply(&p->work);
+  run_rows(p, p->apply);
 }
 
 /* Coefficients of Chebyshev's series of exp(M) - 1, 2 J_k(norm) and J_0(norm) - 1, by Miller's algorithm: Bessel
@@ -133,7 +165,7 @@ static int run_action(dense_pass *p, const pegen_loop *loop, int64_t token, int6
   f->code->sum(f->generators, f->angles + block, p->matrices);
   p->work.terms = chebyshev(norm, coefficients);
   p->work.coefficients = coefficients;
-  p->act(&p->work);
+  run_rows(p, p->act);
   return 1;
 }
 
@@ -161,7 +193,7 @@ static void run_made(dense_pass *p, int64_t begin, int64_t end) {
         p->work.token_end = token + 1;
         if (p->act && run_action(p, &loop, token, block)) continue;
         pegen_maker_unit(f, &loop, first->grid, token, block, p->matrices);
-        p->apply(&p->work);
+        run_rows(p, p->apply);
       }
     }
   }
@@ -243,7 +275,7 @@ static int is_streamed(const pegen_call *call, const pegen_tuning *tuning) {
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
     if (!stream->given || stream->in.empty) continue;
-    if (stream->in_place || !pegen_streams_aligned(stream, 64)) return 0;
+    if (stream->in_place || stream->slots || !pegen_streams_aligned(stream, 64)) return 0;
     touched += pegen_view_bytes(&stream->in) + pegen_view_bytes(stream->out);
   }
   return touched > tuning->stream_above;
@@ -270,7 +302,10 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
   for (int64_t round = 0; round < rounds; round++) {
     pegen_take_group(&groups, round);
     for (int s = 0; s < (round ? 1 : 2); s++) {
-      if (call->stream[s].given && !call->stream[s].in.empty) p.streams[p.n++] = &call->stream[s];
+      pegen_stream *stream = &call->stream[s];
+      int has_rows = stream->given && !stream->in.empty;
+      if (has_rows) p.streams[p.n++] = stream;
+      p.slotted = has_rows && stream->slots ? stream : 0;
       if (!call->joint || s == 1) {
         run_pass(&p, part);
         p.n = 0;
@@ -284,7 +319,7 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
-  int error = pegen_check(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);
+  int error = pegen_check_encode(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);
   if (error) return error;
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;

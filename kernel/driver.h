@@ -138,6 +138,9 @@ typedef struct pegen_slot_views {
  * changed: of q, k and their outputs only call knows from then on. */
 PEGEN_INTERNAL int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, int parts,
                                      int64_t row_bytes, pegen_call *call, pegen_slot_views *views);
+/* pegen_check, or where the call has slots that, of encode's caller's own args. */
+PEGEN_INTERNAL int pegen_check_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                      int64_t row_bytes, pegen_call *call);
 /* Rows v, of k's shape and type, that go to v_out, a cache of their own, at the slots of a call that is checked. What
  * they may not meet is not asked. */
 PEGEN_INTERNAL int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,

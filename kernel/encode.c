@@ -9,6 +9,7 @@
  */
 #include "append.h"
 #include "backward.h"
+#include "pages.h"
 #include "table.h"
 
 /* ---- operands ---- */
@@ -46,15 +47,6 @@ typedef struct pass {
  * faster than it computes, a loss elsewhere. */
 static int shares_batches(const pass *p) { return p->touched <= p->tuning->share_below; }
 
-/* What pegen_rows.slot holds of a token. page: of the token before, or any that there is. */
-static int64_t slot_bytes(const pegen_stream *k, int64_t batch, int64_t token, int64_t *page) {
-  int64_t slot = k->slots[batch * k->in.size[PEGEN_TOKEN] + token];
-  if (slot < 0) return PEGEN_NO_ROW;
-  if ((uint64_t)(slot - *page * k->page_size) >= (uint64_t)k->page_size)
-    *page = slot / k->page_size; /* quotients are slow */
-  return *page * k->page + (slot - *page * k->page_size - token) * k->out->stride[PEGEN_TOKEN];
-}
-
 static void pass_rows(const pass *p, int i, int64_t batch, int64_t begin, int64_t end) {
   if (p->streams[i]->norm) pegen_normalise_tokens(p->target, p->streams[i], &p->loop.rows[i], batch, begin, end);
   else pegen_copy_tokens(p->streams[i], batch, begin, end);
@@ -66,7 +58,7 @@ static void pass_to_slots(pass *p, int64_t batch, int64_t begin, int64_t end) {
   pegen_rows *rows = &p->loop.rows[p->n - 1];
   int64_t page = 0;
   for (int64_t token = begin; token < end; token++) {
-    int64_t bytes = slot_bytes(k, batch, token, &page);
+    int64_t bytes = pegen_slot_bytes(k, batch, token, &page);
     if (bytes == PEGEN_NO_ROW) continue;
     k->out_of_place.base = k->cache + (uintptr_t)bytes;
     rows->out = (char *)k->out_of_place.base;
@@ -121,7 +113,7 @@ static void run_slots(pass *p, int64_t batch_begin, int64_t batch_end, int64_t b
       int64_t tokens = to - from, some = p->n > 1;
       for (int64_t batch = first; batch < last; batch++)
         for (int64_t token = from; token < to; token++) {
-          int64_t at = slot_bytes(p->slotted, batch, token, &page);
+          int64_t at = pegen_slot_bytes(p->slotted, batch, token, &page);
           bytes[(batch - first) * tokens + token - from] = at;
           some = some || at != PEGEN_NO_ROW;
         }
@@ -318,22 +310,11 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   return 0;
 }
 
-static int check_slots(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                       pegen_call *call) {
-  pegen_args own;
-  pegen_slot_views views;
-  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
-  if (error) return error;
-  pegen_copy_args(&own, args);
-  return pegen_check_slots(driver, &own, part, parts, row_bytes, call, &views);
-}
-
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  int error = args && PEGEN_GIVEN(args, slots) ? check_slots(driver, args, part, parts, row_bytes, &call)
-                                               : pegen_check(driver, args, part, parts, row_bytes, &call);
+  int error = pegen_check_encode(driver, args, part, parts, row_bytes, &call);
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;

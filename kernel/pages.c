@@ -33,3 +33,14 @@ int pegen_permute_pages(pegen_permuted *rows, pegen_permuted *row, const DLTenso
   }
   return 0;
 }
+
+void pegen_copy_to_slots(pegen_stream *k, int64_t batch, int64_t begin, int64_t end) {
+  int64_t page = 0;
+  for (int64_t token = begin; token < end; token++) {
+    int64_t bytes = pegen_slot_bytes(k, batch, token, &page);
+    if (bytes == PEGEN_NO_ROW) continue;
+    k->out_of_place.base = k->cache + (uintptr_t)bytes;
+    pegen_copy_tokens(k, batch, token, token + 1);
+  }
+  k->out_of_place.base = k->cache;
+}

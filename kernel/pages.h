@@ -28,4 +28,16 @@ PEGEN_INTERNAL int pegen_check_pages_shape(const DLTensor *of);
 PEGEN_INTERNAL int pegen_permute_pages(pegen_permuted *rows, pegen_permuted *row, const DLTensor *of, int64_t batches,
                                        int64_t tokens);
 
+/* What pegen_rows.slot holds of a token of a stream with slots. page: of the token before, or any that there is. */
+static inline int64_t pegen_slot_bytes(const pegen_stream *k, int64_t batch, int64_t token, int64_t *page) {
+  int64_t slot = k->slots[batch * k->in.size[PEGEN_TOKEN] + token];
+  if (slot < 0) return PEGEN_NO_ROW;
+  if ((uint64_t)(slot - *page * k->page_size) >= (uint64_t)k->page_size)
+    *page = slot / k->page_size; /* quotients are slow */
+  return *page * k->page + (slot - *page * k->page_size - token) * k->out->stride[PEGEN_TOKEN];
+}
+
+/* Tokens [begin, end) of a batch of such a stream, as they are, each to its slot. */
+PEGEN_INTERNAL void pegen_copy_to_slots(pegen_stream *k, int64_t batch, int64_t begin, int64_t end);
+
 #endif

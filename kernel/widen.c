@@ -5,13 +5,14 @@
  * operands for their head; rows of k need the token's position alone. Where a head's tokens are
  * neighbours in memory, heads go one after the other.
  */
-#include "driver.h"
+#include "pages.h"
 
 /* One run over the items: rows of q, of k, or of both where they share tokens and positions. */
 typedef struct run {
   const pegen_widen *widen;
   pegen_widen_function *function;
   const pegen_stream *stream[2]; /* q, k; NULL: not in this run */
+  pegen_stream *slotted;         /* k, where its rows go to slots; else NULL */
   const pegen_call *call;
   int64_t skip, inputs;
   int copies_prefix; /* once, though heads may go one after the other */
@@ -20,12 +21,31 @@ typedef struct run {
 
 static const pegen_stream *any_stream(const run *r) { return r->stream[0] ? r->stream[0] : r->stream[1]; }
 
+/* One token after the other, for rows of k go to slots. */
+static void run_slots(run *r, int64_t batch, int64_t begin, int64_t end) {
+  pegen_rows *rows = &r->loop.loop.rows[1];
+  char *first = rows->out;
+  int64_t heads = rows->heads, page = 0;
+  for (int64_t token = begin; token < end; token++) {
+    int64_t bytes = pegen_slot_bytes(r->slotted, batch, token, &page), has_row = bytes != PEGEN_NO_ROW;
+    if (!has_row && !r->stream[0]) continue;
+    rows->heads = has_row ? heads : 0;
+    rows->out = first + (has_row ? bytes : 0);
+    r->loop.loop.token_begin = token;
+    r->loop.loop.token_end = token + 1;
+    r->function(&r->loop);
+  }
+  rows->heads = heads;
+  rows->out = first;
+}
+
 /* Tokens [begin, end) of one batch. */
 static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
   if (begin < r->skip) { /* tokens that pass through: their columns are zeros, and scores the product alone */
     int64_t stop = end < r->skip ? end : r->skip;
-    for (int s = 0; s < 2; s++)
-      if (r->stream[s] && r->copies_prefix) pegen_copy_tokens(r->stream[s], batch, begin, stop);
+    for (int s = 0; s < 2 && r->copies_prefix; s++)
+      if (s && r->stream[s] && r->slotted) pegen_copy_to_slots(r->slotted, batch, begin, stop);
+      else if (r->stream[s]) pegen_copy_tokens(r->stream[s], batch, begin, stop);
     begin = stop;
   }
   if (begin >= end) return;
@@ -34,7 +54,8 @@ static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
   r->loop.loop.batch_begin = batch;
   r->loop.loop.batch_end = batch + 1;
   pegen_set_positions(&r->loop.loop, any_stream(r), batch);
-  r->function(&r->loop);
+  if (r->stream[1] && r->slotted) run_slots(r, batch, begin, end);
+  else r->function(&r->loop);
 }
 
 static void run_items(run *r, int64_t begin, int64_t end) {
@@ -131,7 +152,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   pegen_call call;
   run r;
   pegen_tuning tuning;
-  int error = pegen_check(driver, args, part, parts, 0, &call), streaming = 1;
+  int error = pegen_check_encode(driver, args, part, parts, 0, &call), streaming = 1;
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
@@ -141,7 +162,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
     if (!call.stream[s].given || call.stream[s].in.empty) continue;
     stream[s] = &call.stream[s];
     touched += pegen_view_bytes(&stream[s]->in) + pegen_view_bytes(stream[s]->out);
-    streaming = streaming && pegen_streams_aligned(stream[s], whole_vector(stream[s]));
+    streaming = streaming && !stream[s]->slots && pegen_streams_aligned(stream[s], whole_vector(stream[s]));
   }
   r.widen = driver->form;
   const pegen_widen_code *code = &r.widen->targets[chosen];
@@ -150,6 +171,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   r.function = functions[streaming];
   if (!r.function) return PEGEN_ERROR_DTYPE;
   r.call = &call;
+  r.slotted = stream[1] && stream[1]->slots ? &call.stream[1] : 0;
   r.skip = driver->kernel->skip_tokens;
   r.inputs = driver->kernel->n_inputs;
   /* A row of q is arithmetic longer than a processor looks ahead. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { REPETITIONS = TURNS_MOST, REPETITIONS_PREPARING = 7, CONTENDERS_MOST = 8 };
+enum { REPETITIONS = TURNS_MOST, REPETITIONS_PREPARING = 7, CONTENDERS_MOST = 10 };
 
 /* ---- contenders --------------------------------------------------------------------- */
 

@@ -53,7 +53,8 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    attention_shape shape = attention_shape_of(attention_plan_forward(a, p, targets[i]), targets[i]);
+    const attention_plan *forward = attention_plan_forward(a, p, targets[i]);
+    attention_shape shape = attention_shape_of(forward, targets[i]);
     LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES], write[NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
       attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
@@ -69,6 +70,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
         FIELD(pegen_attention_code, heads, describe_i64(d, shape.heads)),
         FIELD(pegen_attention_code, by_rows, describe_i64(d, attention_plan_on(a, p, targets[i])->by_rows)),
+        FIELD(pegen_attention_code, asks, describe_i64(d, attention_asks(forward, &shape))),
         FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
         FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
@@ -219,6 +221,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, numbers, numbers(d, p)),
       FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
       FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
+      FIELD(pegen_attention, tells, describe_i64(d, attention_tells(p))),
       FIELD(pegen_attention, skips, describe_i64(d, p->mask != NULL)),
       FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
       FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),

@@ -382,6 +382,8 @@ const attention_plan *attention_plan_operands(arena *a, const attention_plan *p)
 
 bool attention_is_turned(const attention_plan *p) { return p->turned && !p->matrix; }
 
+bool attention_tells(const attention_plan *p) { return !p->score && !attention_is_turned(p); }
+
 bool attention_moves(const attention_plan *p) {
   bool moves = p->has_places && (p->torques || p->columns);
   for (int axis = 0; axis < p->n_sums; axis++) moves = moves || p->place[axis];

@@ -112,6 +112,9 @@ const attention_plan *attention_plan_operands(arena *a, const attention_plan *p)
 const attention_plan *attention_plan_turned_gradient(arena *a, const attention_plan *p, const cpu_target *target);
 /* Whether rows of queries and keys come turned. */
 bool attention_is_turned(const attention_plan *p);
+/* Whether outputs that are finite prove that nothing of a key or value that is not came into them. A score may be a
+ * number where its product is none. */
+bool attention_tells(const attention_plan *p);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
  * that gain at computed places. */
 bool attention_keeps_pairs(const attention_plan *p);

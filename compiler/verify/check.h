@@ -31,7 +31,7 @@
  *
  * Gradients of encodings (not of those whose rows stay in a basis of their own):
  *
- *   rows            as the rows themselves
+ *   rows            as the rows themselves; of each call, whether it asks for them alone or for sums, too
  *   operands and    2^-18 of the sum over rows of |gradient| |derivative of the block's matrix| |row|; where what was
  *   positions       written is taken in 16 bits, half a unit in their last place; of exponentials in float32 2^-22
  *                   times the largest |M|, where that is more. To the bit: parts

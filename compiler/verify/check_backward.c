@@ -597,6 +597,21 @@ static long double sum_bound(const checker *c, const call *of) {
   return fmaxl(exact, rounded_bound(c, of));
 }
 
+/* Rows' gradients of a call; `way`: by which calls they came, in words. */
+static void check_rows(checker *c, const call *of, operand_set set, const char *way, const gradients *got) {
+  const answer *exact = &c->gradients->answer[set];
+  bool rounds = of->type != NUMBER_F32, encoded = is_rebased(c->spec);
+  long double bound = ROW_BOUND;
+  trial_error worst = {0};
+  if (encoded) {
+    compare_encoded(c, exact, of, got, &worst);
+    if (rounds) bound += 2 * number_half_ulp(of->type, 1);
+  } else compare_rows(c, exact, got, of->type, &worst);
+  const char *how = encoded ? ", encoded" : rounds ? ", beyond half a unit" : "";
+  check_report(c, number_type_info(of->type)->name,
+               arena_printf(c->memory, "gradients of rows%s%s%s", way, how, SET_NAME[set]), bound, &worst);
+}
+
 /* By which calls gradients of operands and positions come. */
 typedef struct gradient_way {
   int (*run)(const checker *c, const call *of, const gradients *to, int parts);
@@ -615,6 +630,7 @@ static void check_sums(checker *c, const call *of, operand_set set, const gradie
   const char *from = arena_printf(c->memory, "%s%s", of->from_input ? "inputs" : "outputs", way->words);
   long double bound = sum_bound(c, of);
   trial_error operands = {0}, positions = {0};
+  check_rows(c, of, set, arena_printf(c->memory, " with sums from %s", from), &to);
   for (int i = 0; i < s->n_operands; i++)
     compare_sums(exact->operand[i], to.operand[i], spec_operand_elements(&s->operand[i]), &operands);
   if (s->n_operands)
@@ -659,16 +675,7 @@ static void check_set(checker *c, number_type type, operand_set set) {
                     trial_call(c->kernel, t->positions, of.operands, x[0], y[0], x[1], y[1], 1)) ||
       !check_called(c, name, "gradients of rows", run_call(c, &of, &rows, 1)))
     return;
-  trial_error worst = {0};
-  if (is_rebased(s)) {
-    compare_encoded(c, exact, &of, &rows, &worst);
-    check_report(c, name, arena_printf(c->memory, "gradients of rows, encoded%s", SET_NAME[set]),
-                 ROW_BOUND + (type == NUMBER_F32 ? 0 : 2 * number_half_ulp(type, 1)), &worst);
-  } else {
-    compare_rows(c, exact, &rows, type, &worst);
-    const char *what = type == NUMBER_F32 ? "gradients of rows" : "gradients of rows, beyond half a unit";
-    check_report(c, name, arena_printf(c->memory, "%s%s", what, SET_NAME[set]), ROW_BOUND, &worst);
-  }
+  check_rows(c, &of, set, "", &rows);
   if (!s->n_operands && !t->positions && !spec_turns_rows(s)) return;
   for (int from_input = is_lost(s); from_input < 2; from_input++) {
     of.from_input = from_input;

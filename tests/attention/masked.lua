@@ -2,7 +2,8 @@
 local pe = require "pegen"
 
 local kind = pe.option("kind", "window", "which mask",
-  { "window", "document", "ring", "corner", "learned", "dilated", "table", "clamped", "nested", "never", "logarithm" })
+  { "window", "document", "ring", "corner", "learned", "dilated", "table", "clamped", "nested", "never", "logarithm",
+    "sliding" })
 local columns = pe.option("columns", false, "beside a polynomial, a mask for all heads")
 local radius = pe.learned { name = "radius", shape = { "heads" }, doc = "how far a head sees", test_scale = 9.0 }
 local open = pe.learned { name = "open", shape = { 8, "heads" }, doc = "whether a lag is seen" }
@@ -23,6 +24,7 @@ local masks = {
     return pe.where(pe.abs(d.t), 9, near, pe.masked) - 1
   end,
   never = function(d) return pe.max(pe.where(pe.abs(d.t), 4, 0, pe.masked), -3) end,
+  sliding = function(d) return pe.where(pe.abs(d.t + 20), 23.5, 0.01 * d.t, pe.masked) end,
   logarithm = function(d)
     local lag = pe.log1p(pe.abs(d.t)) * pe.exp(-0.01 * pe.abs(d.s))
     return pe.where(lag, 1.7, pe.sin(d.s), pe.masked)

@@ -1,5 +1,6 @@
 /* pages_test: keys and values in pages (kernel/attention_pages.c): each sequence is that of a call of its own whose
- * keys follow each other, for any number of parts, wherever pages lie; and what is refused. */
+ * keys follow each other, for any number of parts, wherever pages lie, of positions near the origin and far from it;
+ * and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,6 +81,33 @@ static DLTensor pages_of(arena *a, const paged *p, const DLTensor *of, int64_t p
   return t;
 }
 
+/* An input of keys, of one number or some. */
+static DLTensor *pages_of_input(arena *a, const paged *p, const DLTensor *of, int64_t pages) {
+  DLTensor wide = *of, *t = arena_new(a, DLTensor);
+  int64_t shape[4] = {0, 0, 0, 1}, strides[4] = {0, 0, 0, 1};
+  memcpy(shape, of->shape, (size_t)of->ndim * sizeof *shape);
+  memcpy(strides, of->strides, (size_t)of->ndim * sizeof *strides);
+  wide.ndim = 4;
+  wide.shape = shape;
+  wide.strides = strides;
+  *t = pages_of(a, p, &wide, pages);
+  t->ndim = of->ndim;
+  return t;
+}
+
+/* The call's inputs: those of queries as rows are, those of keys in pages. */
+static const DLTensor **paged_inputs(fixture *f, const paged *p, int64_t pages) {
+  const attention_trial *t = &p->trial;
+  const DLTensor **inputs = arena_array(f->memory, const DLTensor *, f->spec->n_inputs + 1);
+  for (int i = 0; i < f->spec->n_inputs; i++) {
+    const DLTensor *of = t->inputs.tensors[i];
+    inputs[i] = f->spec->input[i].of_keys ? pages_of_input(f->memory, p, of, pages)
+                : p->how.ragged           ? ragged_view(f->memory, of)
+                                          : of;
+  }
+  return inputs;
+}
+
 /* A block table of pages in any order, behind each row's last such as there are none of. */
 static int64_t place_pages(paged *p, uint64_t *random) {
   int64_t most = (MOST_KEYS + p->how.page - 1) / p->how.page, row = most + 1, pages = 3;
@@ -101,9 +129,28 @@ static int64_t place_pages(paged *p, uint64_t *random) {
   return pages;
 }
 
+/* Of keys: all heads of q, those of k, or one for all. */
+static void share_heads(fixture *f, attention_trial *t, int round) {
+  const int64_t heads[] = {t->q->shape[1], t->k->shape[1], 1};
+  for (int i = 0; i < f->spec->n_inputs; i++)
+    if (f->spec->input[i].of_keys)
+      t->inputs.tensors[i] = window(f->memory, t->inputs.tensors[i], 1, 0, heads[(round + i) % 3]);
+}
+
+/* Far from the origin, and where a sequence has no key no number. */
+static void go_far(const paged *p, const DLTensor *queries, const DLTensor *keys) {
+  int64_t axes = queries->shape[queries->ndim - 1], batches = keys->ndim == 3 ? SEQUENCES : 1;
+  for (int64_t i = 0; i < elements(queries); i++) ((float *)queries->data)[i] += 1e6F;
+  for (int64_t i = 0; i < elements(keys); i++) ((float *)keys->data)[i] += 1e6F;
+  for (int64_t b = 0; b < batches; b++)
+    for (int64_t i = (batches > 1 ? p->lengths[b] : MOST_KEYS - 1) * axes; i < MOST_KEYS * axes; i++)
+      ((float *)keys->data)[b * MOST_KEYS * axes + i] = NAN;
+}
+
 static void make_paged(paged *p, fixture *f, const pegen_kernel *kernel, number_type type, const variant *how,
                        int round) {
   *p = (paged){.how = *how};
+  memcpy(p->lengths, all_lengths, sizeof p->lengths);
   attention_trial *t = &p->trial;
   int64_t heads = f->spec->heads > 1 ? f->spec->heads : 4, queries = how->ragged ? bounds[SEQUENCES] : how->tokens;
   attention_sizes sizes = {SEQUENCES, heads, heads / 2, queries, MOST_KEYS};
@@ -112,17 +159,19 @@ static void make_paged(paged *p, fixture *f, const pegen_kernel *kernel, number_
   DLTensor *rows[] = {t->q, t->k, t->v};
   for (int i = 0; i < 3; i++) set_strides(f->memory, rows[i]);
   for (int i = 0; i < f->spec->n_inputs; i++) set_strides(f->memory, (DLTensor *)(uintptr_t)t->inputs.tensors[i]);
+  share_heads(f, t, round);
   if (how->ragged) {
     t->q = window(f->memory, t->q, 0, 0, 1);
-    for (int i = 0; i < f->spec->n_inputs; i++) t->inputs.tensors[i] = window(f->memory, t->inputs.tensors[i], 0, 0, 1);
+    for (int i = 0; i < f->spec->n_inputs; i++)
+      if (!f->spec->input[i].of_keys) t->inputs.tensors[i] = window(f->memory, t->inputs.tensors[i], 0, 0, 1);
   }
   if (f->spec->n_axes) {
     t->positions = fixture_positions(f, NUMBER_F32, how->ragged || round % 2 ? 0 : SEQUENCES, queries);
-    t->k_positions = fixture_positions(f, NUMBER_I64, round % 3 ? 0 : SEQUENCES, MOST_KEYS);
+    t->k_positions = fixture_positions(f, round % 2 ? NUMBER_F32 : NUMBER_I64, round % 3 ? 0 : SEQUENCES, MOST_KEYS);
+    if (round % 2) go_far(p, t->positions, t->k_positions);
   }
   t->operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
   t->lse = attention_trial_lse(f->memory, t);
-  memcpy(p->lengths, all_lengths, sizeof p->lengths);
   int64_t pages = place_pages(p, &f->random);
   p->k = pages_of(f->memory, p, t->k, pages);
   p->v = pages_of(f->memory, p, t->v, pages);
@@ -131,13 +180,13 @@ static void make_paged(paged *p, fixture *f, const pegen_kernel *kernel, number_
   p->args.v = &p->v;
   p->args.block_table = &p->table_tensor;
   p->args.lengths = &p->lengths_tensor;
+  p->args.inputs = paged_inputs(f, p, pages);
   p->args.split_keys = how->split;
   if (!how->ragged) return;
   p->bounds_shape[0] = SEQUENCES + 1;
   p->bounds = integers(bounds, 1, p->bounds_shape, NULL);
   p->args.cu_seqlens = &p->bounds;
   p->args.q = ragged_view(f->memory, t->q);
-  p->args.inputs = inputs_of(f->memory, f->spec, t, -1, 0);
 }
 
 /* Outputs [B,H,N,Dv] and sums of exponentials, as `args` has them. */
@@ -176,7 +225,11 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const paged *p, D
     args.lse = window(f->memory, lse, dim, begin, end);
     args.split_keys = p->how.split;
     const DLTensor **inputs = arena_array(f->memory, const DLTensor *, f->spec->n_inputs + 1);
-    for (int i = 0; i < f->spec->n_inputs; i++) inputs[i] = window(f->memory, t->inputs.tensors[i], dim, begin, end);
+    for (int i = 0; i < f->spec->n_inputs; i++) {
+      const DLTensor *of = t->inputs.tensors[i];
+      inputs[i] = f->spec->input[i].of_keys ? window(f->memory, window(f->memory, of, 0, s, s + 1), 2, 0, p->lengths[s])
+                                            : window(f->memory, of, dim, begin, end);
+    }
     args.inputs = inputs;
     if (args.positions && (p->how.ragged || args.positions->ndim == 3))
       args.positions = window(f->memory, t->positions, 0, begin, end);
@@ -225,6 +278,15 @@ static void scored(void **state) {
   (void)state;
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "prefix"}, {"head_dim", "64"}});
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "softcap"}, {"head_dim", "64"}});
+}
+
+/* Inputs of queries, and of keys, which are in pages as the keys are. */
+static void keyed(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"forgetting", "mixed", "turned", "padded"};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    as_apart(LOCAL_DIR, "score_inputs", 3,
+             (loader_define[]){{"kind", kinds[i]}, {"head_dim", "64"}, {"skip_tokens", i == 1 ? "2" : "0"}});
 }
 
 /* ---- rows whose sums are taken in another order, page by page ---- */
@@ -387,6 +449,62 @@ static void refused(void **state) {
   arena_destroy(f.memory);
 }
 
+/* What inputs of keys must be: as many pages as k, of as many keys; and what is written is none of them. */
+static void refused_inputs(void **state) {
+  (void)state;
+  fixture f =
+      fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"head_dim", "64"}}, NULL, 53);
+  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  enum { OF_KEY = 1, KEY_ROWS = 3, ALL = 4 }; /* [pages,page_size,H], [pages,page_size,H,4] */
+  for (int ragged = 0; ragged < 2; ragged++) {
+    static paged p;
+    make_paged(&p, &f, kernel, NUMBER_F32, &variants[ragged ? 2 : 3], 2);
+    pegen_args sound = p.args;
+    DLTensor *out = set_out(&f, &p, &sound), other, wide;
+    const DLTensor *inputs[ALL];
+    int64_t pages = p.k.shape[0], page = p.how.page;
+#define REFUSED_INPUT(error, which, change) \
+  do { \
+    memcpy(inputs, p.args.inputs, sizeof inputs); \
+    other = *inputs[which]; \
+    inputs[which] = &other; \
+    int64_t shape[4] = {0}, strides[4] = {0}; \
+    memcpy(shape, other.shape, (size_t)other.ndim * sizeof *shape); \
+    memcpy(strides, other.strides, (size_t)other.ndim * sizeof *strides); \
+    other.shape = shape; \
+    other.strides = strides; \
+    change; \
+    REFUSED(error, args.inputs = inputs); \
+  } while (0)
+    assert_int_equal(call(kernel, &sound, 2), 0);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, OF_KEY, shape[0] = pages - 1);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, OF_KEY, shape[1] = page - 16);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, OF_KEY, shape[2] = 3);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, OF_KEY, shape[2] = -1);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, OF_KEY, other.ndim = 4);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, KEY_ROWS, other.ndim = 3);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_SHAPE, KEY_ROWS, shape[3] = 5);
+    REFUSED_INPUT(PEGEN_ERROR_NULL_SHAPE, KEY_ROWS, other.shape = NULL);
+    REFUSED_INPUT(PEGEN_ERROR_NULL_DATA, KEY_ROWS, other.data = NULL);
+    REFUSED_INPUT(PEGEN_ERROR_DEVICE, KEY_ROWS, other.device.device_type = kDLCUDA);
+    REFUSED_INPUT(PEGEN_ERROR_ALIGNMENT, OF_KEY, other.byte_offset += 2);
+    REFUSED_INPUT(PEGEN_ERROR_CHANNEL_STRIDE, KEY_ROWS, strides[3] = 2);
+    REFUSED_INPUT(PEGEN_ERROR_SIZE_OVERFLOW, OF_KEY, strides[0] = INT64_MAX / 8);
+    REFUSED_INPUT(PEGEN_ERROR_INPUT_DTYPE, OF_KEY, other.dtype.bits = 16);
+    REFUSED_INPUT(PEGEN_ERROR_MISSING_INPUT, OF_KEY, inputs[OF_KEY] = NULL);
+    REFUSED_INPUT(PEGEN_ERROR_MISSING_INPUT, OF_KEY, inputs[0] = NULL);
+    REFUSED(PEGEN_ERROR_MISSING_INPUT, args.inputs = NULL);
+    memcpy(inputs, p.args.inputs, sizeof inputs);
+    wide = *sound.out; /* all of its memory is the input's, though not its first row */
+    wide.data = (char *)inputs[KEY_ROWS]->data + (pages - 2) * inputs[KEY_ROWS]->strides[0] * (int64_t)sizeof(float);
+    wide.byte_offset = 0;
+    REFUSED(PEGEN_ERROR_OVERLAP, args.out = &wide);
+  }
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
 /* The workspace of a call with chunks of keys. */
 static void refused_room(void **state) {
   (void)state;
@@ -441,9 +559,10 @@ static void elsewhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plain),        cmocka_unit_test(biased),   cmocka_unit_test(hiding),
-      cmocka_unit_test(polynomial),   cmocka_unit_test(turned),   cmocka_unit_test(scored),
-      cmocka_unit_test(narrow),       cmocka_unit_test(unseen),   cmocka_unit_test(refused),
-      cmocka_unit_test(refused_room), cmocka_unit_test(elsewhere)};
+      cmocka_unit_test(plain),      cmocka_unit_test(biased),         cmocka_unit_test(hiding),
+      cmocka_unit_test(polynomial), cmocka_unit_test(turned),         cmocka_unit_test(scored),
+      cmocka_unit_test(keyed),      cmocka_unit_test(narrow),         cmocka_unit_test(unseen),
+      cmocka_unit_test(refused),    cmocka_unit_test(refused_inputs), cmocka_unit_test(refused_room),
+      cmocka_unit_test(elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,14 +263,6 @@ static void refused(void **state) {
       if (what == 5) inputs[i] = NULL, wanted = PEGEN_ERROR_MISSING_INPUT;
       assert_int_equal(kernel->attention(&args, 0, 1), wanted);
     }
-  int32_t pages[4] = {0}, lengths[1] = {3};
-  int64_t two[2] = {1, 4}, one[1] = {1};
-  DLTensor table = {.data = pages, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = two},
-           length = {.data = lengths, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLInt, 32, 1}, .shape = one};
-  pegen_args paged = sound;
-  paged.block_table = &table;
-  paged.lengths = &length;
-  assert_int_equal(kernel->attention(&paged, 0, 1), PEGEN_ERROR_PAGES);
   run_unload(loaded);
   arena_destroy(f.memory);
 }

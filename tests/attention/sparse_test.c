@@ -1,6 +1,6 @@
 /* sparse_test SEED COUNT [TARGET]: attention under masks, so that tiles are skipped and others are not masked, against
  * the reference, which asks every pair: the masks of masked.lua and random ones, positions of all kinds, gradients,
- * parts.
+ * parts, rows that are no numbers.
  *
  * Masks are comparisons of whole numbers below 2^24, which float32 computes as the reference does, on their borders
  * too.
@@ -176,6 +176,53 @@ static void hidden_faults(draw *d) {
   }
 }
 
+/* What a query sees is the same to the bit where a key that it does not see is no number, and no number where it does:
+ * of a window that slides over tokens in their order, whose edges some queries of a tile see alone. */
+static void lone_fault(draw *d, const pegen_kernel *kernel, attention_trial *t, int64_t key, const char *what) {
+  DLTensor *good = attention_trial_out(d->memory, t, ROWS_BHND), *bad = attention_trial_out(d->memory, t, ROWS_BHND);
+  int error = attention_trial_call(kernel, t, good, 1), wrong = 0;
+  float *value = tensor_at(t->v, 0, 0, key, 1), *channel = tensor_at(t->k, 0, 1, key, 2), kept = *value, own = *channel;
+  *value = INFINITY;
+  *channel = NAN;
+  error |= attention_trial_call(kernel, t, bad, MANY_PARTS);
+  *value = kept;
+  *channel = own;
+  int64_t tokens = good->shape[2], ahead = t->k->shape[2] - tokens;
+  for (int64_t head = 0; head < 2; head++)
+    for (int64_t n = 0; n < tokens; n++) {
+      bool sees = key - n > -44 && key - n < 4 && (!t->causal || key <= n + ahead);
+      for (int64_t c = 0; c < good->shape[3]; c++) {
+        const float *x = tensor_at(good, 0, head, n, c), *y = tensor_at(bad, 0, head, n, c);
+        bool reached = sees && (head == 1 || c == 1);
+        wrong += reached ? isfinite(*y) : memcmp(x, y, sizeof *x) != 0;
+      }
+    }
+  if (error || wrong) fail(d, what, arena_printf(d->memory, "key %d, %d outputs", (int)key, wrong), NULL);
+}
+
+static void sliding(draw *d) {
+  static const layout in_order = {"in order", 0, 1, NUMBER_F32, 4096, false};
+  loader_define define = {"kind", "sliding"};
+  const spec *s = loader_load(d->memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
+  for (int i = 0; s && i < d->n_targets; i++) {
+    loaded_kernel *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
+    if (!loaded) exit(2);
+    for (int round = 0; round < 4; round++) {
+      attention_trial t = {.spec = s, .causal = round % 2};
+      attention_sizes sizes = {1, 2, 2, 100, round < 2 ? 100 : 93};
+      attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+      t.positions = places(d, s, &in_order, sizes.tokens);
+      t.k_positions = places(d, s, &in_order, sizes.keys);
+      t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+      const char *what = arena_printf(d->memory, "a window that slides, %s, %d", d->targets[i], round);
+      forward(d, run_kernel(loaded), &t, what);
+      for (int64_t key = 0; key < sizes.keys; key += 1 + below(d, 12)) lone_fault(d, run_kernel(loaded), &t, key, what);
+    }
+    run_unload(loaded);
+  }
+  if (!s) d->failed++;
+}
+
 /* Of few queries the rows of keys that are proved unseen are not read: those behind the first page of memory. */
 static DLTensor *behind_first_page(draw *d, const DLTensor *of, char **room) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)(of->shape[2] * of->shape[3]) * sizeof(float);
@@ -298,6 +345,7 @@ int main(int argc, char **argv) {
     d.scores = i % 2;
     random_mask(&d, seed, i);
   }
+  if (!target) sliding(&d);
   if (target) d.targets = &target, d.n_targets = 1;
   hidden_faults(&d);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));

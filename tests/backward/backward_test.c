@@ -2,8 +2,9 @@
  * every target that runs here and every number type, and for its variants; rows in other places and parts the same to
  * the bit; NaN in its block; then those of operands and positions against the reference, at once and by way of a table.
  * What is refused, and calls that are unusual: calls_test.c. `backward_test NAME` is of one description, `backward_test
- * --more` of those in specs/more, with their defaults, for the best target: rows that turn by inputs, maps of channels
- * and parts have calls, or blocks, of their own (tests/inputs, tests/maps, tests/parts).
+ * --more` of those in specs/more, with their defaults, for the best target: rows that turn by inputs, maps of channels,
+ * matrices that a description writes and parts have calls, or blocks, of their own (tests/inputs, tests/maps,
+ * tests/linear, tests/parts).
  */
 #include "fixture.h"
 
@@ -431,7 +432,7 @@ static bool has_gradients(const variant *v) {
   const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
   const form *f = s ? form_of(s) : NULL;
   bool has = f && f->entries.encode_backward && !f->out_dim; /* of columns: tests/widen */
-  has = has && !spec_turns_rows(s) && !spec_maps_channels(s) && !s->n_parts;
+  has = has && !spec_turns_rows(s) && !spec_needs_input(s) && !s->n_parts;
   arena_destroy(a);
   return has;
 }

@@ -8,7 +8,19 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { SPOIL_NOTHING, SPOIL_Q, SPOIL_K, SPOIL_OPERAND, SPOIL_POSITION, SPOIL_COUNT };
+/* Rows of all calls; of those that ask for more than rows; of those that fill a table of gradients. */
+enum {
+  SPOIL_NOTHING,
+  SPOIL_Q,
+  SPOIL_K,
+  SPOIL_Q_BESIDE_SUMS,
+  SPOIL_K_BESIDE_SUMS,
+  SPOIL_Q_BY_TABLE,
+  SPOIL_K_BY_TABLE,
+  SPOIL_OPERAND,
+  SPOIL_POSITION,
+  SPOIL_COUNT
+};
 
 static pegen_entry *entry, *finish;
 static int spoilt, found; /* what is spoilt, and whether there was such a gradient */
@@ -25,11 +37,19 @@ static void spoil_sums(const pegen_grad_args *grad) {
   if (spoilt == SPOIL_OPERAND && grad->operands) spoil(grad->operands[0]);
 }
 
+static void spoil_rows(const pegen_args *args) {
+  const pegen_grad_args *grad = args->grad;
+  bool sums = grad->operands || grad->inputs || grad->positions;
+  if (spoilt == SPOIL_Q || (spoilt == SPOIL_Q_BESIDE_SUMS && sums) || (spoilt == SPOIL_Q_BY_TABLE && args->table))
+    spoil(grad->q);
+  if (spoilt == SPOIL_K || (spoilt == SPOIL_K_BESIDE_SUMS && sums) || (spoilt == SPOIL_K_BY_TABLE && args->table))
+    spoil(grad->k);
+}
+
 static int spoiling(const pegen_args *args, int part, int parts) {
   int error = entry(args, part, parts);
   if (error || part != 0) return error; /* the last one that is called */
-  if (spoilt == SPOIL_Q) spoil(args->grad->q);
-  if (spoilt == SPOIL_K) spoil(args->grad->k);
+  spoil_rows(args);
   if (spoilt == SPOIL_POSITION) spoil(args->grad->positions);
   return 0;
 }
@@ -71,7 +91,9 @@ static void what_is_spoilt_fails(void **state) {
       bool pass = passes(a, s, run_kernel(loaded));
       if (pass != !found) print_error("%s, spoilt %d: %s\n", specs[i], spoilt, pass ? "passes" : "fails");
       assert_true(pass == !found);
-      if (spoilt == SPOIL_Q || spoilt == SPOIL_K) assert_true(found);
+      if (spoilt >= SPOIL_Q && spoilt <= SPOIL_K_BESIDE_SUMS) assert_true(found);
+      if (spoilt == SPOIL_Q_BY_TABLE || spoilt == SPOIL_K_BY_TABLE)
+        assert_int_equal(found, run_kernel(loaded)->prepare_backward != NULL);
     }
     run_unload(loaded);
     arena_destroy(a);

@@ -37,10 +37,79 @@ typedef struct encoding {
   loader_define defines[3];
 } encoding;
 
+/* Rotors, what is added to rows, matrices that are formed of exponentials, with a change of basis, and columns. */
 static const encoding encodings[] = {{"rope", 0, {{NULL, NULL}}},
                                      {"rope_mixed", 1, {{"heads", "2"}}},
                                      {"rope", 2, {{"skip_tokens", "2"}, {"head_dim", "24"}}},
-                                     {"sincos", 1, {{"channels", "24"}}}};
+                                     {"sincos", 1, {{"channels", "24"}}},
+                                     {"liere", 2, {{"heads", "2"}, {"head_dim", "24"}}},
+                                     {"liere", 2, {{"skip_tokens", "3"}, {"block", "24"}}},
+                                     {"string_cayley", 2, {{"heads", "2"}, {"head_dim", "16"}}},
+                                     {"pape", 2, {{"heads", "2"}, {"skip_tokens", "2"}}},
+                                     {"pape", 2, {{"heads", "2"}, {"head_dim", "20"}}}};
+
+static int64_t out_dim(const pegen_kernel *kernel, number_type read) {
+  return kernel->widths ? kernel->widths[read].out_dim : kernel->out_dim;
+}
+
+/* A table of the call's positions. */
+static void prepare(world *w, const pegen_kernel *kernel, pegen_args *args) {
+  args->table_bytes = kernel->table_bytes(args);
+  uintptr_t room = (uintptr_t)arena_alloc(w->memory, args->table_bytes + 63);
+  args->table = (void *)((room + 63) / 64 * 64);
+  assert_int_equal(kernel->prepare(args, 0, 1), 0);
+}
+
+/* A call of k's rows to slots against one without: beside q and alone, in parts, by positions and by a table. */
+static void one_call(world *w, const pegen_kernel *kernel, number_type read, number_type written, int round) {
+  int64_t batch = 1 + round % 2, heads = kernel->heads ? kernel->heads : 3, slots[2 * TOKENS];
+  row_order order = (row_order)(round % ROW_ORDER_COUNT);
+  DLTensor *q = tensor_rows(w->memory, read, order, batch, heads, TOKENS, kernel->head_dim),
+           *k = tensor_rows(w->memory, read, order, batch, heads, TOKENS, kernel->head_dim),
+           *apart = tensor_rows(w->memory, written, ROWS_BHND, batch, heads, TOKENS, out_dim(kernel, read)),
+           *q_apart = tensor_rows(w->memory, read, ROWS_BHND, batch, heads, TOKENS, out_dim(kernel, read)),
+           *q_out = tensor_copy(w->memory, q_apart);
+  tensor_randomize(q, &w->random);
+  tensor_randomize(k, &w->random);
+  double *places = arena_array(w->memory, double, 2 * TOKENS * 8), scale[] = {0.5};
+  for (int i = 0; i < 2 * TOKENS * 8; i++) places[i] = (double)random_below(&w->random, 30);
+  int64_t shape[] = {batch, TOKENS, kernel->n_axes}, one[] = {1};
+  trial_operands operands = trial_random_operands(w->memory, w->spec, NUMBER_F32, &w->random);
+  trial_inputs inputs = trial_random_inputs(w->memory, w->spec, read, batch, heads, TOKENS, &w->random);
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = kernel->n_operands,
+                     .q = q,
+                     .k = k,
+                     .q_out = q_apart,
+                     .k_out = apart,
+                     .n_inputs = kernel->n_inputs,
+                     .inputs = inputs.tensors,
+                     .operands = operands.tensors};
+  args.positions = tensor_contiguous(w->memory, NUMBER_F32, round % 3 ? 2 : 3, shape + !!(round % 3), places);
+  if (read != written) args.k_scale = tensor_contiguous(w->memory, NUMBER_F32, 1, one, scale);
+  for (int tabled = 0; tabled < 1 + !!kernel->prepare; tabled++) {
+    args.slots = NULL;
+    if (tabled) prepare(w, kernel, &args);
+    args.q = q;
+    args.q_out = q_apart;
+    args.k_out = apart;
+    assert_int_equal(kernel->encode(&args, 0, 1), 0);
+    fill_slots(slots, batch * TOKENS, &w->random);
+    DLTensor *cache = cache_of(w->memory, apart, round % 2), *wanted = cache_of(w->memory, apart, round % 2);
+    place_rows(wanted, apart, slots);
+    args.k_out = cache;
+    args.slots = slots_of(w->memory, slots, 1 + round % 2, batch, TOKENS);
+    for (int alone = 0; alone < 2; alone++)
+      for (int parts = 1; parts <= MOST_PARTS; parts++) {
+        memset(cache->data, 0x5a, room_of(cache));
+        args.q = alone ? NULL : q;
+        args.q_out = alone ? NULL : q_out;
+        for (int part = parts - 1; part >= 0; part--) assert_int_equal(kernel->encode(&args, part, parts), 0);
+        assert_memory_equal(cache->data, wanted->data, room_of(cache));
+        if (!alone) assert_true(tensor_identical(q_out, q_apart));
+      }
+  }
+}
 
 static void as_rows(const encoding *e, int pair) {
   world w = open_world(e->name, e->n_defines, e->defines);
@@ -48,48 +117,9 @@ static void as_rows(const encoding *e, int pair) {
   for (int target = 0, round = 0; target < w.n_targets; target++) {
     loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
     assert_non_null(loaded);
-    const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
-      number_type read = pair ? NUMBER_BF16 : (number_type)type, written = pair ? NUMBER_F8E4M3 : read;
-      int64_t batch = 1 + round % 2, heads = kernel->heads ? kernel->heads : 3, slots[2 * TOKENS];
-      row_order order = (row_order)(round % ROW_ORDER_COUNT);
-      DLTensor *q = tensor_rows(w.memory, read, order, batch, heads, TOKENS, kernel->head_dim),
-               *k = tensor_rows(w.memory, read, order, batch, heads, TOKENS, kernel->head_dim),
-               *apart = tensor_rows(w.memory, written, ROWS_BHND, batch, heads, TOKENS, kernel->head_dim),
-               *q_apart = tensor_rows(w.memory, read, ROWS_BHND, batch, heads, TOKENS, kernel->head_dim),
-               *q_out = tensor_copy(w.memory, q_apart);
-      tensor_randomize(q, &w.random);
-      tensor_randomize(k, &w.random);
-      double *places = arena_array(w.memory, double, 2 * TOKENS * 8), scale[] = {0.5};
-      for (int i = 0; i < 2 * TOKENS * 8; i++) places[i] = (double)random_below(&w.random, 30);
-      int64_t shape[] = {batch, TOKENS, kernel->n_axes}, one[] = {1};
-      const DLTensor *positions =
-          tensor_contiguous(w.memory, NUMBER_F32, round % 3 ? 2 : 3, shape + !!(round % 3), places);
-      trial_operands operands = trial_random_operands(w.memory, w.spec, NUMBER_F32, &w.random);
-      pegen_args args = {.struct_size = sizeof args,
-                         .n_operands = kernel->n_operands,
-                         .q = q,
-                         .k = k,
-                         .q_out = q_apart,
-                         .k_out = apart,
-                         .positions = positions,
-                         .operands = operands.tensors};
-      if (pair) args.k_scale = tensor_contiguous(w.memory, NUMBER_F32, 1, one, scale);
-      assert_int_equal(kernel->encode(&args, 0, 1), 0);
-      fill_slots(slots, batch * TOKENS, &w.random);
-      DLTensor *cache = cache_of(w.memory, apart, round % 2), *wanted = cache_of(w.memory, apart, round % 2);
-      place_rows(wanted, apart, slots);
-      args.k_out = cache;
-      args.slots = slots_of(w.memory, slots, 1 + round % 2, batch, TOKENS);
-      for (int alone = 0; alone < 2; alone++)
-        for (int parts = 1; parts <= MOST_PARTS; parts++) {
-          memset(cache->data, 0x5a, room_of(cache));
-          args.q = alone ? NULL : q;
-          args.q_out = alone ? NULL : q_out;
-          for (int part = parts - 1; part >= 0; part--) assert_int_equal(kernel->encode(&args, part, parts), 0);
-          assert_memory_equal(cache->data, wanted->data, room_of(cache));
-          if (!alone) assert_true(tensor_identical(q_out, q_apart));
-        }
+      number_type read = pair ? NUMBER_BF16 : (number_type)type;
+      one_call(&w, run_kernel(loaded), read, pair ? NUMBER_F8E4M3 : read, round);
     }
     run_unload(loaded);
   }
@@ -262,8 +292,8 @@ static void elsewhere(void **state) {
     pegen_args args = {.struct_size = sizeof args, .slots = slots_of(w.memory, at, 1, 1, 1)};
     loaded_kernel *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
-    pegen_entry *entries[] = {i == 1 ? NULL : k->encode, k->prepare,          k->encode_backward, k->attention,
-                              k->attention_backward,     k->prepare_backward, k->attention_finish};
+    pegen_entry *entries[] = {i ? NULL : k->encode,  k->prepare,          k->encode_backward, k->attention,
+                              k->attention_backward, k->prepare_backward, k->attention_finish};
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SLOTS);
     run_unload(loaded);

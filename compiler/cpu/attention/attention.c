@@ -7,6 +7,7 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/few.h"
+#include "cpu/attention/lone.h"
 #include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
@@ -28,6 +29,8 @@ typedef struct attend {
   ir_value output;            /* [value_dim][queries] */
   ir_value maximum, sum;      /* [queries] */
   ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
+  ir_value run_begin, run_end;
+  ir_value lone; /* of groups of a tile of keys; null: nobody asks */
   ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
 
@@ -48,6 +51,28 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
 
 /* ---- softmax ---- */
 
+/* Values of a tile that sees few keys are not near yet, and its channels are gone through a few at a time, which no
+ * processor foresees: they are asked for while the powers, which read nothing, are computed. */
+static void emit_ask_for_values(const attention_emitter *e, const row_view *values, ir_value key) {
+  ir *b = e->b;
+  ir_value row = ir_offset(b, values->at, ir_op2(b, "arith.muli", key, values->stride));
+  for (int at = 0; at < e->p->value_dim * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
+}
+
+/* Rows that the next tile of queries reads and writes, one a key from the first of a run of keys on: a few requests at
+ * a time leave room for what products load. Behind the last row of a tensor a request is for nothing, and no access. */
+static void emit_ask_for_queries(const attention_emitter *e, ir_value key) {
+  ir *b = e->b;
+  ir_value queries = i64(b, e->shape.queries), lane = ir_op2(b, "arith.remui", key, queries);
+  ir_value turn = ir_op2(b, "arith.remui", ir_op2(b, "arith.divui", key, queries), i64(b, 2));
+  ir_value first = ir_load(b, b->i64, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, tokens)), 8);
+  ir_value token = add(b, add(b, first, queries), lane), is_read = ir_compare_int(b, "eq", turn, e->zero);
+  ir_value q = ATTENTION_HEAD(e, q), out = ATTENTION_HEAD(e, out);
+  ir_value q_token = ATTENTION_TILE(e, q_token, b->i64), out_token = ATTENTION_TILE(e, out_token, b->i64);
+  ir_value row = ir_offset(b, ir_select(b, is_read, q, out), mul(b, token, ir_select(b, is_read, q_token, out_token)));
+  for (int at = 0; at < e->p->value_dim * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 2);
+}
+
 /* Scores become p; *decay receives 2^(old maximum - maximum). */
 static void emit_softmax(const attend *f, const key_tile *t, const ir_value *maxima, ir_value *decay) {
   const attention_emitter *e = &f->e;
@@ -60,7 +85,12 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
     sums[x] = ir_op2(b, "arith.mulf", load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
   }
   ir_value now[ATTENTION_MAX_VECTORS];
+  row_view values = {{NULL}, {NULL}};
+  if (t->lone.ptr) values = emit_value_place(e, &f->rows, t->first);
   ir_loop loop = ir_for_with(b, e->zero, t->count, vectors, sums, now);
+  if (t->lone.ptr) emit_ask_for_values(e, &values, loop.index);
+  if (t->lone.ptr && attention_asks(e->p, &e->shape))
+    emit_ask_for_queries(e, add(b, sub(b, t->first, t->run_begin), loop.index));
   for (int x = 0; x < vectors; x++) {
     ir_value at = attention_at(e, t->scores, loop.index, x);
     ir_value p = emit_exp2(b, ir_op2(b, "arith.subf", load(e, at), maxima[x]));
@@ -139,6 +169,9 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   if (paired) {
     t.whole_begin = f->whole_begin;
     t.whole_end = f->whole_end;
+    t.run_begin = f->run_begin;
+    t.run_end = f->run_end;
+    t.lone = f->lone;
   }
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
@@ -170,6 +203,8 @@ static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole
   attend of = *(const attend *)context;
   of.whole_begin = whole_begin;
   of.whole_end = whole_end;
+  of.run_begin = begin;
+  of.run_end = end;
   emit_paired_keys(&of, begin, end);
 }
 
@@ -197,6 +232,7 @@ static void emit_begin(attend *f) {
   f->output = state_room(f, &state, e->p->value_dim);
   f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
+  if (attention_has_lone(e->p, s)) f->lone = ir_alloca(b, (int64_t)(s->keys / s->rows) * 8, 8);
   f->maximum = state_room(f, &state, 1);
   f->sum = state_room(f, &state, 1);
 }
@@ -266,6 +302,7 @@ static void emit_end_head(const attend *f) {
   const attention_emitter *e = &f->e;
   ir_branch out = {.outer = NULL};
   if (attention_is_turned(e->p)) out = emit_stage(e, PEGEN_STAGE_OUT);
+  if (attention_tells(e->p)) emit_tell_lost(e, f->output);
   emit_attention_output(e, &f->rows, f->output, f->sum);
   emit_attention_lse(e, f->maximum, f->sum);
   if (attention_is_turned(e->p)) ir_end_if(e->b, out);
@@ -300,6 +337,10 @@ static void emit_attend(attend *f) {
   attention_heads_end(e, heads);
   ir_return(b);
   e->heads = (ir_value){NULL};
+}
+
+bool attention_asks(const attention_plan *p, const attention_shape *s) {
+  return attention_has_lone(p, s) && !attention_is_turned(p);
 }
 
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {

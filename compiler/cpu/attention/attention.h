@@ -21,4 +21,7 @@
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
 void emit_attention_imports(ir *b);
 
+/* Whether attend_T asks for rows of the next tile's queries and outputs, so that the driver need not. */
+bool attention_asks(const attention_plan *p, const attention_shape *s);
+
 #endif

@@ -96,7 +96,10 @@ static void emit_all(const sums_of_tile *of, bool guarded) {
 }
 
 static const char *name_of(const attention_emitter *e, int pitch) {
-  const char *kind = e->p->of_operands ? "_operands" : e->shape.is_narrow ? "_narrow" : "";
+  const char *kind = e->p->of_operands    ? "_operands"
+                     : e->p->of_turned    ? "_turned"
+                     : e->shape.is_narrow ? "_narrow"
+                                          : "";
   return arena_printf(e->memory, "key_sums%s_%s_%d", kind, e->target->suffix, pitch);
 }
 

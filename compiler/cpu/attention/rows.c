@@ -275,3 +275,13 @@ row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir
   run.base = ATTENTION_HEAD(e, v);
   return emit_rows(e, r, &run);
 }
+
+row_view emit_value_place(const attention_emitter *e, const attention_rows *r, ir_value first) {
+  ir *b = e->b;
+  row_view room = {r->value_room, i64(b, (int64_t)e->p->value_dim * 4)};
+  if (attention_turns_pairs_and_values(e->p)) return room;
+  ir_value token = ATTENTION_TILE(e, v_token, b->i64), copied = ir_compare_int(b, "ne", r->copied, e->zero);
+  ir_value given = ir_offset(b, ATTENTION_HEAD(e, v), mul(b, first, token));
+  ir_value at = ir_select(b, copied, room.at, given);
+  return (row_view){at, ir_select(b, copied, room.stride, token)};
+}

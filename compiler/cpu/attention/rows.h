@@ -49,5 +49,7 @@ const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool 
 /* Rows first, first + 1, ... of keys and of values as float32: where they are, or in their room. */
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
 row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
+/* Where those of values will be: nothing is copied. */
+row_view emit_value_place(const attention_emitter *e, const attention_rows *r, ir_value first);
 
 #endif

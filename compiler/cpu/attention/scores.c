@@ -1,6 +1,7 @@
 /* cpu/attention/scores: see cpu/attention/scores.h. */
 #include "cpu/attention/scores.h"
 
+#include "cpu/attention/lone.h"
 #include "cpu/attention/products.h"
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"
@@ -71,6 +72,27 @@ static int next_plain_run(const attention_plan *p, bool paired, int from, int *e
   return from;
 }
 
+/* Products of the group of keys from `key` on, of the registers that may see some of them. */
+static void emit_seen_products(const score_emitter *s, const key_tile *t, ir_value group, ir_value key,
+                               const ir_value *rows, ir_value *sums) {
+  const attention_emitter *e = s->e;
+  ir *b = e->b;
+  int count = e->shape.rows * e->shape.vectors;
+  MlirType types[ATTENTION_MAX_SUMS];
+  ir_value of_one[ATTENTION_MAX_SUMS], of_both[ATTENTION_MAX_SUMS],
+      lone = emit_lone(e, s->pairs, t, key, e->shape.rows);
+  emit_keep_lone(e, t, group, lone);
+  for (int i = 0; i < count; i++) {
+    types[i] = e->lanes;
+    of_both[i] = sums[i];
+  }
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", lone, i64(b, LONE_BOTH)), count, types);
+  emit_lone_products(e, rows, lone, of_one);
+  ir_choose_else(b, &choice, count, of_one);
+  emit_products(e, rows, 0, e->p->head_dim, of_both);
+  ir_end_choose(b, choice, count, of_both, sums);
+}
+
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
@@ -86,7 +108,9 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
     rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
-  for (int begin = 0, end; (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end)
+  if (t->lone.ptr) emit_seen_products(s, t, loop.index, key, rows, sums);
+  for (int begin = t->lone.ptr ? e->p->head_dim : 0, end;
+       (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end)
     emit_products(e, rows, begin, end, sums);
   if (t->paired && e->p->columns) emit_columns_products(s->columns, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];

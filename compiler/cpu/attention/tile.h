@@ -44,6 +44,8 @@ typedef struct key_tile {
   ir_value row_table; /* of some heads: where each one's rows begin; their scores follow each other */
   bool paired;     /* with bias and rotation */
   ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
+  ir_value run_begin, run_end; /* i64: of the run of keys that the tile is of */
+  ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/lone); null: nobody asks */
 } key_tile;
 
 /* A register of float32 in the tile's own memory. */

@@ -2,9 +2,11 @@
  *
  * 0 times what is no number is none, and so is -infinity plus infinity: where some key or value of a head is not
  * finite, of which the driver asks once a head (look_T_DTYPE), scores of pairs that do not see each other are replaced,
- * and their products p v left out, pair by pair. Otherwise nothing is asked.
+ * and their products p v left out, pair by pair. Otherwise nothing is asked. A sum that met such a product is no number
+ * at the end, so that a tile whose outputs are all finite met none, and the driver need not ask (emit_tell_lost).
  */
 #include "cpu/attention/values.h"
+#include "cpu/attention/lone.h"
 #include "cpu/attention/seen.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
@@ -23,6 +25,7 @@ static ir_value of_tile(const attention_emitter *e, size_t offset, MlirType type
 /* What a tile of keys is added to. */
 typedef struct running_output {
   const key_tile *keys; /* their scores have become p */
+  const lone_edges *edges; /* NULL: both registers' p are asked for of all keys */
   int width;
   ir_value output; /* [width][queries] */
   const ir_value *decay; /* NULL: none */
@@ -64,6 +67,32 @@ static void emit_value_keys(const attention_emitter *e, const value_block *block
   ir_end_for_with(b, loop, count, now, sums);
 }
 
+/* Keys [first, end) whose p are 0 but for those of one register. */
+static void emit_lone_keys(const attention_emitter *e, const value_block *block, ir_value first, ir_value end,
+                           ir_value lone, ir_value *sums) {
+  ir *b = e->b;
+  int n = block->n;
+  MlirType types[MOST_SUMS];
+  for (int i = 0; i < 2 * n; i++) types[i] = e->lanes;
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "slt", first, end), 2 * n, types);
+  ir_value is_second = emit_is_second(e, lone), own[MOST_SUMS], now[MOST_SUMS], both[MOST_SUMS];
+  for (int c = 0; c < n; c++) own[c] = ir_select(b, is_second, sums[2 * c + 1], sums[2 * c]);
+  attention_emitter of = *e;
+  of.shape = attention_narrow_shape(&e->shape);
+  value_block its = *block;
+  ir_value vector = sub(b, lone, i64(b, LONE_FIRST));
+  its.weights = ir_offset(b, block->weights, attention_mul(b, vector, e->shape.lanes * 4));
+  ir_loop keys = ir_for_with(b, first, end, n, own, now);
+  emit_key(&of, &its, keys.index, now);
+  ir_end_for_with(b, keys, n, now, own);
+  for (int c = 0; c < n; c++) {
+    both[2 * c] = ir_select(b, is_second, sums[2 * c], own[c]);
+    both[2 * c + 1] = ir_select(b, is_second, own[c], sums[2 * c + 1]);
+  }
+  ir_choose_else(b, &choice, 2 * n, both);
+  ir_end_choose(b, choice, 2 * n, sums, sums);
+}
+
 /* Channels [channel, channel + n); channel is an i64. */
 static void emit_channels(const attention_emitter *e, const running_output *o, const row_view *rows, ir_value channel,
                           int n, bool guarded) {
@@ -76,9 +105,14 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
     if (o->decay) sums[i] = ir_op2(b, "arith.mulf", sums[i], o->decay[i % vectors]);
   }
   value_block block = {o->keys->scores, ir_offset(b, rows->at, attention_mul(b, channel, 4)), rows->stride, n, guarded};
-  ir_value turns = ir_op2(b, "arith.divui", o->keys->count, i64(b, step)), whole = attention_mul(b, turns, step);
-  emit_value_keys(e, &block, e->zero, turns, step, sums);
-  if (step > 1) emit_value_keys(e, &block, whole, ir_op2(b, "arith.subi", o->keys->count, whole), 1, sums);
+  const lone_edges *edges = guarded ? NULL : o->edges;
+  ir_value first = edges ? edges->begin : e->zero, end = edges ? edges->end : o->keys->count,
+           total = sub(b, end, first);
+  ir_value turns = ir_op2(b, "arith.divui", total, i64(b, step)), whole = attention_mul(b, turns, step);
+  if (edges) emit_lone_keys(e, &block, e->zero, first, edges->first, sums);
+  emit_value_keys(e, &block, first, turns, step, sums);
+  if (step > 1) emit_value_keys(e, &block, add(b, first, whole), sub(b, total, whole), 1, sums);
+  if (edges) emit_lone_keys(e, &block, end, o->keys->count, edges->last, sums);
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
 
@@ -123,6 +157,17 @@ static ir_value emit_any_spoilt(const attention_emitter *e, int dtype, const row
   return ir_compare_float(b, "une", total, ir_float(b, b->f32, 0));
 }
 
+void emit_tell_lost(const attention_emitter *e, ir_value output) {
+  ir *b = e->b;
+  ir_value lost = of_tile(e, offsetof(pegen_attention_tile, lost), b->ptr);
+  ir_branch asked = ir_if(b, attention_is_given(e, lost));
+  row_view rows = {output, i64(b, (int64_t)e->shape.queries * 4)};
+  ir_value some = emit_any_spoilt(e, NUMBER_F32, &rows, i64(b, e->p->value_dim), e->shape.queries);
+  ir_value was = ir_load(b, b->i64, lost, 8);
+  ir_store(b, ir_op2(b, "arith.ori", was, ir_cast(b, "arith.extui", some, b->i64)), lost, 8, false);
+  ir_end_if(b, asked);
+}
+
 const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "look_%s_%s", target->suffix, number_name(dtype));
 }
@@ -159,7 +204,9 @@ ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t) {
 void emit_weighted_rows(const attention_emitter *e, const row_view *rows, const key_tile *t, int width, ir_value output,
                         const ir_value *decay) {
   ir *b = e->b;
-  running_output o = {t, width, output, decay};
+  lone_edges edges = {.begin = e->zero};
+  if (t->lone.ptr) edges = emit_lone_edges(e, t);
+  running_output o = {t, t->lone.ptr ? &edges : NULL, width, output, decay};
   ir_branch guarded = ir_if(b, emit_is_guarded(e, t));
   emit_all_channels(e, &o, rows, 1, true);
   ir_else(b, &guarded);

@@ -168,8 +168,7 @@ extern "C" {
     "with positions given, without tokens that are skipped") \
   X(PAGES, 61, \
     "block_table and lengths must be adjacent int32 [B,most_pages] and [B], k and v [pages,page_size,Hkv,D] with a " \
-    "page_size that is a multiple of 16, with k_positions where positions are needed, without k_cu_seqlens and " \
-    "inputs of keys") \
+    "page_size that is a multiple of 16, with k_positions where positions are needed and without k_cu_seqlens") \
   X(PAGE, 62, "block_table has a page that k and v do not have, among those that a length needs") \
   X(LENGTHS, 63, "a length is negative, or longer than its pages, k_positions or the built-in grid") \
   X(NO_PAGES, 64, "block_table and lengths are for attention on processors, and not for its gradients") \
@@ -177,10 +176,7 @@ extern "C" {
     "slots must be adjacent int64 [B,M], or [tokens] of as many as k has in all batches; append is for calls with " \
     "them") \
   X(SLOT, 66, "a slot is neither -1 nor one that k_out [pages,page_size,Hkv,E], or v_out, has") \
-  X(NO_SLOTS, 67, \
-    "slots are for encode and append on processors, of encodings that turn rows by rotors or add to them, and not " \
-    "for " \
-    "gradients") \
+  X(NO_SLOTS, 67, "slots are for encode and append on processors, and not for their gradients") \
   X(NORM, 68, \
     "q_norm and k_norm must be adjacent [head_dim] of a type that operands have, of a tensor that is given, and " \
     "norm_epsilon a finite number that is not negative") \
@@ -365,19 +361,20 @@ typedef struct pegen_args {
    * multiple of 16; block_table [B,most_pages] int32: the pages of each sequence, in its order, which sequences may
    * share, of which those behind the last that is needed may hold anything; lengths [B] int32: keys of each sequence,
    * those of its queries among them; 0: none. Key j of sequence b is row j mod page_size of page block_table[b][j /
-   * page_size]. Queries are [B,H,N,D], or, with cu_seqlens, [total,H,D]. Each sequence is computed as by a call of its
-   * own whose keys follow each other: causal is aligned at its end, prefix tokens are its first keys. k_positions are
-   * [M,P] or [B,M,P] for the sequence's keys in their order, and needed where positions are; M is no less than any
-   * length; on a built-in grid key j is its point j. Keys are read where they are. split_keys is as without pages. Both
-   * NULL: rows follow each other. Other entries and GPUs refuse them (NO_PAGES). */
+   * page_size]. Inputs of keys are in the same pages, [pages,page_size,Hkv,size] or [pages,page_size,Hkv]. Queries are
+   * [B,H,N,D], or, with cu_seqlens, [total,H,D]. Each sequence is computed as by a call of its own whose keys follow
+   * each other: causal is aligned at its end, prefix tokens are its first keys. k_positions are [M,P] or [B,M,P] for
+   * the sequence's keys in their order, and needed where positions are; M is no less than any length; on a built-in
+   * grid key j is its point j. Keys are read where they are. split_keys is as without pages. Both NULL: rows follow
+   * each other. Other entries and GPUs refuse them (NO_PAGES). */
   const DLTensor *block_table, *lengths;
-  /* encode on processors, of rotors and of what is added to rows: where rows of k are written, int64, adjacent, [B,M]
+  /* encode on processors: where rows of k are written, int64, adjacent, [B,M]
    * or [B M] for the tokens of all batches in their order. k_out is a cache [pages,page_size,Hkv,E], any strides but of
    * channels, its own memory: slot s is row s mod page_size of its page s / page_size, -1: the token's row is left out.
    * Rows are those of a call without slots, in k_out's number type. Slots should differ: of tokens with the same slot
    * one's row remains, and where parts run together its elements may be of both. Rows of k of four dimensions. NULL:
-   * k_out has k's shape. Other entries, kernels and GPUs refuse them (NO_SLOTS). Rows may lack the dimension of
-   * batches, all alike. */
+   * k_out has k's shape. Other entries and GPUs refuse them (NO_SLOTS). Rows may lack the dimension of batches, all
+   * alike, where the kernel has no inputs. */
   const DLTensor *slots;
   /* append: v [B,Hkv,M,D], of k's number type, goes to the same slots of its own cache, [pages,page_size,Hkv,D] as k's,
    * in that type or one that encode converts to: divided by v_scale as k_out by k_scale. NULL together with v. */
@@ -534,8 +531,8 @@ typedef struct pegen_kernel {
       has_sides; /* 1: rows of q and k of one token are encoded differently (an amplitude of each, or sides = "dual") */
   uint16_t pair_inputs; /* bit i: attention's score reads inputs[i], which is float32 and may have one batch, or head,
                            for all */
-  uint16_t key_inputs; /* bit i: of keys, [B,Hkv,M,size] or [B,H,M,size] */
-  pegen_entry *append; /* NULL: of kernels that have no slots */
+  uint16_t key_inputs; /* bit i: of keys, [B,Hkv,M,size] or [B,H,M,size], or in pages as k is */
+  pegen_entry *append; /* NULL: of dense blocks and columns */
   int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
                             its tokens is no part of a call of all */
   int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and

@@ -1,4 +1,4 @@
--- error: field 'span'
+-- error: field 'span' of pe.encoding is 16, a whole number from 0 to 8, the count of { first channel, count }, was expected
 local pe = require "pegen"
 return pe.encoding {
   name = "bad",
