@@ -7,6 +7,7 @@
  */
 #include "algebra/block.h"
 
+#include "algebra/five.h"
 #include "algebra/quaternion.h"
 #include "algebra/rotors.h"
 #include "algebra/split.h"
@@ -244,14 +245,18 @@ static closed_form choose_form(const builder *b, const factor *f, factor *clean)
     euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
   if (clean->plane.count == 0) return CLOSED_IDENTITY;
   if (clean->plane.count == 1) return CLOSED_BASIS_PLANE;
-  if (!split_is_simple(b->spec, &clean->plane))
+  if (!split_is_simple(b->spec, &clean->plane)) {
+    if (clifford_grade(vectors) == FIVE) return CLOSED_FIVE;
     return (closed_form)(CLOSED_HALVES + (int)split_kind_of(b->algebra, vectors)); /* ORDER SPLIT_KIND */
+  }
   return euclidean ? CLOSED_RODRIGUES : CLOSED_ANY_SIGNATURE;
 }
 
 /* Not a simple one. */
 static expr_matrix exp_split(const builder *b, const factor *f) {
-  expr_matrix v = split_exponential(b->memory, b->spec, f->angle, &f->plane);
+  bool is_five = clifford_grade(split_vectors(&f->plane)) == FIVE;
+  expr_matrix v = is_five ? five_exponential(b->memory, b->spec, f->angle, &f->plane)
+                          : split_exponential(b->memory, b->spec, f->angle, &f->plane);
   for (int i = 0; i < b->n * b->n; i++) v.entry[i] = entry_type(b, v.entry[i]);
   return v;
 }
@@ -266,7 +271,8 @@ static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form
   case CLOSED_ANY_SIGNATURE: return exp_any_signature(b, &clean);
   case CLOSED_HALVES:
   case CLOSED_BOOST_AND_TURN:
-  case CLOSED_SCREW: return exp_split(b, &clean);
+  case CLOSED_SCREW:
+  case CLOSED_FIVE: return exp_split(b, &clean);
   default: return expr_matrix_identity(b->memory, b->pool, b->n);
   }
 }
@@ -419,34 +425,6 @@ static bool build_function(arena *a, const spec *s, block_program *out) {
   return false;
 }
 
-/* In five dimensions two parts of a bivector whose planes are not apart are not found. False after a diag_error. */
-static bool has_closed_form(const builder *b, const factor *f) {
-  const spec *s = b->spec;
-  spec_bivector clean = split_without_zeros(&f->plane);
-  if (clifford_grade(split_vectors(&clean)) <= 4 || split_is_simple(s, &clean)) return true;
-  diag_error(s->file, s->line,
-             "generators of '%s' make a bivector that is not simple and whose planes mix five vectors of Cl(%d,%d,%d); "
-             "the split into two commuting parts is there for four vectors, and for planes that share none; "
-             "expected such generators, or combine = pe.product{...} of simple ones",
-             s->name, s->algebra.p, s->algebra.q, s->algebra.r);
-  return false;
-}
-
-/* Gradients go back through a factor that is not simple among its own four vectors. False after a diag_error. */
-static bool has_gradients(const builder *b, const factor *factors, int count, int which) {
-  const spec *s = b->spec;
-  spec_bivector clean = split_without_zeros(&factors[which].plane);
-  unsigned own = split_vectors(&clean), others = 0;
-  for (int i = 0; i < count; i++) others |= split_vectors(&factors[i].plane);
-  if (!(others & ~own) || split_is_simple(s, &clean)) return true;
-  diag_error(s->file, s->line,
-             "a factor of '%s' is a bivector that is not simple, and other factors lead out of its four vectors; there "
-             "is no closed form of its gradients in five dimensions; expected factors of simple bivectors, or all "
-             "among four vectors",
-             s->name);
-  return false;
-}
-
 /* Whether a row (step 1) or a column (step: the size) of a matrix is the constant 0 everywhere. */
 static bool is_zero(const spec *s, int first, int step) {
   for (int i = 0; i < s->n_components; i++)
@@ -484,7 +462,6 @@ bool block_build(arena *a, const spec *s, block_program *out) {
   b.exact = s->exact || count > 3;
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
-    if (!has_closed_form(&b, &factors[i]) || !has_gradients(&b, factors, count, i)) return false;
     expr_matrix e = exp_on_vectors(&b, &factors[i], &out->turn[i]);
     v = i ? expr_matrix_product(a, s->pool, v, e) : e;
   }
@@ -596,6 +573,7 @@ const char *block_normal_form(arena *a, const block_program *program) {
                                                        "two commuting halves with squares that are numbers",
                                                        "a boost and a turn that commute",
                                                        "a screw, entire functions of one square",
+                                                       "entire functions of two squares",
                                                        "two unit quaternions, from the left and from the right",
                                                        "the unit quaternion of half the angle",
                                                        "the matrix as the description writes it",

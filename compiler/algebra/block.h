@@ -3,8 +3,8 @@
  * In: struct spec. Out: the matrix by which a block of channels is multiplied, its
  * entries float32 expressions of positions and operands. Closed forms only (a
  * simple bivector satisfies M^3 = beta M in its action on vectors, so exp(M) =
- * I + S M + C M^2, one that is not is split into two that commute, algebra/split.h); grades follow from vectors by the
- * outermorphism.
+ * I + S M + C M^2, one that is not is split into two that commute, algebra/split.h, or
+ * taken by their two squares, algebra/five.h); grades follow from vectors by the outermorphism.
  */
 #ifndef PEGEN_ALGEBRA_BLOCK_H
 #define PEGEN_ALGEBRA_BLOCK_H
@@ -21,6 +21,7 @@ typedef enum closed_form {
   CLOSED_HALVES,        /* what is not simple, by its two commuting parts (algebra/split.h), ORDER SPLIT_KIND */
   CLOSED_BOOST_AND_TURN,
   CLOSED_SCREW,
+  CLOSED_FIVE,          /* what is not simple and mixes five vectors (algebra/five.h) */
   CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
   CLOSED_HALF_ANGLE,    /* a factor of a product of unit quaternions */
   CLOSED_ENTRIES,       /* a matrix that the description writes */
@@ -41,8 +42,8 @@ typedef struct block_program {
 /* That a function of rotors may take. */
 enum { BLOCK_MOST_OPERATIONS = 16384 };
 
-/* False after a diag_error where the description has no closed form (five vectors mixed by a bivector that is not
- * simple). */
+/* False after a diag_error where the description has no closed form: a function of rotors in more dimensions than
+ * quaternions have or too large, a matrix that clears channels. */
 bool block_build(arena *a, const spec *s, block_program *out);
 
 /* A rotation whose axes all share a vector e of the basis, as two reflections (Cartan and Dieudonné): with D = I - 2 e

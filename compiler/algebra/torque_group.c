@@ -1,7 +1,7 @@
 /* algebra/torque_group: see algebra/torque_group.h. */
 #include "algebra/torque_group.h"
 
-#include "base/diag.h"
+#include "algebra/torque_five.h"
 
 static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
 static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, number(pool, c)); }
@@ -96,6 +96,13 @@ static bool move_nothing_together(const torque_basis *b, const spec_bivector *fi
   return true;
 }
 
+/* Of a bivector and of all that it is to turn. */
+static bool are_of_four(const torque_basis *b) {
+  unsigned vectors = 0;
+  for (int k = 0; k < b->count; k++) vectors |= b->element[k].blade;
+  return clifford_grade(vectors) <= 4;
+}
+
 /* (first + second J)^T x of a bivector's Z, J = e_0123. */
 static void scaled_by_pair(const torque_group *g, unsigned four, const expr *real, const expr *dual,
                            const expr *const *x, const expr **out) {
@@ -116,10 +123,7 @@ static void through_four(const torque_group *g, which what, const spec_bivector 
                          const expr *const *tau, const expr **out) {
   const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
   unsigned four = split_vectors(b);
-  for (int k = 0; k < g->basis->count; k++) {
-    if (g->basis->element[k].blade & ~four) diag_bug("torque", "a bivector that is not simple, in five dimensions");
-    of[k] = torque_widen(g->pool, tau[k]);
-  }
+  for (int k = 0; k < g->basis->count; k++) of[k] = torque_widen(g->pool, tau[k]);
   turn_torque(g, m, of, once);
   turn_torque(g, m, once, twice);
   torque_pair f = torque_functions_of_split(g->basis->spec, b);
@@ -156,7 +160,9 @@ static bool through_split(const torque_group *g, which what, const expr *const *
   bool is_apart = split_groups(&whole, group) == SPLIT_MOST_GROUPS;
   if (is_apart && (what == OF_ROTOR || move_nothing_together(g->basis, &group[0], &group[1])))
     through_groups(g, what, group, m, sense, tau, out);
-  else through_four(g, what, &whole, m, sense, tau, out);
+  else if (are_of_four(g->basis)) through_four(g, what, &whole, m, sense, tau, out);
+  else if (what == OF_ROTOR) torque_five_rotor(g->basis, m, sense, tau, out);
+  else torque_five_exponential(g->basis, m, sense, tau, out);
   return true;
 }
 

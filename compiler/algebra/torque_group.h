@@ -11,7 +11,8 @@
  *
  * Where M is not simple, ad^3 = Z ad with Z = M^2 of R[J], which acts on bivectors by the product with J, and the same
  * functions are those of Z (algebra/torque_functions.h). Parts that share no vector each go through their own, one
- * after the other, unless something of the basis is moved by both.
+ * after the other, unless something of the basis is moved by both. In five dimensions all other bivectors that are not
+ * simple act through vectors (algebra/torque_five.h).
  *
  * Torques are sums of float32, and so is what is multiplied with them here: rounded once from the angles, whose sines
  * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding

@@ -5,6 +5,9 @@
  * number types hold, so that one reference serves them.
  */
 #include "verify/check_kind.h"
+
+#include "algebra/block.h"
+#include "algebra/five.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient.h"
 #include "verify/trial.h"
@@ -563,14 +566,28 @@ static bool has_factors(const spec *s) {
   return s->combine == COMBINE_PRODUCT || s->combine == COMBINE_SYMMETRIC;
 }
 
+/* Whether gradients go through a rotor and its inverse on vectors (algebra/torque_five.h). */
+static bool is_mixed_by_five(const checker *c, const spec *s) {
+  block_program program;
+  for (int i = 0; i < s->n_parts; i++)
+    if (is_mixed_by_five(c, s->part[i].of)) return true;
+  if (s->n_parts || s->dense || s->entries[0] || clifford_dimensions(s->algebra) < FIVE) return false;
+  if (!block_build(c->memory, s, &program)) return false;
+  for (int i = 0; i < program.n_turns; i++)
+    if (program.turn[i] == CLOSED_FIVE) return true;
+  return false;
+}
+
 /* What the rounding of outputs leaves, or of what came in for them turned back, which is float32 (from inputs). Through
- * a factor of a product a torque is turned by both the factor and its inverse. */
+ * a factor of a product a torque is turned by both the factor and its inverse, and so it is where five vectors are
+ * mixed, which shows where sines are float32. */
 static long double rounded_bound(const checker *c, const call *of) {
   const spec *s = c->spec;
   long double rounded = number_half_ulp(of->from_input ? NUMBER_F32 : of->type, 1), growth;
   if (is_compact(s) || s->additive) return rounded;
   growth = largest_entry(c, of->operands);
-  return rounded * growth * (has_factors(s) ? growth : 1);
+  bool is_turned_twice = has_factors(s) || (is_of_gpu(c) && is_mixed_by_five(c, s));
+  return rounded * growth * (is_turned_twice ? growth : 1);
 }
 
 /* What rounding of what was kept leaves of a sum, where it is more than the bound of exact numbers. */

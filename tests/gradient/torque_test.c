@@ -227,6 +227,67 @@ static void algebras_agree_with_differences(void **state) {
       }
 }
 
+/* Bivectors of all ten planes: of axis 0 a given one, whose coefficients gain what operands of the other axes say times
+ * random numbers, and random ones of the others. */
+static void mix_five(arena *a, spec *s, const double *given, uint64_t *random) {
+  int numbers = s->heads * s->n_blocks;
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    spec_bivector *g = &s->generator[axis];
+    g->count = 0;
+    for (int i = 0; i < 5; i++)
+      for (int j = i + 1; j < 5; j++) {
+        int32_t *offsets = arena_array(a, int32_t, numbers);
+        for (int k = 0; k < numbers; k++) offsets[k] = (1 + g->count % (s->n_axes - 1)) * numbers + k;
+        const expr *learned = expr_operand(s->pool, 0, s->heads, offsets);
+        const expr *weight = expr_const(s->pool, random_uniform(random, -1, 1));
+        const expr *from = expr_const(s->pool, axis ? random_uniform(random, -1, 1) : given[g->count]);
+        g->blade[g->count] = 1u << i | 1u << j;
+        g->coefficient[g->count++] = axis ? from : expr_add(s->pool, from, expr_mul(s->pool, weight, learned));
+      }
+  }
+}
+
+/* e12, e13, e14, e15, e23, e24, e25, e34, e35, e45: a bivector of no kind; one whose squares are equal in Cl(5,0), one
+ * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one plane. Operands
+ * at 0 leave M at a multiple of them, and those at 1e-9 near one. */
+static void mixed_planes_agree_with_differences(void **state) {
+  (void)state;
+  static const double points[][10] = {{.5, -.3, .4, .6, -.7, .2, .1, .8, -.4, .3},
+                                      {.6, 0, -.8, 0, .48, 0, .64, .36, 0, -.48},
+                                      {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},
+                                      {1, 0, 0, 0, 0, 0, 0, 0, .5, .5},
+                                      {0, 1, .7, 0, 0, .7, -1, 0, 0, 0},
+                                      {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
+  static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 2, 0}, {0, 5, 0}, {3, 1, 1}, {3, 0, 2}};
+  static const double others[] = {1, 0, 1e-9};
+  uint64_t random = 8;
+  for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
+    for (size_t k = 0; k < sizeof points / sizeof *points; k++)
+      for (int variation = 0; variation < 3; variation++) {
+        spec_combine combine = k ? COMBINE_SUM : (spec_combine)(COMBINE_SUM + variation + (i % 2));
+        hand_request request = {.algebra = algebras[i],
+                                .combine = combine,
+                                .axes = 3,
+                                .blocks = 1,
+                                .heads = 1,
+                                .grades = i == 1 && k == 0 ? 6 : 2,
+                                .learned = true,
+                                .inverse = k % 2,
+                                .amplitude = 1};
+        trial_block t = {.memory = arena_create()};
+        spec *s = hand_spec(t.memory, &request, &random);
+        mix_five(t.memory, s, points[k], &random);
+        t.spec = s;
+        t.name = arena_printf(t.memory, "five vectors of Cl(%d,%d,%d), point %d, variation %d", s->algebra.p,
+                              s->algebra.q, s->algebra.r, (int)k, variation);
+        t.operands = (const double **)hand_operands(t.memory, s, &random);
+        for (int axis = 0; axis < s->n_axes; axis++)
+          ((double *)t.operands[0])[axis] = axis ? (float)(t.operands[0][axis] * others[k ? variation : 0]) : 1.5;
+        check_places(&t, &random);
+        arena_destroy(t.memory);
+      }
+}
+
 /* Of every operation on rotors with learned weights, and of each mean, in two and three dimensions. */
 static spec_function *some_function(arena *a, spec *s, int which) {
   spec_function *f = arena_new(a, spec_function);
@@ -396,7 +457,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elements_are_closed_under_commutators), cmocka_unit_test(planes_have_one_torque),
       cmocka_unit_test(functions_are_exact_everywhere),        cmocka_unit_test(algebras_agree_with_differences),
-      cmocka_unit_test(functions_agree_with_differences),      cmocka_unit_test(descriptions_agree_with_differences),
+      cmocka_unit_test(mixed_planes_agree_with_differences),   cmocka_unit_test(functions_agree_with_differences),
+      cmocka_unit_test(descriptions_agree_with_differences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include "verify/reference.h"
 
 #include <math.h>
+#include <string.h>
 
 static const long double BOUND = 1e-11L;
 
@@ -19,7 +20,9 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
                                   uint64_t *random) {
   int n = s->n_components;
   const double *const *operands = hand_operands(a, s, random);
-  long double *expected = arena_array(a, long double, n *n);
+  int nodes = expr_pool_count(s->pool) + 1;
+  long double *expected = arena_array(a, long double, n *n), *known = arena_array(a, long double, nodes);
+  void *is_known = arena_alloc(a, (size_t)nodes);
   for (int sample = 0; sample < 3; sample++) {
     double positions[SPEC_MAX_AXES] = {0}; /* the first sample: the origin */
     if (sample) hand_positions(s, random, positions);
@@ -28,10 +31,11 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
         expr_environment env = {
             .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
         long double scale = 1, worst = 0;
+        expr_memo memo = {known, memset(is_known, 0, (size_t)nodes)}; /* as trees, five vectors' are large */
         reference_block(s, positions, operands, head, block, expected);
         for (int i = 0; i < n * n; i++) {
           scale = fmaxl(scale, fabsl(expected[i]));
-          long double difference = fabsl(expr_eval_long(program->matrix.entry[i], &env) - expected[i]);
+          long double difference = fabsl(expr_eval_known(program->matrix.entry[i], &env, &memo) - expected[i]);
           worst = difference <= worst ? worst : difference; /* NaN stays */
         }
         if (!(worst <= BOUND * scale))
@@ -187,12 +191,24 @@ static void split_where_parts_meet(void **state) {
       }
 }
 
-/* In five dimensions: two planes apart, a rotation of three vectors and a plane, four of the vectors. Five that mix are
- * refused, and not multiplied wrongly. */
+/* A bivector of some planes of those that set_generator gives; the list ends with 0. */
+static void keep_planes(spec_bivector *g, const unsigned *planes) {
+  spec_bivector all = *g;
+  g->count = 0;
+  for (; *planes; planes++)
+    for (int e = 0; e < all.count; e++)
+      if (all.blade[e] == *planes) {
+        g->blade[g->count] = all.blade[e];
+        g->coefficient[g->count++] = all.coefficient[e];
+      }
+}
+
+/* In five dimensions: two planes apart, a rotation of three vectors and a plane, four of the vectors, and two ways to
+ * mix all five. */
 static void split_in_five_dimensions(void **state) {
   (void)state;
   static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 1, 1}, {3, 2, 0}};
-  static const unsigned planes[][4] = {{3, 12}, {3, 5, 6, 24}, {3, 5, 9, 12}, {3, 6, 12, 24}};
+  static const unsigned planes[][5] = {{3, 12}, {3, 5, 6, 24}, {3, 5, 9, 12}, {3, 6, 12, 24}, {3, 12, 20}};
   uint64_t random = 23;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) {
@@ -201,18 +217,80 @@ static void split_in_five_dimensions(void **state) {
       spec *s = hand_spec(a, &request, &random);
       block_program program;
       set_generator(a, s, 0, NULL, &random);
-      spec_bivector all = s->generator[0], *g = &s->generator[0];
-      g->count = 0;
-      for (int t = 0; t < 4 && planes[k][t]; t++)
-        for (int e = 0; e < all.count; e++)
-          if (all.blade[e] == planes[k][t]) {
-            g->blade[g->count] = all.blade[e];
-            g->coefficient[g->count++] = all.coefficient[e];
-          }
-      assert_int_equal(block_build(a, s, &program), k != 3);
-      if (k != 3) assert_like_reference(a, s, &program, "five dimensions", &random);
+      keep_planes(&s->generator[0], planes[k]);
+      assert_true(block_build(a, s, &program));
+      assert_like_reference(a, s, &program, "five dimensions", &random);
       arena_destroy(a);
     }
+}
+
+/* All ten planes, in every signature, alone, summed and multiplied; scaled, so that each way to the factors is taken.
+ */
+static void five_in_every_signature(void **state) {
+  (void)state;
+  static const double sizes[] = {0.01, 0.4, 3};
+  uint64_t random = 31;
+  for (int p = 0; p <= 5; p++)
+    for (int q = 0; p + q <= 5; q++)
+      for (int kind = 0; kind < 4; kind++) {
+        arena *a = arena_create();
+        int axes = kind == 3 ? 2 : 1;
+        hand_request request = {{p, q, 5 - p - q},
+                                kind == 3 ? (p % 2 ? COMBINE_SUM : COMBINE_PRODUCT) : COMBINE_SUM,
+                                axes,
+                                1,
+                                1,
+                                1u << 1,
+                                0,
+                                kind == 2,
+                                true,
+                                q % 2,
+                                1};
+        spec *s = hand_spec(a, &request, &random);
+        block_program program;
+        for (int axis = 0; axis < axes; axis++) {
+          double coefficient[10];
+          for (int t = 0; t < 10; t++) coefficient[t] = random_uniform(&random, -1, 1) * (kind < 3 ? sizes[kind] : 1);
+          set_generator(a, s, axis, coefficient, NULL);
+        }
+        assert_true(block_build(a, s, &program));
+        assert_like_reference(a, s, &program, "five mixed", &random);
+        arena_destroy(a);
+      }
+}
+
+/* Where the squares of the two parts are equal, conjugate, one or both of them 0, and near there, large and small; all
+ * planes are given, some of them 0 or nearly so. e12, e13, e14, e15, e23, e24, e25, e34, e35, e45. */
+static void five_where_parts_meet(void **state) {
+  (void)state;
+  static const double points[][10] = {
+      {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},              /* nothing */
+      {1, 0, 0, 0, 0, 0, 0, 1, 0, 0},              /* isoclinic in four vectors of Cl(5,0) */
+      {.6, 0, -.8, 0, .48, 0, .64, .36, 0, -.48},  /* and in no four of the basis */
+      {1, 0, 0, 0, 0, 0, 0, 0, 0, 0},              /* one plane */
+      {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},            /* of Cl(4,1): null */
+      {1, 0, 0, 0, 0, 0, 0, 0, .5, .5},            /* a turn and a null plane there */
+      {0, 1, .7, 0, 0, .7, -1, 0, 0, 0},           /* of Cl(2,2): conjugate */
+      {0, .5, 0, .5, .5, 0, -.5, 0, 0, .3},
+  };
+  static const double by[] = {0, 1e-9, 1e-3}, sizes[] = {1, 6};
+  static const spec_algebra algebras[] = {{5, 0, 0}, {0, 5, 0}, {4, 1, 0}, {1, 4, 0}, {3, 2, 0},
+                                          {2, 3, 0}, {4, 0, 1}, {3, 1, 1}, {3, 0, 2}};
+  uint64_t random = 32;
+  for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
+    for (size_t k = 0; k < sizeof points / sizeof *points; k++)
+      for (size_t j = 0; j < sizeof by / sizeof *by * (sizeof sizes / sizeof *sizes); j++) {
+        arena *a = arena_create();
+        hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
+        spec *s = hand_spec(a, &request, &random);
+        block_program program;
+        double coefficient[10], near = by[j / 2], size = sizes[j % 2];
+        for (int t = 0; t < 10; t++) coefficient[t] = size * (points[k][t] + near * random_uniform(&random, -1, 1));
+        set_generator(a, s, 0, coefficient, NULL);
+        assert_true(block_build(a, s, &program));
+        assert_like_reference(a, s, &program, "parts of five that meet", &random);
+        arena_destroy(a);
+      }
 }
 
 /* (I - t t^T) D is the reference's matrix, in every dimension and with whichever components a block has. */
@@ -280,9 +358,10 @@ static void no_two_reflections(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_signature),        cmocka_unit_test(one_axis_and_many),
-      cmocka_unit_test(inverses_undo),          cmocka_unit_test(split_in_every_signature),
-      cmocka_unit_test(split_where_parts_meet), cmocka_unit_test(split_in_five_dimensions),
-      cmocka_unit_test(two_reflections),        cmocka_unit_test(no_two_reflections)};
+      cmocka_unit_test(every_signature),         cmocka_unit_test(one_axis_and_many),
+      cmocka_unit_test(inverses_undo),           cmocka_unit_test(split_in_every_signature),
+      cmocka_unit_test(split_where_parts_meet),  cmocka_unit_test(split_in_five_dimensions),
+      cmocka_unit_test(five_in_every_signature), cmocka_unit_test(five_where_parts_meet),
+      cmocka_unit_test(two_reflections),         cmocka_unit_test(no_two_reflections)};
   return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }
