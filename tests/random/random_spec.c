@@ -1,8 +1,8 @@
 /* random_spec: descriptions nobody would write, all of them valid; see random_spec.h.
  *
- * Sums of generators in four and more dimensions have a closed form only where the
- * sum is a simple bivector, so there all generators are multiples of one bivector or share
- * the vector e1. A single generator in those dimensions is a product of two vectors.
+ * In four and more dimensions sums of generators are simple bivectors here: all generators are multiples of one
+ * bivector or share the vector e1, and a single one is a product of two vectors. Those that are not simple are
+ * tests/check/bivectors.lua's.
  */
 #include "random_spec.h"
 
