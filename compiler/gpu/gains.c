@@ -49,10 +49,12 @@ static ir_value sum_at(gpu_gains *g, int i, int slot) {
   const plan *p = g->body->p;
   int blocks = g->row ? plan_gradient_blocks(g->row) : p->spec->n_blocks,
       sums = g->row ? plan_gradient_sums(g->row, g->row->n_parts) : g->of->n_boundaries,
-      before = g->row ? plan_gradient_sums(g->row, g->part) : 0, heads = p->per_head ? p->spec->heads : 1;
+      before = g->row ? plan_gradient_sums(g->row, g->part) : 0;
+  bool apart = g->body->of_rows && !p->per_head;
+  int heads = g->body->per_head && !apart ? p->spec->heads : 1;
   ir_value block = block_of(g, slot), row = i32(b, (int64_t)(before + i) * heads), chunk = g->chunk;
-  if (p->per_head) row = add(b, row, g->body->exprs.head);
-  else if (g->body->per_head) chunk = add(b, mul(b, chunk, gpu_heads(g->body)), g->body->exprs.head);
+  if (apart) chunk = add(b, mul(b, chunk, gpu_heads(g->body)), g->body->exprs.head);
+  else if (g->body->per_head) row = add(b, row, g->body->exprs.head);
   ir_value of_chunk = i64(b, (int64_t)sums * heads * blocks);
   ir_value at = add(b, mul(b, wide(b, chunk), of_chunk), wide(b, add(b, scaled(b, row, blocks), block)));
   return add(b, g->own[PEGEN_PTX_SUMS], mul(b, at, i64(b, NUMBER)));
