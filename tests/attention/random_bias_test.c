@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const long double BOUND = 0x1p-18L;
 
@@ -153,7 +154,7 @@ static bool one(uint64_t seed, int index, const char *const *targets, int n_targ
   d.axes = 1 + below(&d, 3);
   d.heads = 1 + below(&d, 3);
   d.scores = index % 3 == 0;
-  const char *path = arena_printf(d.memory, "random_bias_%llu_%d.lua", (unsigned long long)seed, index),
+  const char *path = arena_printf(d.memory, "random_bias_%llu_%d_%d.lua", (unsigned long long)seed, index, getpid()),
              *text = description(&d);
   FILE *file = fopen(path, "w");
   if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);

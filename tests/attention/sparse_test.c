@@ -299,7 +299,7 @@ static const char *mask(draw *d, int depth) {
 }
 
 static void random_mask(draw *d, uint64_t seed, int index) {
-  const char *path = TEXT("sparse_%llu_%d.lua", (unsigned long long)seed, index);
+  const char *path = TEXT("sparse_%llu_%d_%d.lua", (unsigned long long)seed, index, getpid());
   const char *text = TEXT("local pe = require \"pegen\"\n"
                           "return pe.encoding { name = \"random\", axes = { \"s\", \"t\" }, head_dim = 8, heads = 2,\n"
                           "  %s return %s + 0 * head end }\n",

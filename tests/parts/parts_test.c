@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_PARTS = 4, AXES = 3, TOKENS = 9, HEADS = 3, K_HEADS = 2, BATCH = 2 };
 static const char *const axis_names[AXES] = {"t", "y", "x"};
@@ -133,7 +134,8 @@ static const char *part_text(const drawn *d, int index) {
       d->operands, d->head_dim, d->heads, d->part[index].fields);
 }
 
-static spec *load(const drawn *d, const char *path, const char *text) {
+static spec *load(const drawn *d, const char *name, const char *text) {
+  const char *path = arena_printf(d->memory, "%s-%d.lua", name, getpid()); /* other tests run in this folder, too */
   FILE *file = fopen(path, "w");
   if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
   loader_define skip = {"skip_tokens", d->skip ? "1" : "0"};
@@ -373,11 +375,11 @@ static bool gradients_agree(drawn *d, const spec *s, const char *target) {
 }
 
 static bool run_case(drawn *d, const char *target) {
-  spec *part[MOST_PARTS], *whole = load(d, "whole.lua", whole_text(d));
+  spec *part[MOST_PARTS], *whole = load(d, "whole", whole_text(d));
   double values[TOKENS * AXES] = {0};
   for (int i = AXES; i < TOKENS * AXES; i++) values[i] = random_uniform(&d->random, -1, 1) * (i % 5 ? 8 : 4000);
   for (int i = 0; whole && i < d->n_parts; i++)
-    if (!(part[i] = load(d, "part.lua", part_text(d, i)))) return false;
+    if (!(part[i] = load(d, "part", part_text(d, i)))) return false;
   if (!whole) return false;
   trial_operands operands = trial_random_operands(d->memory, whole, NUMBER_F32, &d->random);
   oracle *o = oracle_create(d->memory, whole, 1, TOKENS, values, &operands);

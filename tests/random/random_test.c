@@ -205,7 +205,7 @@ static void one(uint64_t seed, int index, const char *const *targets, int n_targ
   unsigned dtypes = (unsigned[]){1, 1, 1 | 2, 4, 1 | 4, 2}[random_below(&c.random, 6)];
   int optimize = random_below(&c.random, 6) ? 1 : 3;
   const char *path =
-      arena_printf(c.memory, "random_%llu_%d%s.lua", (unsigned long long)seed, index, more ? "_more" : "");
+      arena_printf(c.memory, "random_%llu_%d%s_%d.lua", (unsigned long long)seed, index, more ? "_more" : "", getpid());
   if (!write_text(path, drawn.text)) {
     fprintf(stderr, "cannot write %s\n", path);
     exit(2);
