@@ -365,6 +365,12 @@ static void grouped_heads(void **state) {
   }
 }
 
+/* Matrices that descriptions write, of q and of k: entries gain of what encode read. */
+static void matrices(void **state) {
+  (void)state;
+  all_shapes("../tests/linear/linear", 2, (loader_define[]){{"kind", "sides"}, {"heads", "2"}});
+}
+
 /* A prefix of rotary channels and blocks that leave some over: units without blocks. */
 static void leftovers(void **state) {
   (void)state;
@@ -502,11 +508,11 @@ static void too_large(void **state) {
 int main(int argc, char **argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(planes),      cmocka_unit_test(vectors),     cmocka_unit_test(multivectors),
-      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),     cmocka_unit_test(exponentials),
-      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),       cmocka_unit_test(sums),
-      cmocka_unit_test(parts),       cmocka_unit_test(maps),        cmocka_unit_test(grouped_heads),
-      cmocka_unit_test(leftovers),   cmocka_unit_test(many_tokens), cmocka_unit_test(refusals),
-      cmocka_unit_test(too_large)};
+      cmocka_unit_test(planes),      cmocka_unit_test(vectors),   cmocka_unit_test(multivectors),
+      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),   cmocka_unit_test(exponentials),
+      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),     cmocka_unit_test(sums),
+      cmocka_unit_test(parts),       cmocka_unit_test(maps),      cmocka_unit_test(grouped_heads),
+      cmocka_unit_test(matrices),    cmocka_unit_test(leftovers), cmocka_unit_test(many_tokens),
+      cmocka_unit_test(refusals),    cmocka_unit_test(too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
