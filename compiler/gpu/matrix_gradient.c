@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "base/number.h"
+#include "gpu/dense_gradient.h"
 #include "gpu/exponential_adjoint.h"
 #include "gpu/finish.h"
 #include "gpu/gains.h"
@@ -255,8 +256,10 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
 
 void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                               bool host) {
-  if (entry->kind == GPU_MATRIX_GRADIENT) emit_rows(b, a, program, entry, native, host);
-  else gpu_emit_finish(b, a, program, entry, host);
+  if (entry->kind != GPU_MATRIX_GRADIENT) gpu_emit_finish(b, a, program, entry, host);
+  else if (gradient_of(program->backward).matrix->skew.in_f64)
+    gpu_emit_dense_gradient(b, a, program, entry, native, host);
+  else emit_rows(b, a, program, entry, native, host);
 }
 
 /* ---- entries ---- */
@@ -264,9 +267,13 @@ void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   if (!program->backward) return;
   const matrix_gradient m = gradient_of(program->backward);
-  if (m.matrix->skew.in_f64) return;
   program->of = plan_gradient_row_of(
       a, plan_gradient_of_values(a, m.angles->plan, program->per_head, m.angles->expr, m.angles->n_exprs));
+  if (m.matrix->skew.in_f64) {
+    gpu_add_dense_gradients(a, program, dtypes);
+    gpu_finish_matrices(a, program, 0);
+    return;
+  }
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,
