@@ -1,0 +1,35 @@
+# Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
+# pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all
+# runs them. One expression a line: a single one of all is beyond what ctest takes, and it then runs every test.
+set(LONG_UNDER_SANITIZERS
+  # other processors' and GPUs' twins of what stays
+  "^(attention_(check|backward|fused|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
+  "^(operations|golden_|precision|table).*_(sm_80|x86-64-v[34])$"
+  "^golden_(test_)?aarch64"
+  "^amd_gfx(90a|950|1100)$"
+  "^maps_check_.*_x86-64-v[34]$"
+  "^inputs_check_.*_(heads|grid)$"
+  "^attention_(aarch64|sparse_sm|refuse_sm)"
+  # GPUs' threads, run here
+  "^ptxas_"
+  "^ptx_threads_(alibi|care|comrope|geope|lingeope|lookhere|pape_ri|polynomial|quatro|relative)"
+  "^ptx_threads_(rope_|sincos|spherical|string|grid|split|dense_|schur_(7|both)|basis_back)"
+  "^ptx_(gradient|plan|gpu_test_(dense|matrix|widen|fused))$"
+  # descriptions like ones that stay
+  "random"
+  "^properties_"
+  "^attention_check_(lookhere|relative|alibi__D|lingeope__D|pape_ri|polynomial__D_role_pairwise__D_degree)"
+  "^attention_check_(mirrors_e[23]|turning_mean|rows_turned_|values_|inputs_(forgetting|documents|padded))"
+  "^attention_check_score_(prefix|document|squared|nested|guarded)"
+  "^check_basis_(back_)?(plane|vector|dense3|boost|shear|near)"
+  "^check_(floor|long|at_end|converted_(heads|sums)|polynomial_|sincos_(volumes|grid)|pape_(axes|heads))"
+  "^check_learned_(liere_([2-478]|11|16|27|32|64|.*float64)|comrope_(ap|ld|grid|folded|schur_)|string)"
+  "^check_bivectors_(minus|mixed|mostly|boosts|.*_product)"
+  "^parts_check_(head|inverse|skip)"
+  # sizes and calls of many kinds
+  "^attention_(sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
+  "^(append|slots|stack|effort|denormals|backward_calls|interface.float8)$"
+  "^(table|precision|shapes|float_state|compatibility)"
+  # other programs
+  "^python_(formulas|explore|lab|torch|attention|distributed|jax|models|checkpoints|vit|packed|cuda)"
+  "^(valgrind|package|static|stock|mutation|docs|examples)")
