@@ -139,6 +139,8 @@ PEGEN_HIDDEN int pegen_launch_plan_attention_finish(const pegen_launch_request *
 /* Rows of a call that was checked: of encode, or gradients; kept: what encode read of q and k, or NULL. */
 PEGEN_HIDDEN int pegen_launch_rows_of(const pegen_launch_request *request, const struct pegen_call *call,
                                       const struct pegen_view *kept, pegen_launch_run *run, void *context);
+/* A call that was checked, copied: its streams point into themselves. */
+PEGEN_HIDDEN void pegen_launch_copy_call(const struct pegen_call *call, struct pegen_call *copy);
 /* The arguments of a backward entry; with_workspace as pegen_check_backward. */
 PEGEN_HIDDEN int pegen_launch_check_backward(const pegen_launch_request *request, int with_workspace,
                                              struct pegen_backward_call *call);

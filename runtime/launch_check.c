@@ -9,7 +9,6 @@
 #include "../kernel/check.c"
 #include "../kernel/check_backward.c"
 #include "../kernel/check_gradient.c"
-#include "../kernel/head_groups.c"
 #include "../kernel/sequences.c"
 #include "../kernel/table.c"
 #include "../kernel/view.c"

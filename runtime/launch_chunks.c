@@ -2,10 +2,12 @@
  *
  * Tokens are cut into chunks, whose number the call's sizes alone decide: as many as keep a large device busy, each
  * with sums of its own in the workspace, which the launches of `finish` add up in order. What a thread gives to a
- * position lies there, too, until the launch behind its own has summed it.
+ * position lies there, too, until the launch behind its own has summed it. Heads of q that share operands with one of k
+ * go by rounds of launches, a head of each group at a time.
  */
 #include "launch_chunks.h"
 
+#include "../kernel/head_groups.c"
 #include "../kernel/loop.h"
 
 #include <string.h>
@@ -59,15 +61,16 @@ static int is_joint(const pegen_gradient_cut *g) {
   return stream[0].in.size[PEGEN_HEAD] == stream[1].in.size[PEGEN_HEAD];
 }
 
-static void find_passes(pegen_gradient_cut *g) {
+static void find_passes(pegen_gradient_cut *g, int64_t rounds) {
   int joint = is_joint(g);
   for (int s = 0; s < 2; s++) {
     pegen_gradient_pass *p = &g->pass[g->n];
     if (pegen_has_rows(g->call, s)) p->stream[p->n++] = &g->call->rows.stream[s];
     if (p->n == 0 || (joint && s == 0)) continue;
     measure(g, p);
+    p->rounds = p->stream[0]->keys ? 1 : rounds;
     p->again = g->n > 0 && p->which >= 0 && p->which == g->pass[0].which;
-    g->chunks += p->sums;
+    g->chunks += p->sums * p->rounds;
     g->n++;
   }
   g->groups = pegen_divide_up(g->chunks, PEGEN_PTX_SUM_MOST);
@@ -117,6 +120,14 @@ static int find_places(pegen_gradient_cut *g) {
 
 /* ---- limits ---- */
 
+void pegen_launch_copy_call(const pegen_call *call, pegen_call *copy) {
+  *copy = *call;
+  for (int s = 0; s < 2; s++) {
+    pegen_stream *stream = &copy->stream[s];
+    if (stream->given) stream->out = stream->out == &call->stream[s].in ? &stream->in : &stream->out_of_place;
+  }
+}
+
 int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input) {
   const pegen_view *out = &g->call->inputs[input];
   if (out->empty) return 0; /* not wanted; of elements in memory: far below 2^63 */
@@ -145,14 +156,14 @@ static int is_too_large(const pegen_gradient_cut *g) {
   return exceeds(g->groups, g->numbers) || exceeds(g->groups, g->of->matrix_sums);
 }
 
-int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call, pegen_gradient_cut *g) {
+int pegen_launch_cut(const pegen_kernel *kernel, pegen_backward_call *call, pegen_gradient_cut *g) {
   memset(g, 0, sizeof *g);
   g->kernel = kernel;
   g->call = call;
   g->of = pegen_launch_gradient_of(kernel);
   g->sum_heads = kernel->heads && kernel->ptx->per_head != PEGEN_PER_HEAD_NONE ? kernel->heads : 1;
   g->numbers = g->of->n_sums * g->sum_heads * g->of->n_blocks;
-  find_passes(g);
+  find_passes(g, pegen_group_heads(&call->rows, &call->kept[0], &g->head_groups));
   return is_too_large(g) || find_places(g) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }
 
@@ -160,7 +171,9 @@ int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call
  * them. */
 int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call) {
   pegen_gradient_cut g;
-  if ((!call->of_operands && !call->of_positions && !call->of_inputs) || pegen_launch_cut(driver->kernel, call, &g))
+  pegen_backward_call own = *call;
+  pegen_launch_copy_call(&call->rows, &own.rows);
+  if ((!call->of_operands && !call->of_positions && !call->of_inputs) || pegen_launch_cut(driver->kernel, &own, &g))
     return 0;
   return g.at.end;
 }

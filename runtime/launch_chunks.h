@@ -20,6 +20,7 @@ typedef struct pegen_gradient_pass {
   int64_t items, rows, chunk, chunks;
   int64_t heads; /* whose threads are apart; 1: they share rotors */
   int64_t sums; /* chunks whose sums are apart: those of each head, where heads that are apart share operands */
+  int64_t rounds; /* of launches, each of one head of every group that shares operands, with sums of its own */
 } pegen_gradient_pass;
 
 /* What the workspace holds: shares of positions and of inputs, sums of chunks, sums of those, what leaves gain; of
@@ -30,7 +31,8 @@ typedef struct pegen_gradient_places {
 
 typedef struct pegen_gradient_cut {
   const pegen_kernel *kernel;
-  const pegen_backward_call *call;
+  const pegen_backward_call *call; /* of as many heads of q as operands have (head_groups) */
+  pegen_head_groups head_groups;
   const pegen_ptx_gradient *of;
   int64_t numbers; /* sums of a chunk */
   int64_t sum_heads; /* whose sums are kept apart in it */
@@ -46,7 +48,8 @@ static inline int64_t pegen_launch_input_size(const pegen_kernel *kernel, int in
 }
 PEGEN_HIDDEN int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input);
 /* Of a call that asks for such gradients, by its sizes alone; the workspace is not looked at. 0, or
- * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. */
-PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call, pegen_gradient_cut *g);
+ * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. The call is from then on one of a round
+ * (pegen_take_group). */
+PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, pegen_backward_call *call, pegen_gradient_cut *g);
 
 #endif

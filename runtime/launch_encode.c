@@ -165,14 +165,11 @@ static int launch_streams(const pegen_launch_request *request, const pegen_call 
 
 int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *call, const pegen_view *kept,
                          pegen_launch_run *run, void *context) {
-  pegen_call of = *call;
+  pegen_call of;
   pegen_view of_kept[2];
   pegen_head_groups groups;
   for (int s = 0; s < 2 && kept; s++) of_kept[s] = kept[s];
-  for (int s = 0; s < 2; s++) {
-    pegen_stream *stream = &of.stream[s];
-    if (stream->given) stream->out = stream->out == &call->stream[s].in ? &stream->in : &stream->out_of_place;
-  }
+  pegen_launch_copy_call(call, &of);
   /* A thread has a row of q and that of k beside it. */
   if (pegen_launch_turns_rows(request->kernel) && of.joint)
     of.joint = of.stream[0].in.size[PEGEN_HEAD] == of.stream[1].in.size[PEGEN_HEAD];

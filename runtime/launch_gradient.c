@@ -14,15 +14,15 @@ static const int64_t MOST_THREADS = INT32_MAX / 2;
 
 /* A call of which launches are made. Without run: only whether they would be refused. */
 typedef struct gradient_launch {
-  const pegen_gradient_cut *cut;
+  pegen_gradient_cut *cut;
   const pegen_args *args;
   int64_t workspace; /* address */
   pegen_launch_run *run;
   void *context;
 } gradient_launch;
 
-static gradient_launch launch_of(const pegen_launch_request *request, const pegen_gradient_cut *cut,
-                                 pegen_launch_run *run, void *context) {
+static gradient_launch launch_of(const pegen_launch_request *request, pegen_gradient_cut *cut, pegen_launch_run *run,
+                                 void *context) {
   return (gradient_launch){cut, request->args, (int64_t)(uintptr_t)request->args->workspace, run, context};
 }
 
@@ -154,8 +154,8 @@ static int gives_inputs(const pegen_gradient_cut *g) {
   return g->call->of_inputs && pegen_launch_turns_rows(g->kernel);
 }
 
-/* first_chunk: of all chunks of the call, the pass' first. */
-static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, int64_t first_chunk) {
+/* first_chunk: of all chunks of the call, the round's first. */
+static int launch_round(const gradient_launch *l, const pegen_gradient_pass *p, int64_t round, int64_t first_chunk) {
   const pegen_gradient_cut *g = l->cut;
   const pegen_stream *first = p->stream[0];
   const pegen_ptx_entry *entry = choose_entry(g, p);
@@ -193,7 +193,16 @@ static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, i
   int64_t sets = g->call->positions[p->which].size[PEGEN_POSITION_BATCH];
   int64_t batches = p->items / first->in.size[PEGEN_TOKEN] / sets; /* whose shares meet in one coordinate */
   return launch_positions(l, p->which, batches, p->heads * (g->of->n_shares ? g->of->n_shares : entry->units),
-                          p->again || accumulates(l));
+                          round > 0 || p->again || accumulates(l));
+}
+
+static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, int64_t first_chunk) {
+  int error = 0;
+  for (int64_t round = 0; round < p->rounds && !error; round++) {
+    if (!p->stream[0]->keys) pegen_take_group(&l->cut->head_groups, round);
+    error = launch_round(l, p, round, first_chunk + round * p->sums);
+  }
+  return error;
 }
 
 /* Positions and inputs of tensors without rows gain nothing, which is written. */
@@ -214,7 +223,7 @@ static int launch_all(const gradient_launch *l) {
   int error = launch_nothing(l);
   for (int i = 0; i < l->cut->n && !error; i++) {
     error = launch_pass(l, &l->cut->pass[i], first_chunk);
-    first_chunk += l->cut->pass[i].sums;
+    first_chunk += l->cut->pass[i].sums * l->cut->pass[i].rounds;
   }
   return error;
 }
@@ -279,12 +288,10 @@ static int launch_finish(const gradient_launch *l) {
 
 /* ---- the calls ---- */
 
-/* What of the call is more than its rows: refused, or cut; *cut.call NULL where there is nothing. */
-static int cut_checked(const pegen_launch_request *request, const pegen_backward_call *call, pegen_gradient_cut *cut) {
+/* What of the call is more than its rows, cut; cut->call NULL where there is nothing. */
+static int cut_checked(const pegen_launch_request *request, pegen_backward_call *call, pegen_gradient_cut *cut) {
   cut->call = NULL;
   if (!call->of_operands && !call->of_positions && !call->of_inputs) return 0;
-  for (int s = 0; s < 2; s++) /* sums of heads that share operands are the processors' */
-    if (call->rows.stream[s].given && call->rows.stream[s].group > 1) return PEGEN_ERROR_HEADS;
   return pegen_launch_cut(request->kernel, call, cut);
 }
 

@@ -38,7 +38,7 @@ unsigned attend_gaining_of_pairs(const attention_plan *p);
 /* ---- shared by the files that emit them ---- */
 
 enum { ATTEND_OF_KEYS, ATTEND_OF_VALUES }; /* kinds of rows: of q and k, of g_out and v */
-/* Most sums that a thread keeps of operands that stand by themselves. */
+/* Most sums that a thread keeps at once of operands that stand by themselves. */
 enum { ATTEND_MOST_GAINS = 16, ATTEND_WARPS = PEGEN_PTX_ATTENTION_WARPS };
 
 typedef struct attend_gradient_shape {
@@ -116,7 +116,7 @@ void attend_turned_merge(attend_gradient *g, ir_value *sums); /* to those of cha
 
 /* ---- gpu/attention_gains.c: what operands of a bias gain ---- */
 
-/* Sums of a tile's pairs that go from tile to tile: two numbers a scatter that stands by itself. */
+/* Sums of a tile's pairs that go from tile to tile: two numbers a scatter that stands by itself, of the first few. */
 int attend_gain_values(const attention_plan *p);
 void attend_gains_clear(attend_gradient *g); /* the warp's sums of elements, before the first item */
 void attend_gains_begin(attend_gradient *g, ir_value *sums); /* of an item; loads what gradients are made of */
@@ -178,7 +178,7 @@ void attend_place_give(attend_gradient *g, ir_value row, int axis, ir_value sum)
 
 /* ---- gpu/attention_torques.c: what operands and coordinates gain of rotations that pairs have ---- */
 
-/* Operands (bits) that gain of them: few enough to be summed in registers. */
+/* Operands (bits) that gain of them, where no place is computed. */
 unsigned attend_turning_operands(const attention_plan *p);
 /* Of the tile of rows that pass from `first` on, whose products' gains stand at attend_score_at. All threads of a warp.
  */

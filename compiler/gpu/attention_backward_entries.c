@@ -91,7 +91,7 @@ bool attend_gradient_fits(const attention_plan *p) { return attend_gradient_shap
 
 unsigned attend_gaining_of_pairs(const attention_plan *p) {
   unsigned bits = 0, turning = attend_turning_operands(p);
-  if (p->columns || attend_gain_values(p) > 2 * ATTEND_MOST_GAINS) return 0;
+  if (p->columns) return 0;
   for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */

@@ -1,10 +1,11 @@
 /* gpu/attention_gains: see gpu/attention_backward.h.
  *
  * Where an element stands by itself (a slope), a thread sums what its pairs give it in two-float arithmetic, and at the
- * end of an item its warp's threads are added up in order. Where a place is computed (a table of displacements), a warp
- * lays its pairs' gains and places side by side, and each of its lanes goes through all of them in order and takes
- * those whose place is its own: places are dealt out to lanes by their last five bits. A warp's sums are its own
- * chunk's, in memory that no other touches.
+ * end of an item its warp's threads are added up in order; those past the first ATTEND_MOST_GAINS, for which a thread
+ * has no registers from tile to tile, at the end of each tile, in groups of as many. Where a place is computed (a table
+ * of displacements), a warp lays its pairs' gains and places side by side, and each of its lanes goes through all of
+ * them in order and takes those whose place is its own: places are dealt out to lanes by their last five bits. A warp's
+ * sums are its own chunk's, in memory that no other touches.
  */
 #include "gpu/attention_backward.h"
 #include "gpu/index.h"
@@ -15,16 +16,33 @@ enum { WARP = 32, NUMBER = TWO_FLOAT_BYTES, NOWHERE = -1 };
 
 static bool is_placed(const adjoint_scatter *s) { return s->leaf->op == EXPR_ELEMENT; }
 
-int attend_gain_values(const attention_plan *p) {
+/* Those that stand by themselves. */
+static int n_single(const attention_plan *p) {
   int count = 0;
-  for (int i = 0; i < p->n_scatters; i++) count += is_placed(&p->scatter[i]) ? 0 : 2;
+  for (int i = 0; i < p->n_scatters; i++) count += !is_placed(&p->scatter[i]);
   return count;
 }
 
-static bool has_places(const attention_plan *p) { return 2 * p->n_scatters > attend_gain_values(p); }
+/* A group of them, from number `from` on: appended to `group`; their number. */
+static int single_group(const attention_plan *p, int from, const adjoint_scatter **group) {
+  int index = 0, count = 0;
+  for (int i = 0; i < p->n_scatters; i++) {
+    if (is_placed(&p->scatter[i]) || index++ < from || count == ATTEND_MOST_GAINS) continue;
+    group[count++] = &p->scatter[i];
+  }
+  return count;
+}
+
+int attend_gain_values(const attention_plan *p) {
+  const adjoint_scatter *first[ATTEND_MOST_GAINS];
+  return 2 * single_group(p, 0, first);
+}
+
+static bool has_places(const attention_plan *p) { return p->n_scatters > n_single(p); }
 
 int64_t attend_gains_bytes(const attention_plan *p, const attend_shape *tile) {
-  return has_places(p) ? (int64_t)PEGEN_PTX_BLOCK * tile->columns * NUMBER : 0;
+  int64_t number = (int64_t)PEGEN_PTX_BLOCK * NUMBER;
+  return has_places(p) ? number * tile->columns : n_single(p) > ATTEND_MOST_GAINS ? number : 0;
 }
 
 static ir_value element_at(attend_gradient *g, ir_value element) {
@@ -102,28 +120,46 @@ ir_value attend_gain_value(attend_gradient *g, const expr *gradient, ir_value ga
 
 /* ---- elements that stand by themselves ---- */
 
-static void add_single(attend_gradient *g, ir_value first, ir_value *sums) {
+/* What the thread's pairs of the tile give a group is added to sums, two numbers each. */
+static void add_group(attend_gradient *g, ir_value first, const adjoint_scatter *const *group, int n, ir_value *sums) {
   ir *b = g->t.b;
-  const attention_plan *p = g->t.p;
   const attend_shape *s = &g->t.shape;
-  int count = attend_gain_values(p), at = 0;
   ir_value now[2 * ATTEND_MOST_GAINS], next[2 * ATTEND_MOST_GAINS];
-  if (!count) return;
-  ir_loop pairs = ir_for_with(b, i64(b, 0), i64(b, (int64_t)s->rows * s->columns), count, sums, now);
+  ir_loop pairs = ir_for_with(b, i64(b, 0), i64(b, (int64_t)s->rows * s->columns), 2 * n, sums, now);
   ir_value pair = narrow(b, pairs.index);
   ir_value row = attend_row_of_thread(&g->t, quotient(b, pair, s->columns)),
            column = attend_column_of_thread(&g->t, rest(b, pair, s->columns));
   ir_value gained = attend_gain_of_pair(g, first, row, column);
   two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
-  for (int i = 0; i < p->n_scatters; i++) {
-    if (is_placed(&p->scatter[i])) continue;
-    two_float old = {.hi = now[at], .lo = now[at + 1]};
-    two_float sum = two_float_add(b, old, two_float_f32(attend_gain_value(g, p->scatter[i].gradient, gained)));
-    next[at++] = sum.hi;
-    next[at++] = sum.lo;
+  for (int i = 0; i < n; i++) {
+    two_float old = {.hi = now[2 * i], .lo = now[2 * i + 1]};
+    two_float sum = two_float_add(b, old, two_float_f32(attend_gain_value(g, group[i]->gradient, gained)));
+    next[2 * i] = sum.hi;
+    next[2 * i + 1] = sum.lo;
   }
   emit_thread_forget(&g->t.exprs, remembered);
-  ir_end_for_with(b, pairs, count, next, sums);
+  ir_end_for_with(b, pairs, 2 * n, next, sums);
+}
+
+static void give_group(attend_gradient *g, ir_value room, const adjoint_scatter *const *group, int n,
+                       const ir_value *sums) {
+  for (int i = 0; i < n; i++)
+    attend_gain_by_warp(g, room, group[i]->leaf, (two_float){.hi = sums[2 * i], .lo = sums[2 * i + 1]});
+}
+
+/* The first group's sums go from tile to tile; the others' are a tile's own. */
+static void add_single(attend_gradient *g, ir_value first, ir_value *sums) {
+  ir *b = g->t.b;
+  const attention_plan *p = g->t.p;
+  const adjoint_scatter *group[ATTEND_MOST_GAINS];
+  ir_value own[2 * ATTEND_MOST_GAINS];
+  int n = single_group(p, 0, group);
+  if (n) add_group(g, first, group, n, sums);
+  for (int from = n; (n = single_group(p, from, group)) > 0; from += n) {
+    for (int i = 0; i < 2 * n; i++) own[i] = ir_float(b, b->f32, 0);
+    add_group(g, first, group, n, own);
+    give_group(g, g->gains, group, n, own);
+  }
 }
 
 void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, two_float own) {
@@ -146,12 +182,8 @@ void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, tw
 }
 
 void attend_gains_end(attend_gradient *g, const ir_value *sums) {
-  const attention_plan *p = g->t.p;
-  for (int i = 0; i < p->n_scatters; i++) {
-    if (is_placed(&p->scatter[i])) continue;
-    attend_gain_by_warp(g, g->t.scores, p->scatter[i].leaf, (two_float){.hi = sums[0], .lo = sums[1]});
-    sums += 2;
-  }
+  const adjoint_scatter *group[ATTEND_MOST_GAINS];
+  give_group(g, g->t.scores, group, single_group(g->t.p, 0, group), sums);
 }
 
 /* ---- elements at computed places ---- */

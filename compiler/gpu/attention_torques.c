@@ -14,7 +14,7 @@ static const attention_torques *torques_of(const attend_gradient *g) { return g-
 
 unsigned attend_turning_operands(const attention_plan *p) {
   unsigned bits = 0;
-  if (!p->torques || p->torques->n_scatters > ATTEND_MOST_GAINS) return 0;
+  if (!p->torques) return 0;
   for (int i = 0; i < p->torques->n_scatters; i++) {
     if (p->torques->scatter[i].leaf->op != EXPR_OPERAND) return 0; /* a computed place */
     bits |= 1u << p->torques->scatter[i].leaf->index;
@@ -114,14 +114,13 @@ static void end_blocks(attend_gradient *g, block_loop blocks, int n, const ir_va
 
 /* ---- operands ---- */
 
-/* What the thread's pairs of the tile give in the emitter's block, [n_scatters]. */
-static void sum_pairs(attend_gradient *g, ir_value first, two_float *sums) {
+/* What the thread's pairs of the tile give n scatters in the emitter's block. */
+static void sum_pairs(attend_gradient *g, ir_value first, const adjoint_scatter *scatter, int n, two_float *sums) {
   attend *t = &g->t;
   ir *b = t->b;
-  const attention_torques *of = torques_of(g);
   two_float torques[SPEC_MAX_BIVECTORS];
   ir_value values[2 * ATTEND_MOST_GAINS], now[2 * ATTEND_MOST_GAINS];
-  int count = 2 * of->n_scatters;
+  int count = 2 * n;
   for (int i = 0; i < count; i++) values[i] = ir_float(b, b->f32, 0);
   ir_loop pairs = ir_for_with(b, i64(b, 0), i64(b, (int64_t)t->shape.rows * t->shape.columns), count, values, now);
   ir_value pair = narrow(b, pairs.index);
@@ -131,29 +130,36 @@ static void sum_pairs(attend_gradient *g, ir_value first, two_float *sums) {
   two_float *remembered = emit_thread_remember(&t->exprs);
   place_pair(g, row, column);
   set_torques(g, row, column, gained, torques);
-  for (int i = 0; i < of->n_scatters; i++) {
+  for (int i = 0; i < n; i++) {
     two_float old = {.hi = now[2 * i], .lo = now[2 * i + 1]};
-    two_float sum = two_float_add(b, old, value_of(g, of->scatter[i].gradient, gained));
+    two_float sum = two_float_add(b, old, value_of(g, scatter[i].gradient, gained));
     now[2 * i] = sum.hi;
     now[2 * i + 1] = sum.lo;
   }
   emit_thread_forget(&t->exprs, remembered);
   ir_end_for_with(b, pairs, count, now, values);
-  for (int i = 0; i < of->n_scatters; i++) sums[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+  for (int i = 0; i < n; i++) sums[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+}
+
+static void add_group(attend_gradient *g, ir_value first, const adjoint_scatter *scatter, int n) {
+  const expr *gradients[ATTEND_MOST_GAINS];
+  two_float sums[ATTEND_MOST_GAINS];
+  for (int i = 0; i < n; i++) gradients[i] = scatter[i].gradient;
+  block_loop blocks = begin_blocks(g, n, gradients, 0, NULL, NULL);
+  sum_pairs(g, first, scatter, n, sums);
+  for (int i = 0; i < n; i++) attend_gain_by_warp(g, g->turned_words, scatter[i].leaf, sums[i]);
+  end_blocks(g, blocks, 0, NULL, NULL);
 }
 
 static void add_operands(attend_gradient *g, ir_value first) {
   ir *b = g->t.b;
   const attention_torques *of = torques_of(g);
-  const expr *gradients[ATTEND_MOST_GAINS];
-  two_float sums[ATTEND_MOST_GAINS];
   if (g->of_keys || !attend_turning_operands(g->t.p)) return;
-  for (int i = 0; i < of->n_scatters; i++) gradients[i] = of->scatter[i].gradient;
   ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", g->chunk, i64(b, 0)));
-  block_loop blocks = begin_blocks(g, of->n_scatters, gradients, 0, NULL, NULL);
-  sum_pairs(g, first, sums);
-  for (int i = 0; i < of->n_scatters; i++) attend_gain_by_warp(g, g->turned_words, of->scatter[i].leaf, sums[i]);
-  end_blocks(g, blocks, 0, NULL, NULL);
+  for (int from = 0; from < of->n_scatters; from += ATTEND_MOST_GAINS) {
+    int left = of->n_scatters - from;
+    add_group(g, first, of->scatter + from, left < ATTEND_MOST_GAINS ? left : ATTEND_MOST_GAINS);
+  }
   ir_end_if(b, wanted);
 }
 

@@ -108,49 +108,78 @@ static void emit_scatter(finisher *f, bool host) {
 
 /* ---- what an element gains ---- */
 
-/* Which of the numbers that leaves gain are an element's, heads and blocks as on processors: terms[first[e]] up to
- * terms[first[e + 1]]. */
+/* Which of the numbers that leaves gain are an element's: terms[first[e]] up to terms[first[e + 1]]. */
 typedef struct element_terms {
   int count, n_terms; /* of elements, of all */
   int32_t *first, *terms;
 } element_terms;
+
+/* A walk over all numbers in their order is made twice: elements' are counted, then they have places. */
+typedef struct term_list {
+  element_terms of;
+  bool counts;
+} term_list;
+typedef void term_walk(const finisher *f, term_list *list);
+
+static void add_term(term_list *list, int element, int term) {
+  element_terms *t = &list->of;
+  if (list->counts) t->first[element + 2]++, t->n_terms++;
+  else t->terms[t->first[element + 1]++] = term;
+}
+
+static element_terms list_terms(const finisher *f, int count, term_walk *walk) {
+  term_list list = {.of = {.count = count, .first = arena_array(f->memory, int32_t, count + 2)}, .counts = true};
+  walk(f, &list);
+  for (int e = 0; e <= count; e++) list.of.first[e + 1] += list.of.first[e];
+  list.of.terms = arena_array(f->memory, int32_t, list.of.n_terms + 1);
+  list.counts = false;
+  walk(f, &list);
+  return list.of;
+}
+
+/* As tables of the entry. */
+typedef struct term_tables {
+  const char *first, *terms;
+} term_tables;
+
+static term_tables lay_terms(const finisher *f, const element_terms *t) {
+  term_tables tables = {arena_printf(f->memory, "%s_first", f->entry->name),
+                        arena_printf(f->memory, "%s_terms", f->entry->name)};
+  ir_table(f->b, tables.first, t->count + 1, NULL, t->first);
+  ir_table(f->b, tables.terms, t->n_terms + (t->n_terms == 0), NULL, t->terms);
+  return tables;
+}
 
 /* Those that hold generators gain of matrices (finish_matrices). */
 static bool is_gathered(const finisher *f, int operand) {
   return !f->program->matrices || !gpu_generates(gpu_learned_matrix(f->program->encode), operand);
 }
 
-/* Calls for each leaf of a head's block, of all parts, in that order. */
-#define EACH_TERM(f, head, part, i, block) \
-  for (int head = 0; head < heads_of(f); head++) \
-    for (int part = 0; part < parts_of(f); part++) \
-      for (int i = 0; (f)->program->of->part[part] && i < (f)->program->of->part[part]->n_scatters; i++) \
-        for (int block = 0; block < (f)->program->of->part[part]->leaves->spec->n_blocks; block++)
+/* Of all gathered operands in one line. */
+static int gathered_before(const finisher *f, int operand) {
+  int count = 0;
+  for (int i = 0; i < operand; i++)
+    if (is_gathered(f, i)) count += (int)spec_operand_elements(&spec_of(f)->operand[i]);
+  return count;
+}
 
-static element_terms terms_of(const finisher *f) {
-  const plan_gradient_row *of = f->program->of;
-  const spec *s = spec_of(f);
-  int heads = heads_of(f), blocks = blocks_of(f), *start = arena_array(f->memory, int, s->n_operands + 1);
-  element_terms t = {.count = 0};
-  for (int i = 0; i < s->n_operands; i++) {
-    start[i] = t.count;
-    if (is_gathered(f, i)) t.count += (int)spec_operand_elements(&s->operand[i]);
+/* Numbers of the leaves of a part: head by head, blocks as on processors. */
+static void walk_leaves(const finisher *f, int part, int head, term_list *list) {
+  const plan_gradient *of = f->program->of->part[part];
+  int own = of->leaves->spec->n_blocks;
+  for (int i = 0; i < of->n_scatters; i++) {
+    const expr *leaf = of->scatter[i].leaf;
+    const int32_t *offset = leaf->offsets + (leaf->n_heads > 1 ? head * own : 0);
+    int start = gathered_before(f, leaf->index), number = plan_gradient_scatters(f->program->of, part) + i;
+    for (int block = 0; block < own; block++)
+      add_term(list, start + offset[block], (number * heads_of(f) + head) * blocks_of(f) + block);
   }
-  t.first = arena_array(f->memory, int32_t, t.count + 2);
-  EACH_TERM(f, head, part, i, block) t.n_terms++;
-  t.terms = arena_array(f->memory, int32_t, t.n_terms + 1);
-  for (int pass = 0; pass < 2; pass++) { /* counts, then places */
-    EACH_TERM(f, head, part, i, block) {
-      const expr *leaf = of->part[part]->scatter[i].leaf;
-      int own = of->part[part]->leaves->spec->n_blocks,
-          at = start[leaf->index] + leaf->offsets[(leaf->n_heads > 1 ? head * own : 0) + block],
-          number = plan_gradient_scatters(of, part) + i;
-      if (pass == 0) t.first[at + 2]++;
-      else t.terms[t.first[at + 1]++] = (number * heads + head) * blocks + block;
-    }
-    for (int e = 0; pass == 0 && e <= t.count; e++) t.first[e + 1] += t.first[e];
-  }
-  return t;
+}
+
+static void walk_parts(const finisher *f, term_list *list) {
+  for (int head = 0; head < heads_of(f); head++)
+    for (int part = 0; part < parts_of(f); part++)
+      if (f->program->of->part[part]) walk_leaves(f, part, head, list);
 }
 
 static ir_value table_element(ir *b, const char *name, ir_value index) {
@@ -208,20 +237,17 @@ static void emit_total(finisher *f, bool host) {
 static void emit_gather(finisher *f, bool host) {
   ir *b = f->b;
   const spec *s = spec_of(f);
-  element_terms terms = terms_of(f);
-  const char *first = arena_printf(f->memory, "%s_first", f->entry->name),
-             *list = arena_printf(f->memory, "%s_terms", f->entry->name);
+  element_terms terms = list_terms(f, gathered_before(f, s->n_operands), walk_parts);
   finish_open(f, PEGEN_PTX_GATHER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
-  ir_table(b, first, terms.count + 1, NULL, terms.first);
-  ir_table(b, list, terms.n_terms + (terms.n_terms == 0), NULL, terms.terms);
+  term_tables tables = lay_terms(f, &terms);
   const ir_value *p = f->parameter;
   gained_element to = find_element(f, s, p + PEGEN_PTX_GATHER_OPERANDS);
   ir_branch inside = ir_if(b, to.wanted);
-  ir_value line = wide(b, f->line), begin = table_element(b, first, line),
-           end = table_element(b, first, add(b, line, i64(b, 1)));
+  ir_value line = wide(b, f->line), begin = table_element(b, tables.first, line),
+           end = table_element(b, tables.first, add(b, line, i64(b, 1)));
   ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, values, values);
-  ir_value at = wide(b, table_element(b, list, loop.index));
+  ir_value at = wide(b, table_element(b, tables.terms, loop.index));
   two_float old = {.hi = values[0], .lo = values[1]};
   two_float sum = two_float_add(b, old, two_float_load(b, finish_number_at(b, p[PEGEN_PTX_GATHER_GAINED], at)));
   ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
@@ -265,26 +291,22 @@ static void emit_positions(finisher *f, bool host) {
 
 /* ---- inputs of rows ---- */
 
-/* Which shares of a row are an element's, of the rows of all inputs in one line: as element_terms of operands. */
-static element_terms input_terms_of(const finisher *f) {
+/* Shares of a row, of elements of the rows of all inputs in one line. */
+static int input_elements_before(const spec *s, int input) {
+  int count = 0;
+  for (int i = 0; i < input; i++) count += (int)(s->input[i].size ? s->input[i].size : 1);
+  return count;
+}
+
+static void walk_shares(const finisher *f, term_list *list) {
   const plan_gradient *of = plan_gradient_first(f->program->of);
   const spec *s = spec_of(f);
-  int leaves = of->n_row_inputs[TORQUE_OF_Y], blocks = s->n_blocks, start[SPEC_MAX_INPUTS + 1] = {0};
-  for (int i = 0; i < s->n_inputs; i++) start[i + 1] = start[i] + (int)(s->input[i].size ? s->input[i].size : 1);
-  element_terms t = {.count = start[s->n_inputs]};
-  t.first = arena_array(f->memory, int32_t, t.count + 2);
-  t.terms = arena_array(f->memory, int32_t, leaves *blocks + 1);
-  for (int pass = 0; pass < 2; pass++) { /* counts, then places */
-    for (int i = 0; i < leaves; i++)
-      for (int block = 0; block < blocks; block++) {
-        const expr *leaf = of->of_row_input[TORQUE_OF_Y][i].leaf;
-        int at = start[leaf->index] + leaf->offsets[block];
-        if (pass == 0) t.first[at + 2]++;
-        else t.terms[t.first[at + 1]++] = i * blocks + block;
-      }
-    for (int e = 0; pass == 0 && e <= t.count; e++) t.first[e + 1] += t.first[e];
+  for (int i = 0; i < of->n_row_inputs[TORQUE_OF_Y]; i++) {
+    const expr *leaf = of->of_row_input[TORQUE_OF_Y][i].leaf;
+    int start = input_elements_before(s, leaf->index);
+    for (int block = 0; block < s->n_blocks; block++)
+      add_term(list, start + leaf->offsets[block], i * s->n_blocks + block);
   }
-  return t;
 }
 
 /* Where the thread's element is, and which rows it gains of: all of i64. */
@@ -324,15 +346,15 @@ static input_element find_input_element(const finisher *f) {
 }
 
 /* The sum of an element's shares over the rows that it gains of. */
-static two_float sum_input_shares(const finisher *f, const input_element *e, const char *first, const char *terms) {
+static two_float sum_input_shares(const finisher *f, const input_element *e, const term_tables *tables) {
   ir *b = f->b;
   const ir_value *p = f->parameter;
   const plan_gradient *of = plan_gradient_first(f->program->of);
   int64_t row_bytes = (int64_t)of->n_row_inputs[TORQUE_OF_Y] * spec_of(f)->n_blocks * 4;
   ir_value zero = ir_float(b, b->f32, 0), values[2] = {zero, zero}, inner[2], line, begin, end;
   line = add(b, e->element, p[PEGEN_PTX_INPUTS_FIRST]);
-  begin = wide(b, table_element(b, first, line));
-  end = wide(b, table_element(b, first, add(b, line, i64(b, 1))));
+  begin = wide(b, table_element(b, tables->first, line));
+  end = wide(b, table_element(b, tables->first, add(b, line, i64(b, 1))));
   ir_loop rows = ir_for_with(b, i64(b, 0), mul(b, e->batches, e->heads), 2, values, values);
   ir_value batch = add(b, e->first_batch, ir_op2(b, "arith.divui", rows.index, e->heads)),
            head = add(b, e->first_head, ir_op2(b, "arith.remui", rows.index, e->heads)),
@@ -340,7 +362,7 @@ static two_float sum_input_shares(const finisher *f, const input_element *e, con
            row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), head),
            at = add(b, p[PEGEN_PTX_INPUTS_SHARES], mul(b, row, i64(b, row_bytes)));
   ir_loop of_row = ir_for_with(b, begin, end, 2, values, inner);
-  ir_value term = wide(b, table_element(b, terms, of_row.index));
+  ir_value term = wide(b, table_element(b, tables->terms, of_row.index));
   ir_value share = ir_load(b, b->f32, ir_pointer(b, add(b, at, mul(b, term, i64(b, 4)))), 4);
   two_float old = {.hi = inner[0], .lo = inner[1]}, sum = two_float_add(b, old, two_float_f32(share));
   ir_end_for_with(b, of_row, 2, (ir_value[]){sum.hi, sum.lo}, inner);
@@ -350,16 +372,12 @@ static two_float sum_input_shares(const finisher *f, const input_element *e, con
 
 static void emit_inputs(finisher *f, bool host) {
   ir *b = f->b;
-  element_terms terms = input_terms_of(f);
-  const char *first = arena_printf(f->memory, "%s_first", f->entry->name),
-             *list = arena_printf(f->memory, "%s_terms", f->entry->name);
-  int count = terms.first[terms.count];
+  element_terms terms = list_terms(f, input_elements_before(spec_of(f), spec_of(f)->n_inputs), walk_shares);
   finish_open(f, PEGEN_PTX_INPUTS_PARAMETERS, host);
-  ir_table(b, first, terms.count + 1, NULL, terms.first);
-  ir_table(b, list, count + (count == 0), NULL, terms.terms);
+  term_tables tables = lay_terms(f, &terms);
   input_element e = find_input_element(f);
   ir_branch inside = ir_if(b, e.exists);
-  two_float sum = sum_input_shares(f, &e, first, list);
+  two_float sum = sum_input_shares(f, &e, &tables);
   ir_value adds = ir_compare_int(b, "ne", f->parameter[PEGEN_PTX_INPUTS_ADDS], i64(b, 0)), at = ir_pointer(b, e.at);
   finish_store(b, ir_int(b, b->i1, 0), adds, sum, at);
   ir_end_if(b, inside);

@@ -1,7 +1,6 @@
 /* gpu/forms: the table of what forms make for GPUs; see gpu/forms.h. */
 #include "gpu/forms.h"
 
-#include "base/diag.h"
 #include "gpu/attention.h"
 #include "gpu/change_of_basis.h"
 #include "gpu/dense.h"
@@ -25,15 +24,6 @@ static const gpu_program *widen(arena *a, const form *f, const void *plan, unsig
   return gpu_widen_program(a, form_program(a, f, plan, "encode"), dtypes, gradients);
 }
 
-/* Whether gradients are asked for of blocks whose matrices the description writes: refused. */
-static bool lacks_torques(const spec *s, bool gradients) {
-  if (!s->entries[0] || !gradients) return false;
-  diag_error(s->file, s->line,
-             "gradients of this kind are made for processors only: on a GPU torques are those of rotors, and blocks of "
-             "pe.linear have none; expected --no-grad, or --target x86-64-v3 or the like");
-  return true;
-}
-
 static const gpu_program *rotors(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
   const program *backward = transposed(a, f, plan, gradients), *gradient = NULL;
   const program *encode = form_program(a, f, plan, "encode");
@@ -44,14 +34,11 @@ static const gpu_program *rotors(arena *a, const form *f, const void *plan, unsi
 
 static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan *p = of;
-  if (lacks_torques(p->spec, gradients)) return NULL;
   return rotors(a, f, p->for_threads ? p->for_threads : p, dtypes, gradients);
 }
 
 static const gpu_program *parts(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan_row *row = of;
-  for (int i = 0; i < row->spec->n_parts; i++)
-    if (lacks_torques(row->spec->part[i].of, gradients)) return NULL;
   return rotors(a, f, row->for_threads ? row->for_threads : row, dtypes, gradients);
 }
 

@@ -122,10 +122,14 @@ static ir_value *blocks_of_row(row_thread *r, const row_place *place) {
   return of_block;
 }
 
-/* y of a block: what was kept, or what encode makes of it. */
-static void written_row(gradient_thread *g, int slot, const ir_value *kept, ir_value *y) {
+/* What torques of a block are of, beside its gradient: y, which was kept, or what encode makes of what was; of a matrix
+ * that the description writes, x. */
+static void torque_row(gradient_thread *g, int slot, const ir_value *kept, ir_value *y) {
   row_thread *r = &g->t.rows;
   int n = g->t.p->spec->n_components;
+  bool of_entries = torque_is_of_entries(g->t.p->spec);
+  for (int i = 0; of_entries && i < n; i++) y[i] = kept[i];
+  if (of_entries) return;
   ir_value made[SPEC_MAX_BLADES] = {{NULL}}, turned[SPEC_MAX_BLADES] = {{NULL}};
   for (int i = 0; i < n; i++)
     if (kept[i].ptr) turned[i] = emit_row_mapped(r, kept[i]);
@@ -164,7 +168,7 @@ static void row_torques(gradient_thread *g, const row_place *place, const row_pl
   ir_value *old = kept ? blocks_of_row(&g->kept, kept) : NULL,
            *own = arena_array(g->t.rows.memory, ir_value, count + 1);
   for (int slot = 0; slot < g->t.tile->n_blocks; slot++) {
-    if (old) written_row(g, slot, old + slot * n, y);
+    if (old) torque_row(g, slot, old + slot * n, y);
     add_torques(g, in + slot * n, old ? y : NULL, own + slot * g->of->n_torques);
   }
   for (int i = 0; i < count; i++) {

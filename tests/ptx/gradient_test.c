@@ -37,6 +37,8 @@ typedef struct shape {
   bool by_batch, own_positions, of_input, accumulate, no_rows, without_operands, without_positions;
   bool without_q, without_k, q_unwritten, k_unwritten;
   row_order order;
+  bool one_batch;
+  int64_t group; /* heads of q for one of k, where operands are of heads; 0: 1 */
 } shape;
 
 typedef struct rows {
@@ -56,7 +58,9 @@ static DLTensor *random_positions(fixture *f, bool by_batch, int64_t tokens) {
 
 static DLTensor *random_rows(fixture *f, const shape *s, int tensor, int64_t tokens) {
   int64_t heads = f->spec->heads > 1 ? f->spec->heads : tensor ? K_HEADS : HEADS;
-  DLTensor *t = tensor_rows(f->memory, s->rows, s->order, s->no_rows ? 0 : BATCH, heads, tokens, f->spec->head_dim);
+  int64_t batches = s->no_rows ? 0 : s->one_batch ? 1 : BATCH;
+  if (tensor == 0 && s->group) heads *= s->group;
+  DLTensor *t = tensor_rows(f->memory, s->rows, s->order, batches, heads, tokens, f->spec->head_dim);
   tensor_randomize(t, &f->random);
   return t;
 }
@@ -239,14 +243,18 @@ static void close_spec(fixture *f) {
   arena_destroy(f->memory);
 }
 
+static void these_shapes(fixture *f, const shape *of, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    shape s = of[i];
+    bool is_nothing = f->spec->n_operands == 0 && s.without_positions && !s.without_operands;
+    s.of_input = s.of_input || run_kernel(f->loaded[0])->needs_input;
+    if (!is_nothing) is_the_processors(f, &s);
+  }
+}
+
 static void all_shapes_of_both(const char *name, int count, const loader_define *defines, int fewer) {
   fixture f = open_both(name, count, defines, fewer);
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    shape s = shapes[i];
-    bool is_nothing = f.spec->n_operands == 0 && s.without_positions && !s.without_operands;
-    s.of_input = s.of_input || run_kernel(f.loaded[0])->needs_input;
-    if (!is_nothing) is_the_processors(&f, &s);
-  }
+  these_shapes(&f, shapes, sizeof shapes / sizeof *shapes);
   close_spec(&f);
 }
 
@@ -326,6 +334,41 @@ static void maps(void **state) {
   all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "vectors"}, {"skip_tokens", "1"}});
   all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "parts"}, {"map", "wave"}});
   all_shapes("../tests/maps/mapped", 1, (loader_define[]){{"kind", "sides"}});
+}
+
+/* Heads of q that share operands with one of k: by rounds, and of one batch as batches. */
+static void grouped_heads(void **state) {
+  (void)state;
+  static const shape grouped[] = {
+      {.name = "groups", .sums = NUMBER_F64, .group = 3},
+      {.name = "groups of one batch", .sums = NUMBER_F32, .group = 2, .one_batch = true, .accumulate = true},
+      {.name = "groups of batches' positions", .sums = NUMBER_F64, .group = 2, .by_batch = true, .of_input = true},
+      {.name = "groups of q alone, in 16 bits",
+       .rows = NUMBER_BF16,
+       .sums = NUMBER_F64,
+       .group = 2,
+       .without_k = true,
+       .order = ROWS_GAPS,
+       .of_input = true},
+      {.name = "groups, k's own positions", .sums = NUMBER_F64, .group = 2, .own_positions = true},
+      {.name = "groups, sums alone", .sums = NUMBER_F64, .group = 2, .q_unwritten = true},
+      {.name = "groups, no rows", .sums = NUMBER_F64, .group = 2, .no_rows = true}};
+  static const struct {
+    const char *name;
+    loader_define defines[3];
+  } specs[] = {{"rope_mixed", {{"heads", "2"}, {"head_dim", "12"}, {"skip_tokens", "1"}}},
+               {"liere", {{"heads", "2"}, {"head_dim", "11"}, {"block", "5"}}}};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    fixture f = open_spec(specs[i].name, 3, specs[i].defines);
+    these_shapes(&f, grouped, sizeof grouped / sizeof *grouped);
+    close_spec(&f);
+  }
+}
+
+/* Matrices that descriptions write, of q and of k: entries gain of what encode read. */
+static void matrices(void **state) {
+  (void)state;
+  all_shapes("../tests/linear/linear", 2, (loader_define[]){{"kind", "sides"}, {"heads", "2"}});
 }
 
 /* A prefix of rotary channels and blocks that leave some over: units without blocks. */
@@ -465,10 +508,11 @@ static void too_large(void **state) {
 int main(int argc, char **argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(planes),      cmocka_unit_test(vectors),  cmocka_unit_test(multivectors),
-      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),  cmocka_unit_test(exponentials),
-      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),    cmocka_unit_test(sums),
-      cmocka_unit_test(parts),       cmocka_unit_test(maps),     cmocka_unit_test(leftovers),
-      cmocka_unit_test(many_tokens), cmocka_unit_test(refusals), cmocka_unit_test(too_large)};
+      cmocka_unit_test(planes),      cmocka_unit_test(vectors),   cmocka_unit_test(multivectors),
+      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),   cmocka_unit_test(exponentials),
+      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),     cmocka_unit_test(sums),
+      cmocka_unit_test(parts),       cmocka_unit_test(maps),      cmocka_unit_test(grouped_heads),
+      cmocka_unit_test(matrices),    cmocka_unit_test(leftovers), cmocka_unit_test(many_tokens),
+      cmocka_unit_test(refusals),    cmocka_unit_test(too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
