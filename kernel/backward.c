@@ -309,6 +309,7 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
     int64_t tile =
         w->batches > 1 ? tuning->tile_rotors / (w->driver->kernel->heads > 0 ? w->driver->kernel->heads : 1) : 1;
     w->loop.loop.tile_tokens = tile < 1 ? 1 : tile;
+    if (!w->driver->turns_rows) pegen_prefetch_built(&w->loop.loop, tuning, touched);
   }
   w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
   w->together = most_together(w);

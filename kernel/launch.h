@@ -103,7 +103,8 @@ enum {
   PEGEN_PTX_ATTENTION_OUT = PEGEN_PTX_ATTENTION_V + PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_ATTENTION_OPERANDS =
       PEGEN_PTX_ATTENTION_OUT + PEGEN_PTX_ROWS_COUNT /* as above, the inputs of a query after them */
-  /* After the inputs: lse as rows of one float32, address 0: not wanted. Kernels of before lse do not have them. */
+  /* After the inputs: lse as rows of one float32, address 0: not wanted. Kernels of before lse do not have them. Then,
+     where scores read inputs, a parameter of each input: heads of q that read one of its heads. */
 };
 
 /* Behind those, of the entries of gradients: rows as above, address 0 where they are not given or wanted. */
@@ -120,7 +121,8 @@ enum {
   PEGEN_PTX_ATTENTION_CHUNKS, /* address of numbers [blocks][PEGEN_PTX_ATTENTION_WARPS][elements of all operands];
                                  0: no operand's gradient is wanted */
   PEGEN_PTX_ATTENTION_SHARES, /* address of what positions gain: numbers [batches][queries][heads][axes] of the entry of
-       queries, of that of keys [batches][keys][heads of k][axes]; 0: not wanted. Older kernels do not have it. */
+       queries, of that of keys [batches][keys][heads of k][axes]; where scores read inputs, and these gain, too, of
+       either [heads][pegen_ptx_attention.n_sums]; 0: not wanted. Older kernels do not have it. */
   PEGEN_PTX_ATTENTION_WEIGHTS, /* of a bias that is a polynomial, address of what its weights gain: float32
        [batches][heads][queries][weights], that the entry of queries writes; 0: not wanted */
   PEGEN_PTX_ATTENTION_KEPT, /* the same of the weights themselves, times the scale, where positions gain: that of keys
@@ -139,6 +141,7 @@ enum {
 #define PEGEN_PTX_WORD_WEIGHTS "attention_backward_weights"
 #define PEGEN_PTX_WORD_ATTENTION_SCATTER "attention_backward_scatter" /* as PEGEN_PTX_WORD_SCATTER */
 #define PEGEN_PTX_WORD_ATTENTION_GATHER "attention_backward_gather"
+#define PEGEN_PTX_WORD_ATTENTION_INPUTS "attention_backward_inputs" /* as PEGEN_PTX_WORD_INPUTS, of numbers */
 #define PEGEN_PTX_WORD_ATTENTION_POSITIONS \
   "attention_backward_positions" /* as PEGEN_PTX_WORD_POSITIONS; shares are heads */
 
@@ -202,13 +205,15 @@ enum { /* what threads gave to positions: a thread a set, token and axis */
 };
 
 enum { /* what rows gave to an input: a thread an element of its gradient, rows' tokens, heads and batches outside */
-       PEGEN_PTX_INPUTS_SHARES, /* address: float32 [batches][tokens][heads][gains][blocks] */
+       PEGEN_PTX_INPUTS_SHARES, /* address: float32 [batches][tokens][heads][gains][blocks], of scores as
+                                   PEGEN_PTX_ATTENTION_SHARES */
        PEGEN_PTX_INPUTS_BATCHES, /* of the shares; 0: nothing is gained */
        PEGEN_PTX_INPUTS_TOKENS,
        PEGEN_PTX_INPUTS_HEADS,
        PEGEN_PTX_INPUTS_FIRST, /* the input's first element among those of the rows of all inputs */
        PEGEN_PTX_INPUTS_SIZE, /* elements of a row */
-       PEGEN_PTX_INPUTS_OUT, /* float32: address, strides (batch, token, head), batches and heads: 1, or those above */
+       PEGEN_PTX_INPUTS_OUT, /* float32: address, strides (batch, token, head), batches: 1, or those above; heads, of
+                               which as many of those above follow each other as one of these has */
        PEGEN_PTX_INPUTS_OUT_BATCH,
        PEGEN_PTX_INPUTS_OUT_TOKEN,
        PEGEN_PTX_INPUTS_OUT_HEAD,
@@ -224,6 +229,10 @@ static inline int pegen_ptx_inputs(int operands, int n_operands) {
 }
 static inline int pegen_ptx_behind_inputs(int operands, int n_operands, int n_inputs) {
   return pegen_ptx_inputs(operands, n_operands) + n_inputs * PEGEN_PTX_INPUT_COUNT;
+}
+/* Of an attention entry: what follows lse. */
+static inline int pegen_ptx_behind_lse(int n_operands, int n_inputs) {
+  return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, n_operands, n_inputs) + PEGEN_PTX_ROWS_COUNT;
 }
 
 /* Number types of operands. */

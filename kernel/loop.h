@@ -64,6 +64,7 @@ typedef struct pegen_loop {
   int64_t group_rows;      /* rows of a token (heads of q and k) that are walked together over a tile, at least 1 */
   int64_t prefetch;        /* bytes ahead of the row that is read, into the nearest cache; 0: none */
   int64_t prefetch_second; /* the same into the second-level cache */
+  int64_t prefetch_built;  /* 1: while a head's rotors are built, its rows' first halves, into that cache; 0: none */
   const char *positions;   /* of token 0 of batch_begin; NULL where a grid is built in */
   int64_t position_type;   /* pegen_position_type */
   int64_t position_token;  /* stride in bytes */

@@ -36,6 +36,7 @@ static const row rows[] = {
      {.prefetch_above = 2 * MIB,
       .prefetch_broken = NEVER,
       .prefetch_bytes = 2048,
+      .prefetch_built = LAST_CACHE,
       .stream_above = LAST_CACHE,
       .share_below = NEVER,
       .tile_tokens = 128,
@@ -141,6 +142,7 @@ void pegen_tune(pegen_tuning *tuning, int32_t choice) {
   tuning->prefetch_above = bytes_of(wishes->prefetch_above, last_cache);
   tuning->prefetch_broken = bytes_of(wishes->prefetch_broken, last_cache);
   tuning->prefetch_bytes = wishes->prefetch_bytes;
+  tuning->prefetch_built = bytes_of(wishes->prefetch_built, last_cache);
   tuning->stream_above = bytes_of(wishes->stream_above, last_cache);
   tuning->share_below = wishes->share_below == NEVER ? 0 : bytes_of(wishes->share_below, last_cache);
   tuning->tile_tokens = wishes->tile_tokens;

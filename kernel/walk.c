@@ -30,7 +30,14 @@ int pegen_by_head(const pegen_stream *stream) {
 
 void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched) {
   loop->prefetch = touched > tuning->prefetch_above ? tuning->prefetch_bytes : 0;
+  loop->prefetch_built = 0;
   loop->prefetch_second = !loop->prefetch && broken && touched > tuning->prefetch_broken ? tuning->prefetch_bytes : 0;
+}
+
+void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, int64_t touched) {
+  if (touched <= tuning->prefetch_above || touched > tuning->prefetch_built) return;
+  loop->prefetch = loop->prefetch_second = 0;
+  loop->prefetch_built = 1;
 }
 
 void pegen_order_stores(int streamed) {

@@ -124,6 +124,9 @@ PEGEN_HIDDEN void pegen_launch_attention_driver(const pegen_kernel *kernel, stru
 PEGEN_HIDDEN void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *request,
                                              const struct pegen_attention_call *call);
 PEGEN_HIDDEN int pegen_launch_lse_parameter(const pegen_kernel *kernel);
+PEGEN_HIDDEN int pegen_launch_has_pair_inputs(const pegen_kernel *kernel);
+/* How many an attention entry has; those of gradients begin there. */
+PEGEN_HIDDEN int pegen_launch_attention_parameters(const pegen_kernel *kernel);
 /* Blocks of so many rows each for those of heads; -1: more than can be counted. */
 PEGEN_HIDDEN int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t heads, int64_t batches);
 

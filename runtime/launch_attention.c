@@ -22,6 +22,16 @@ int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t heads, int64_t ba
   return blocks;
 }
 
+/* Whether attention's score reads inputs; older kernels' do not. */
+int pegen_launch_has_pair_inputs(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, key_inputs) && kernel->pair_inputs;
+}
+
+int pegen_launch_attention_parameters(const pegen_kernel *kernel) {
+  int count = pegen_ptx_behind_lse(kernel->n_operands, pegen_launch_inputs_of(kernel));
+  return count + (pegen_launch_has_pair_inputs(kernel) ? kernel->n_inputs : 0);
+}
+
 int pegen_launch_lse_parameter(const pegen_kernel *kernel) {
   return pegen_launch_behind_inputs(kernel, PEGEN_PTX_ATTENTION_OPERANDS);
 }
@@ -93,6 +103,15 @@ static int64_t float_bits(double x) {
   return (int64_t)bits;
 }
 
+/* Heads of q that read one head of each input, 1 at least. */
+static void set_groups(int64_t *parameter, const pegen_kernel *kernel, const pegen_attention_call *call) {
+  int64_t *group = parameter + pegen_ptx_behind_lse(kernel->n_operands, kernel->n_inputs);
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    int64_t heads = call->input[i].size[PEGEN_HEAD];
+    group[i] = heads && call->q.size[PEGEN_HEAD] > heads ? call->q.size[PEGEN_HEAD] / heads : 1;
+  }
+}
+
 void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *request,
                                 const pegen_attention_call *call) {
   parameter[PEGEN_PTX_ATTENTION_TOKENS] = call->q.size[PEGEN_TOKEN];
@@ -111,6 +130,7 @@ void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *
   pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
   pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request, call->input, 0);
   if (!call->lse.empty) pegen_launch_set_rows(parameter + pegen_launch_lse_parameter(request->kernel), &call->lse);
+  if (pegen_launch_has_pair_inputs(request->kernel)) set_groups(parameter, request->kernel, call);
 }
 
 /* The checks and the one launch, step->entry NULL where there is nothing to do. Not inlined: the scale is computed in

@@ -8,6 +8,7 @@
  * decide: few enough that their sums are not more numbers than q has, or SMALL bytes. All is queued on one stream,
  * which is the barrier.
  */
+#include "launch_chunks.h"
 #include "launch_weights.h"
 
 #include "../kernel/float_state.h"
@@ -23,6 +24,7 @@ typedef struct backward_plan {
   int64_t items, each, blocks, key_blocks;
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
   int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
+  int64_t n_sums, key_heads; /* numbers of a share; heads of the shares of keys */
   int64_t kept, less, sums, groups, bytes; /* bytes: its end */
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
@@ -42,6 +44,7 @@ static int check(const pegen_launch_request *request, int with_workspace, pegen_
   form.gaining = of->gaining;
   form.weights = pegen_launch_has_weights(request->kernel) ? &weights : NULL;
   form.has_places = pegen_launch_next(request->kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS, 0) >= 0;
+  form.n_sums = pegen_launch_has_pair_inputs(request->kernel) ? of->n_sums : 0;
   return pegen_check_attention_backward(&driver, request->args, 0, 1, with_workspace, call);
 }
 
@@ -52,8 +55,32 @@ static int64_t count_of(const pegen_view *rows) {
   return count;
 }
 
-/* What positions gain has threads that 31 bits count, and stands behind all that the workspace has so far. 0: there is
- * more. */
+/* Whether inputs of scores gain. */
+static int gives_inputs(const pegen_kernel *kernel) {
+  return pegen_launch_has_pair_inputs(kernel) && kernel->ptx->attention->n_sums;
+}
+
+/* Whether coordinates of queries, or of keys, or inputs that are read of them, gain. */
+static int wants_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, int of_keys) {
+  const pegen_kernel *kernel = request->kernel;
+  int wants = pegen_attention_wants_places(call, request->args, of_keys);
+  if (!gives_inputs(kernel)) return wants;
+  for (int i = 0; i < kernel->n_inputs; i++)
+    wants |=
+        pegen_input_is_of_pairs(kernel, i) && !call->g_input[i].empty && pegen_input_is_of_keys(kernel, i) == of_keys;
+  return wants && !(of_keys ? &call->forward.k : &call->forward.q)->empty;
+}
+
+/* Threads of finish are counted in 31 bits. */
+static int are_few(const pegen_view *view, int64_t size) {
+  int64_t count = size;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
+    if (__builtin_mul_overflow(count, view->size[i], &count)) return 0;
+  return count <= INT32_MAX / 2;
+}
+
+/* What coordinates and inputs gain stands behind all that the workspace has so far. 0: there is more than can be
+ * counted. */
 static int place_shares(const pegen_launch_request *request, const pegen_attention_backward_call *call,
                         backward_plan *p) {
   for (int which = 0; which < 2; which++) {
@@ -63,11 +90,17 @@ static int place_shares(const pegen_launch_request *request, const pegen_attenti
                             INT32_MAX / 2 / out->size[PEGEN_POSITION_AXIS] / out->size[PEGEN_POSITION_TOKEN]))
       return 0;
   }
+  int has_inputs = gives_inputs(request->kernel);
+  for (int i = 0; has_inputs && i < request->kernel->n_inputs; i++)
+    if (!call->g_input[i].empty && !are_few(&call->g_input[i], pegen_launch_input_size(request->kernel, i))) return 0;
+  p->n_sums = has_inputs ? request->kernel->ptx->attention->n_sums : request->kernel->n_axes;
+  p->key_heads = call->forward.k.size[PEGEN_HEAD] * (has_inputs ? call->forward.group : 1);
   for (int of_keys = 0; of_keys < 2; of_keys++) {
-    int64_t numbers = count_of(of_keys ? &call->forward.k : &call->forward.q), bytes;
+    int64_t numbers = count_of(of_keys ? &call->forward.k : &call->forward.q), bytes,
+            row = NUMBER * p->n_sums * (of_keys && has_inputs ? call->forward.group : 1);
     p->shares[of_keys] = p->bytes;
-    if (!pegen_attention_wants_places(call, request->args, of_keys)) continue;
-    if (numbers < 0 || __builtin_mul_overflow(numbers, (int64_t)NUMBER * request->kernel->n_axes, &bytes) ||
+    if (!wants_sums(request, call, of_keys)) continue;
+    if (numbers < 0 || __builtin_mul_overflow(numbers, row, &bytes) ||
         __builtin_add_overflow(p->bytes, bytes, &p->bytes))
       return 0;
   }
@@ -165,7 +198,7 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, int
   const pegen_attention_backward_call *c = p->call;
   int64_t workspace = (int64_t)(uintptr_t)p->request->args->workspace;
   pegen_launch_set_attention(step->parameter, p->request, &c->forward);
-  int64_t *own = step->parameter + pegen_launch_lse_parameter(p->request->kernel) + PEGEN_PTX_ROWS_COUNT;
+  int64_t *own = step->parameter + pegen_launch_attention_parameters(p->request->kernel);
   set_given(own + PEGEN_PTX_ATTENTION_G_OUT, &c->g_out);
   set_given(own + PEGEN_PTX_ATTENTION_G_LSE, &c->g_lse);
   set_given(own + PEGEN_PTX_ATTENTION_G_Q, &c->g_q);
@@ -177,8 +210,7 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, int
   own[PEGEN_PTX_ATTENTION_CHUNKS] = p->elements ? workspace + p->sums : 0;
   own[PEGEN_PTX_ATTENTION_KEPT] = p->keeps ? workspace + p->kept : 0;
   own[PEGEN_PTX_ATTENTION_WEIGHTS] = p->weights.is_wanted && !of_keys ? workspace + p->weights.gains : 0;
-  if (pegen_attention_wants_places(c, p->request->args, of_keys))
-    own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
+  if (wants_sums(p->request, c, of_keys)) own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
 
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
@@ -200,7 +232,7 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   int error = check(request, 1, &call);
   if (error) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
-  int of_keys = !call.g_k.empty || !call.g_v.empty || pegen_attention_wants_places(&call, request->args, 1);
+  int of_keys = !call.g_k.empty || !call.g_v.empty || wants_sums(request, &call, 1);
   if (p.blocks) error = launch_rows(&p, 0, run, context);
   if (!error) error = pegen_launch_weights(request, &call, &p.weights, run, context);
   return !error && p.key_blocks && of_keys ? launch_rows(&p, 1, run, context) : error;
@@ -217,7 +249,8 @@ typedef struct finish {
 } finish;
 
 /* Shares of queries or keys become what positions `which` gain; of neither: zeros. */
-static int launch_positions(const finish *f, int which, const pegen_view *rows, int64_t shares, int64_t adds) {
+static int launch_positions(const finish *f, int which, const pegen_view *rows, int64_t heads, int64_t shares,
+                            int64_t adds) {
   const pegen_kernel *kernel = f->p->request->kernel;
   const pegen_attention_backward_call *call = f->p->call;
   const pegen_view *out = &call->g_positions[which];
@@ -231,7 +264,7 @@ static int launch_positions(const finish *f, int which, const pegen_view *rows, 
   p[PEGEN_PTX_POSITIONS_SETS] = sets;
   p[PEGEN_PTX_POSITIONS_BATCHES] = rows ? rows->size[PEGEN_BATCH] / sets : 0;
   p[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
-  p[PEGEN_PTX_POSITIONS_COUNT] = rows ? rows->size[PEGEN_HEAD] : 0;
+  p[PEGEN_PTX_POSITIONS_COUNT] = heads;
   p[PEGEN_PTX_POSITIONS_OUT] = (int64_t)out->base;
   p[PEGEN_PTX_POSITIONS_OUT_TYPE] = tensor->dtype.bits == 64 ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
   p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
@@ -250,10 +283,48 @@ static int finish_positions(const finish *f, int which) {
   for (int of_keys = 0; of_keys < 2 && !error; of_keys++) {
     const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
     if ((of_keys && args->k_positions) != which || !pegen_attention_wants_places(p->call, args, of_keys)) continue;
-    error = launch_positions(f, which, rows, p->shares[of_keys], adds);
+    error = launch_positions(f, which, rows, of_keys ? p->key_heads : rows->size[PEGEN_HEAD], p->shares[of_keys], adds);
     adds = gains = 1;
   }
-  return error || gains || adds ? error : launch_positions(f, which, NULL, 0, 0);
+  return error || gains || adds ? error : launch_positions(f, which, NULL, 0, 0, 0);
+}
+
+/* What tokens gave to an input, whose rows' first element is `first` among those of all inputs. */
+static int launch_input(const finish *f, int input, int64_t first) {
+  const backward_plan *p = f->p;
+  const pegen_kernel *kernel = p->request->kernel;
+  const pegen_view *out = &p->call->g_input[input];
+  int of_keys = pegen_input_is_of_keys(kernel, input);
+  const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
+  int64_t size = pegen_launch_input_size(kernel, input),
+          elements = out->size[PEGEN_BATCH] * out->size[PEGEN_TOKEN] * out->size[PEGEN_HEAD] * size;
+  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_INPUTS, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, entry, elements);
+  int64_t *of = step.parameter;
+  of[PEGEN_PTX_INPUTS_SHARES] = f->workspace + p->shares[of_keys];
+  of[PEGEN_PTX_INPUTS_BATCHES] = wants_sums(p->request, p->call, of_keys) ? rows->size[PEGEN_BATCH] : 0;
+  of[PEGEN_PTX_INPUTS_TOKENS] = out->size[PEGEN_TOKEN];
+  of[PEGEN_PTX_INPUTS_HEADS] = of_keys ? p->key_heads : rows->size[PEGEN_HEAD];
+  of[PEGEN_PTX_INPUTS_FIRST] = first;
+  of[PEGEN_PTX_INPUTS_SIZE] = size;
+  of[PEGEN_PTX_INPUTS_OUT] = (int64_t)out->base;
+  of[PEGEN_PTX_INPUTS_OUT_BATCH] = out->stride[PEGEN_BATCH];
+  of[PEGEN_PTX_INPUTS_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
+  of[PEGEN_PTX_INPUTS_OUT_HEAD] = out->stride[PEGEN_HEAD];
+  of[PEGEN_PTX_INPUTS_OUT_BATCHES] = out->size[PEGEN_BATCH];
+  of[PEGEN_PTX_INPUTS_OUT_HEADS] = out->size[PEGEN_HEAD];
+  of[PEGEN_PTX_INPUTS_ADDS] = f->adds;
+  return f->run(f->context, &step);
+}
+
+static int finish_inputs(const finish *f) {
+  const pegen_kernel *kernel = f->p->request->kernel;
+  int64_t first = 0;
+  int error = 0;
+  if (!gives_inputs(kernel)) return 0;
+  for (int i = 0; i < kernel->n_inputs && !error; first += pegen_launch_input_size(kernel, i++))
+    if (!f->p->call->g_input[i].empty) error = launch_input(f, i, first);
+  return error;
 }
 
 static int launch_groups(const finish *f) {
@@ -285,6 +356,7 @@ int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pege
   finish f = {&p, (int64_t)(uintptr_t)request->args->workspace, (call.grad->flags & PEGEN_GRAD_ACCUMULATE) != 0, run,
               context};
   for (int which = 0; which < 2 && !error; which++) error = finish_positions(&f, which);
+  if (!error) error = finish_inputs(&f);
   if (error || !call.of_operands) return error;
   return p.weights.is_wanted ? pegen_launch_finish_weights(request, &call, &p.weights, run, context)
                              : finish_operands(&f);

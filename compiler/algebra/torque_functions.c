@@ -18,17 +18,18 @@ const expr *torque_widen(expr_pool *pool, const expr *x) { return x->is_f32 ? ex
 
 /* ---- entire functions ---- */
 
-enum { TERMS = 9 };
+enum { TERMS = 9, NARROW_TERMS = 5 };
 
-/* sum over k of (-square)^k / (2k + first)!: below 1 to the last digits of a float64. */
+/* sum over k of (-square)^k / (2k + first)!: below 1 to the last digits of a float64, or (narrow) of a float32. */
 static const expr *series(expr_pool *pool, const expr *square, int first) {
   double factorial[TERMS];
-  for (int k = 0; k < TERMS; k++) {
+  int last = (square->is_f32 ? NARROW_TERMS : TERMS) - 1;
+  for (int k = 0; k <= last; k++) {
     factorial[k] = 1;
     for (int i = 2; i <= 2 * k + first; i++) factorial[k] *= i;
   }
-  const expr *sum = number(pool, 1 / factorial[TERMS - 1]), *minus = expr_neg(pool, square);
-  for (int k = TERMS - 2; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, minus), number(pool, 1 / factorial[k]));
+  const expr *sum = number(pool, 1 / factorial[last]), *minus = expr_neg(pool, square);
+  for (int k = last - 1; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, minus), number(pool, 1 / factorial[k]));
   return sum;
 }
 
@@ -40,15 +41,15 @@ static const expr *rest_of(expr_pool *pool, const expr *sine, const expr *size) 
 /* What is float64 where `wide`, and float32 elsewhere. */
 static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : torque_narrow(pool, x); }
 
-static const expr *sine_of_radians(expr_pool *pool, const expr *t, double factor) {
-  return expr_unary(pool, EXPR_SINQ, scaled(pool, t, factor * QUARTER_TURNS_PER_RADIAN));
-}
-
 torque_functions torque_circular(expr_pool *pool, const expr *t, bool wide) {
   t = expr_binary(pool, EXPR_MAX, t, number(pool, TINY_ANGLE));
   const expr *size = as(pool, wide, t), *square = squared(pool, size), *one = number(pool, 1);
-  torque_functions f = {.sine = expr_div(pool, as(pool, wide, sine_of_radians(pool, t, 1)), size)};
-  f.cosine = scaled(pool, squared(pool, expr_div(pool, as(pool, wide, sine_of_radians(pool, t, 0.5)), size)), 2);
+  /* Both are made of the half angle's sine and cosine, which share a reduction. */
+  const expr *half = scaled(pool, t, 0.5 * QUARTER_TURNS_PER_RADIAN);
+  const expr *part = expr_div(pool, as(pool, wide, expr_unary(pool, EXPR_SINQ, half)), size);
+  const expr *cosine = as(pool, wide, expr_unary(pool, EXPR_COSQ, half));
+  torque_functions f = {.sine = scaled(pool, expr_mul(pool, part, cosine), 2),
+                        .cosine = scaled(pool, squared(pool, part), 2)};
   const expr *far = rest_of(pool, f.sine, expr_binary(pool, EXPR_MAX, square, one));
   f.rest = expr_select(pool, expr_binary(pool, EXPR_LESS, square, one), series(pool, square, 3), far);
   return f;

@@ -311,6 +311,32 @@ static ir_value kept_row(encode_emitter *e, const token_rows *t, ir_value head) 
   return e->keeps ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
 }
 
+/* The row of the head at hand in a tensor, and in what encode kept of it. */
+static void ask_for_row(encode_emitter *e, int tensor) {
+  ir *b = e->b;
+  int half = e->row->spec->head_dim * number_bytes(e->part[0].dtype) / 2;
+  token_rows t = {.has_slot = {NULL}};
+  t.in = token_row(e, rows_of_tensor(e, i64(b, tensor)), 0, &t.in_step);
+  find_kept(e, i64(b, tensor), &t);
+  emit_prefetch_lines(b, ir_pointer(b, add(b, t.in, mul(b, e->head, t.in_step))), half, 2);
+  if (e->keeps) emit_prefetch_lines(b, kept_row(e, &t, e->head), half, 2);
+}
+
+/* Asks for the head's rows of all batches, which are turned when the tile's rotors are built: memory has nothing else
+ * to do meanwhile. Half of a row is enough for the hardware to see what comes behind it. */
+static void ask_for_rows(encode_emitter *e) {
+  ir *b = e->b;
+  ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", LOOP_I64(e, prefetch_built), i64(b, 0)));
+  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
+  e->batch = batches.index;
+  ask_for_row(e, 0);
+  ir_branch both = ir_if(b, e->has_k);
+  ask_for_row(e, 1);
+  ir_end_if(b, both);
+  ir_end_for(b, batches);
+  ir_end_if(b, wanted);
+}
+
 /* Rows of one tensor, or of one head of both, and their torques. */
 static void walk_rows(encode_emitter *e, const program_op *op, const token_rows *t,
                       void (*walk_them)(encode_emitter *, const program_op *, const token_rows *)) {
@@ -555,7 +581,9 @@ static void emit_ops(encode_emitter *e, const program_op *list) {
     case OP_FOR: walk(e, op); break;
     case OP_EVAL:
     case OP_MATRIX: /* rotor_T does all evals of a token and its matrices at once */
-      if (!op->next || !is_of_token(op->next)) emit_token_coefficients(e, e->prepared, coefficients_at(e));
+      if (op->next && is_of_token(op->next)) break;
+      emit_token_coefficients(e, e->prepared, coefficients_at(e));
+      if (e->head.ptr) ask_for_rows(e);
       break;
     case OP_REDUCE: emit_token_gradient(e); return;
     case OP_HOLD: hold_coefficients(e, op); break;

@@ -343,17 +343,17 @@ prefetch_ahead emit_load_ahead(ir *b, ir_value loop) {
                               ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch_second)), 8)};
 }
 
-static void prefetch_lines(ir *b, ir_value at, int bytes, int level) {
+void emit_prefetch_lines(ir *b, ir_value at, int bytes, int level) {
   for (int line = 0; line < bytes; line += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, at, line), level);
 }
 
 void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes) {
   ir_value none = ir_int(b, b->i64, 0);
   ir_branch nearest = ir_if(b, ir_compare_int(b, "ne", ahead.nearest, none));
-  prefetch_lines(b, ir_offset(b, row, ahead.nearest), bytes, 1);
+  emit_prefetch_lines(b, ir_offset(b, row, ahead.nearest), bytes, 1);
   ir_else(b, &nearest);
   ir_branch second = ir_if(b, ir_compare_int(b, "ne", ahead.second, none));
-  prefetch_lines(b, ir_offset(b, row, ahead.second), bytes, 2);
+  emit_prefetch_lines(b, ir_offset(b, row, ahead.second), bytes, 2);
   ir_end_if(b, second);
   ir_end_if(b, nearest);
 }

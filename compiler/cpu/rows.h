@@ -70,6 +70,8 @@ typedef struct prefetch_ahead {
   ir_value nearest, second; /* i64 */
 } prefetch_ahead;
 prefetch_ahead emit_load_ahead(ir *b, ir_value loop);
+/* Asks for so many bytes, into the nearest cache (1) or the second (2). */
+void emit_prefetch_lines(ir *b, ir_value at, int bytes, int level);
 /* Asks for what lies ahead of a row of so many bytes. */
 void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes);
 

@@ -63,8 +63,9 @@ static ir_value pair_of(attend *t, int row, int column, ir_value first_key) {
 }
 
 static ir_value score_of(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key) {
-  ir_value query_token = add(t->b, t->first, query), key_token = add(t->b, first_key, key);
-  return attend_score(t, product, query, query_token, key, key_token);
+  attend_pair_of pair = {.query = query, .query_token = add(t->b, t->first, query), .key = key};
+  pair.key_token = add(t->b, first_key, key);
+  return attend_score(t, product, &pair);
 }
 
 /* Final scores of the thread's pairs: those that are long one after the other in a loop, laid where products were. */
@@ -243,6 +244,7 @@ static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_
   attend_store(t, k, first, t->keys, now->ahead, false);
   if (t->places.ptr)
     attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
+  attend_lay_numbers_of(t, true, first, t->shape.keys);
   if (attend_has_columns(t->p))
     attend_key_columns(t, &(attend_column_rows){t->rows, t->shape.key_pitch, first, t->shape.keys});
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -282,6 +284,7 @@ static void emit_walk(attend *t) {
     attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
                        origin);
   }
+  attend_lay_numbers_of(t, false, t->first, t->shape.queries);
   if (attend_has_pairs(p)) attend_pair_begin(t);
   ir_value values[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   ir_value tiles = quotient_up(b, attend_end_of_keys(t), t->shape.keys);
@@ -334,6 +337,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_SCATTER:
   case GPU_GATHER:
   case GPU_POSITIONS:
+  case GPU_INPUTS:
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
@@ -386,9 +390,10 @@ static void print_work(FILE *f, const gpu_program *program) {
   for (int i = 0; i < s->n_inputs; i++)
     fprintf(f, "%s %s",
             i ? ","
-              : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
+              : ",\n//   inputs of a query or key, address, type (as of operands), strides (batch, token, head) each:",
             s->input[i].name);
   fprintf(f, ",\n//   lse (float32; 0: not wanted): address and strides (batch, token, head)");
+  if (attention_reads_inputs(p)) fprintf(f, ",\n//   of each input the heads of q that read one of its");
   fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", design->shape.queries);
   attend_print_gradients(f, program);
 }
@@ -400,12 +405,6 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
     diag_error(s->file, s->line,
                "values = \"same\" is made for processors only; on GPUs two encode calls do the same: of v with the "
                "kernel of these rotations, and of out with that of their inverse (-D inverse=true)");
-    return NULL;
-  }
-  if (attention_reads_inputs(p)) {
-    diag_error(s->file, s->line,
-               "scores and biases that read inputs are made for processors only; expected --target x86-64-v3 or the "
-               "like, or a description without pe.input");
     return NULL;
   }
   if (p->columns && p->score) {
@@ -437,7 +436,8 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
                                      .placed = attention_is_placed(p),
                                      .grid_only = p->by_rows,
                                      .indexed = p->indexed,
-                                     .gaining = gradients && attend_gradient_fits(p) ? attend_gaining(p) : 0};
+                                     .gaining = gradients && attend_gradient_fits(p) ? attend_gaining(p) : 0,
+                                     .n_sums = gradients && attend_gradient_fits(p) && p->sums_inputs ? p->n_sums : 0};
   *program = (gpu_program){.spec = s,
                            .plan = design,
                            .per_head = p->per_head,

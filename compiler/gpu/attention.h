@@ -52,6 +52,7 @@ typedef struct attend {
   ir_value batch, head; /* i32 */
   ir_value first, tokens, keys; /* i32: first query of the tile; all queries and keys */
   ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
+  ir_value query_numbers, key_numbers; /* shared memory of what scores read of inputs; null: nothing */
   ir_value spoilt; /* shared, an i32: not 0: some value was not finite */
   thread_emitter exprs;
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */
@@ -92,6 +93,7 @@ ir_value attend_constant_at(attend *t, ir_value query);
 bool attend_has_pairs(const attention_plan *p);
 bool attend_has_places(const attention_plan *p);
 void attend_declare_memory(attend *t);
+void attend_declare_numbers(attend *t, int queries, int keys); /* of tokens, of a tile: gpu/attention_numbers.c */
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
 /* parameter: PEGEN_PTX_ATTENTION_Q or the like. */
@@ -171,11 +173,13 @@ void attend_pair_begin(attend *t);
 void attend_pair_place(attend *t, ir_value query, ir_value key);
 /* query, key: of the tile; tokens: of the sequence; i32. */
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
-/* The same of numbers of tokens, which scores read. */
-void attend_pair_numbers(attend *t, ir_value query_token, ir_value key_token);
-/* The score that a product becomes: of a pair of the tile. */
-ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value query_token, ir_value key,
-                      ir_value key_token);
+/* A query and a key, of the tile and of the sequence: i32. */
+typedef struct attend_pair_of {
+  ir_value query, query_token, key, key_token;
+} attend_pair_of;
+
+/* The score that a product becomes. */
+ir_value attend_score(attend *t, ir_value product, const attend_pair_of *pair);
 /* i1: neither of the two is a prefix token; null: there are none. */
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
 /* Of a rotation that pairs have: calls for its blocks, one after the other in a loop, with the entries of the emitter's
@@ -188,6 +192,14 @@ void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value enc
                        ir_value *turned);
 /* Runs of channels that no rotation turns. */
 int attend_next_plain(const attention_plan *p, int from, int *end);
+
+/* ---- gpu/attention_numbers.c: what scores read of tokens beside their coordinates; nothing where they do not ---- */
+
+int64_t attend_number_bytes(const attention_plan *p, bool of_keys, int tokens); /* of shared memory */
+/* Those of `count` queries or keys from `first` on, of the head at hand; before a barrier of the block. */
+void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count);
+/* Positions of the expressions to come that are numbers: a pair's. */
+void attend_pair_numbers(attend *t, const attend_pair_of *pair);
 
 /* ---- gpu/polynomial.c: a bias that is a polynomial, as columns of the queries and keys of a tile ---- */
 

@@ -244,6 +244,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   begin_passing(g, from, first);
   lay_key_columns(g, g->passing[ATTEND_OF_KEYS], first, t->shape.keys);
   copy_places(g, false, first, t->shape.keys, origin);
+  attend_lay_numbers_of(t, true, first, t->shape.keys);
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_make_weights(g, &p);
   take_turns(g, from, ATTEND_OF_VALUES, first);
@@ -290,6 +291,7 @@ static void begin_queries(attend_gradient *g, attend_query_facts *facts, const t
   for (int i = 0; i < t->shape.rows; i++) facts[i].lse = without_constant(g, facts[i].lse, attend_own_row(t, i));
   copy_own(g, ATTEND_OF_KEYS, &q, t->tokens, attend_scale(&g->t));
   copy_places(g, true, t->first, t->shape.queries, origin);
+  attend_lay_numbers_of(t, false, t->first, t->shape.queries);
 }
 
 static void emit_query_tile(attend_gradient *g) {
@@ -400,6 +402,7 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   lay_key_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries); /* from the queries' origin */
   lay_query_numbers(g, first);
   copy_places(g, true, first, t->shape.keys, origin);
+  attend_lay_numbers_of(t, false, first, t->shape.keys);
   if (g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin); /* columns were made there */
   ir_wait(b, IR_BARRIER_BLOCK);
   load_query_numbers(g, first, facts);
@@ -427,7 +430,9 @@ static void emit_head(attend_gradient *g, const two_float *origin, int count, ir
                        .factor = {attend_scale(&g->t), {NULL}},
                        .watched = {true, true}};
   ir_value now[IR_MAX_RESULTS], none = i32(b, 0);
+  attend_lay_numbers_of(t, true, t->first, t->shape.queries);
   begin_pairs(g);
+  attend_places_begin_head(g);
   attend_places_begin(g);
   ir_value causal = ir_compare_int(b, "ne", t->parameter[PEGEN_PTX_ATTENTION_CAUSAL], i64(b, 0));
   ir_value seeing = larger(b, add(b, sub(b, t->first, t->keys), t->tokens), none);
@@ -452,7 +457,7 @@ static void emit_keys(attend_gradient *g) {
   two_float place[SPEC_MAX_AXES];
   const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
   clear_sums(g, count, sums);
-  attend_places_clear(g);
+  attend_places_begin_keys(g);
   attend_turned_clear(g);
   attend_clear_spoilt(&g->t);
   copy_own(g, ATTEND_OF_KEYS, &k, t->keys, (ir_value){NULL});
@@ -511,6 +516,7 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
     t->places = ir_offset_const(t->b, g->scratch, place * (of_keys ? s->keys : s->queries));
     g->words = ir_offset_const(t->b, g->scratch, place * (s->keys + s->queries));
   }
+  attend_declare_numbers(t, of_keys ? s->keys : s->queries, of_keys ? s->queries : s->keys);
   if (!attend_has_places(t->p)) return;
   t->query_places = declare(g, "query_places", place * (of_keys ? s->keys : s->queries));
   t->places = declare(g, "places", place * (of_keys ? s->queries : s->keys));

@@ -168,9 +168,15 @@ void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, con
 
 bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p);
 ir_value attend_places_wanted(attend_gradient *g); /* i1; of a plan that gives some */
+/* Of a plan whose inputs gain: which of a token's sums elements of their rows do. */
+const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p);
 /* Of the rows that stay: zeros, before their first tile; operands, once where a head is known; what the tile of rows
  * that pass from `first` on gives, whose gains of scores stand at attend_score_at. All threads of a warp. */
 void attend_places_clear(attend_gradient *g);
+/* The same of rows that are keys: once a tile, or, where inputs gain of scores, once a head of q, whose keys' are its
+ * own. */
+void attend_places_begin_keys(attend_gradient *g);
+void attend_places_begin_head(attend_gradient *g);
 void attend_places_begin(attend_gradient *g);
 void attend_places_add(attend_gradient *g, ir_value first);
 /* A sum of the thread's columns, with those of its team, to an axis of the row's (i32) place. */

@@ -39,6 +39,13 @@ static int64_t displacement_bytes(const attention_plan *p, const attend_gradient
   return places + (s->weighs ? attend_weight_word_bytes() : 0);
 }
 
+/* Of the entry of queries or that of keys, whichever has more. */
+static int64_t number_bytes_of(const attention_plan *p, const attend_shape *t) {
+  int64_t one = attend_number_bytes(p, false, t->queries) + attend_number_bytes(p, true, t->keys),
+          other = attend_number_bytes(p, false, t->keys) + attend_number_bytes(p, true, t->queries);
+  return one > other ? one : other;
+}
+
 static bool fits(const attention_plan *p, attend_gradient_shape *s) {
   attend_shape *t = &s->tile;
   int64_t room = 4LL * t->query_pitch * (2 * t->queries + (s->is_shared ? 1 : 2) * t->keys) +
@@ -46,6 +53,7 @@ static bool fits(const attention_plan *p, attend_gradient_shape *s) {
                  attend_turned_bytes(p, t) + SMALL;
   if (p->score) room += 4LL * t->queries * t->score_pitch;
   if (attend_has_places(p)) room += (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (t->queries + t->keys);
+  room += number_bytes_of(p, t);
   if (attend_has_columns(p) && !columns_fit(p, t, SHARED_BYTES - room)) return false;
   if (attend_has_columns(p)) room += attend_columns_bytes(p, t);
   if (t->scratch < displacement_bytes(p, s)) t->scratch = displacement_bytes(p, s);
@@ -164,7 +172,12 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
     }
   }
   attend_gradient_shape shape = attend_gradient_shape_of(p);
-  if (attend_gives_places(&shape, p)) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
+  if (attend_gives_places(&shape, p) && p->has_places)
+    add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
+  if (p->sums_inputs) {
+    program->inputs = attend_input_sums_of(a, p);
+    add_finish(a, program, GPU_INPUTS, PEGEN_PTX_WORD_ATTENTION_INPUTS);
+  }
   if (shape.weighs || shape.moves) program->n_weights = p->columns->p->n_weights;
   if (shape.weighs) add_weights(a, program, p, dtypes);
   if (!attend_gaining_of_pairs(p)) return;

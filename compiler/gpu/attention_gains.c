@@ -96,7 +96,9 @@ two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir
   if (t->places.ptr) attend_pair_place(t, query, key);
   if (t->p->score) {
     ir_value own = add(t->b, t->first, row), other = add(t->b, first, column);
-    attend_pair_numbers(t, g->of_keys ? other : own, g->of_keys ? own : other);
+    attend_pair_of pair = {query, own, key, other};
+    if (g->of_keys) pair = (attend_pair_of){query, other, key, own};
+    attend_pair_numbers(t, &pair);
     e->positions[SPEC_OF_SCORE] = two_float_f32(ir_load(t->b, t->b->f32, attend_product_at(g, row, column), 4));
   }
   e->cotangents = gained;

@@ -12,10 +12,11 @@
 
 enum { NUMBER = TWO_FLOAT_BYTES };
 
-static int axes_of(const attend_gradient *g) { return g->t.p->spec->n_axes; }
+/* Sums of a row: of its coordinates, and of numbers behind them. */
+static int axes_of(const attend_gradient *g) { return g->t.p->n_sums; }
 
 bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p) {
-  return p->has_places && (!attend_has_columns(p) || s->moves);
+  return p->n_sums > 0 && (!attend_has_columns(p) || s->moves);
 }
 
 ir_value attend_places_wanted(attend_gradient *g) {
@@ -29,6 +30,24 @@ void attend_places_begin(attend_gradient *g) {
   for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, p); axis++)
     if (p->place[axis]) roots[count++] = p->place[axis];
   if (count) emit_thread_operands(&g->t.exprs, roots, count);
+}
+
+static int elements_of(const spec_input *input) { return input->size ? (int)input->size : 1; }
+
+const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p) {
+  gpu_input_sums *s = arena_new(a, gpu_input_sums);
+  int own = p->n_places - p->n_numbers;
+  s->n_sums = p->n_sums;
+  s->terms = arena_array(a, int32_t, p->n_numbers);
+  for (int i = 0; i < p->spec->n_inputs; i++) s->count += elements_of(&p->spec->input[i]);
+  s->first = arena_array(a, int32_t, s->count + 1);
+  for (int i = 0, element = 0; i < p->spec->n_inputs; i++)
+    for (int k = 0; k < elements_of(&p->spec->input[i]); k++) {
+      for (int n = 0; n < p->n_numbers; n++)
+        if (p->number[n].input == i && p->number[n].element == k) s->terms[s->n_terms++] = own + n;
+      s->first[++element] = s->n_terms;
+    }
+  return s;
 }
 
 /* ---- a row's place ---- */
@@ -45,7 +64,8 @@ static ir_value share_at(attend_gradient *g, ir_value row) {
   attend *t = &g->t;
   ir *b = t->b;
   ir_value heads = t->parameter[PEGEN_PTX_ATTENTION_HEADS];
-  if (g->of_keys) heads = ir_op2(b, "arith.divui", heads, t->parameter[PEGEN_PTX_ATTENTION_GROUP]);
+  if (g->of_keys && !t->p->sums_inputs)
+    heads = ir_op2(b, "arith.divui", heads, t->parameter[PEGEN_PTX_ATTENTION_GROUP]);
   ir_value tokens = t->parameter[g->of_keys ? PEGEN_PTX_ATTENTION_KEYS : PEGEN_PTX_ATTENTION_TOKENS];
   ir_value token = wide(b, add(b, t->first, row)), batch = wide(b, t->batch);
   ir_value at = add(b, mul(b, batch, tokens), token);
@@ -71,7 +91,24 @@ void attend_places_clear(attend_gradient *g) {
   ir_end_if(b, wanted);
 }
 
+void attend_places_begin_keys(attend_gradient *g) {
+  if (!g->t.p->sums_inputs) attend_places_clear(g);
+}
+
+void attend_places_begin_head(attend_gradient *g) {
+  if (!g->t.p->sums_inputs) return;
+  g->owner = g->t.head;
+  attend_places_clear(g);
+}
+
 /* ---- pairs ---- */
+
+/* What its row gains: of the numbers of inputs those that are read of queries, or of keys. */
+static bool gains(const attend_gradient *g, int axis) {
+  const attention_plan *p = g->t.p;
+  int number = axis - (p->n_places - p->n_numbers);
+  return p->place[axis] && (!p->sums_inputs || number < 0 || p->number[number].of_key == g->of_keys);
+}
 
 /* What the pairs of the thread's columns give to its row, [n_axes]. */
 static void sum_columns(attend_gradient *g, ir_value row, ir_value first, ir_value *sums) {
@@ -86,8 +123,8 @@ static void sum_columns(attend_gradient *g, ir_value row, ir_value first, ir_val
            gained = attend_gain_of_pair(g, first, row, column);
   two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
   for (int axis = 0; axis < axes; axis++) {
-    const expr *gradient = t->p->place[axis];
-    next[axis] = gradient ? add(b, now[axis], attend_gain_value(g, gradient, gained)) : now[axis];
+    next[axis] = now[axis];
+    if (gains(g, axis)) next[axis] = add(b, now[axis], attend_gain_value(g, t->p->place[axis], gained));
   }
   emit_thread_forget(&t->exprs, remembered);
   if (g->shape.moves) attend_columns_pull(g, first, row, column, gained, next);
@@ -113,14 +150,14 @@ void attend_places_add(attend_gradient *g, ir_value first) {
   ir *b = t->b;
   bool of_columns = g->shape.moves && attend_columns_move(t->p), has_some = of_columns;
   for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, t->p); axis++)
-    has_some = has_some || t->p->place[axis];
+    has_some = has_some || gains(g, axis);
   if (!has_some) return; /* steps alone */
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
   ir_loop rows = ir_for(b, i64(b, 0), of_columns ? attend_rows_left(g) : i64(b, t->shape.rows));
   ir_value row = attend_row_of_thread(t, narrow(b, rows.index)), sums[SPEC_MAX_AXES];
   sum_columns(g, row, first, sums);
   for (int axis = 0; axis < axes_of(g); axis++)
-    if (t->p->place[axis] || of_columns) attend_place_give(g, row, axis, sums[axis]);
+    if (gains(g, axis) || of_columns) attend_place_give(g, row, axis, sums[axis]);
   ir_end_for(b, rows);
   ir_end_if(b, wanted);
 }

@@ -16,8 +16,9 @@ void attend_products_begin(attend_gradient *g) {
 static ir_value score_of(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value product) {
   attend *t = &g->t;
   ir_value own = add(t->b, t->first, row), other = add(t->b, first, column);
-  return g->of_keys ? attend_score(t, product, column, other, row, own)
-                    : attend_score(t, product, row, own, column, other);
+  attend_pair_of pair = {row, own, column, other};
+  if (g->of_keys) pair = (attend_pair_of){column, other, row, own};
+  return attend_score(t, product, &pair);
 }
 
 /* Calls for the row and the column of each of the thread's pairs, one after the other. */

@@ -82,6 +82,7 @@ typedef struct gpu_attention_facts {
   bool grid_only; /* and must be the built-in grid's */
   unsigned indexed; /* operands that are read by index */
   unsigned gaining; /* operands that have gradients */
+  int n_sums; /* numbers that a token of a head gives to coordinates and inputs of scores; 0: these gain nothing */
 } gpu_attention_facts;
 
 /* What generators of a dense block gain, and how it is kept. */
@@ -90,6 +91,13 @@ typedef struct gpu_matrices {
   int elements; /* of the operands that hold generators */
   int thread_bytes; /* of a thread's own memory */
 } gpu_matrices;
+
+/* What elements of inputs' rows, of all inputs in one line, gain: sums of a token and head, numbers terms[first[e]] up
+ * to terms[first[e + 1]] of its n_sums. */
+typedef struct gpu_input_sums {
+  int n_sums, count, n_terms; /* count: of elements */
+  int32_t *first, *terms;
+} gpu_input_sums;
 
 /* What a form makes for GPUs. */
 typedef struct gpu_program gpu_program;
@@ -107,6 +115,7 @@ struct gpu_program {
   bool has_columns; /* of rows, which give to `of`, where there is any, and to positions */
   int n_weights; /* of attention's queries, which give to `of`, where there is any, and to positions; 0: there are none
                   */
+  const gpu_input_sums *inputs; /* of scores; NULL: they read none, or these have no gradients */
   bool per_head; /* rotors differ from head to head */
   bool of_rows; /* and from row to row, by inputs */
   bool queries_differ; /* or what `of` is summed for does: heads of q */

@@ -261,7 +261,7 @@ static void emit_gather(finisher *f, bool host) {
 
 static void emit_positions(finisher *f, bool host) {
   ir *b = f->b;
-  int axes = f->program->spec->n_axes;
+  int axes = f->program->spec->n_axes, numbers = f->program->inputs ? f->program->inputs->n_sums : axes;
   finish_open(f, PEGEN_PTX_POSITIONS_PARAMETERS, host);
   const ir_value *p = f->parameter;
   ir_value tokens = p[PEGEN_PTX_POSITIONS_TOKENS], count = p[PEGEN_PTX_POSITIONS_COUNT],
@@ -274,9 +274,9 @@ static void emit_positions(finisher *f, bool host) {
            values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
   ir_loop loop = ir_for_with(b, i64(b, 0), batches, 2, values, values);
   ir_value item = add(b, mul(b, add(b, mul(b, set, batches), loop.index), tokens), token),
-           from = add(b, mul(b, mul(b, item, count), of_axes), axis);
+           from = add(b, mul(b, mul(b, item, count), i64(b, numbers)), axis), first = i64(b, 0);
   two_float sum, old = {.hi = values[0], .lo = values[1]};
-  sum_series(b, 1, &from, of_axes, i64(b, 0), shares, p[PEGEN_PTX_POSITIONS_SHARES], &sum);
+  sum_series(b, 1, &from, i64(b, numbers), first, shares, p[PEGEN_PTX_POSITIONS_SHARES], &sum);
   sum = two_float_add(b, old, sum);
   ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
   ir_value at = add(b, p[PEGEN_PTX_POSITIONS_OUT], mul(b, set, p[PEGEN_PTX_POSITIONS_OUT_SET]));
@@ -289,7 +289,7 @@ static void emit_positions(finisher *f, bool host) {
   ir_end_if(b, inside);
 }
 
-/* ---- inputs of rows ---- */
+/* ---- inputs of rows, and of scores ---- */
 
 /* Shares of a row, of elements of the rows of all inputs in one line. */
 static int input_elements_before(const spec *s, int input) {
@@ -307,6 +307,12 @@ static void walk_shares(const finisher *f, term_list *list) {
     for (int block = 0; block < s->n_blocks; block++)
       add_term(list, start + leaf->offsets[block], i * s->n_blocks + block);
   }
+}
+
+static element_terms input_terms_of(const finisher *f) {
+  const gpu_input_sums *of_scores = f->program->inputs;
+  if (of_scores) return (element_terms){of_scores->count, of_scores->n_terms, of_scores->first, of_scores->terms};
+  return list_terms(f, input_elements_before(spec_of(f), spec_of(f)->n_inputs), walk_shares);
 }
 
 /* Where the thread's element is, and which rows it gains of: all of i64. */
@@ -341,30 +347,40 @@ static input_element find_input_element(const finisher *f) {
   ir_value is_turned = ir_compare_int(b, "sge", e.token, i64(b, f->program->spec->skip_tokens));
   ir_value gaining = ir_select(b, is_turned, p[PEGEN_PTX_INPUTS_BATCHES], i64(b, 0));
   e.batches = smaller(b, ir_select(b, ir_compare_int(b, "eq", all_batches, one), gaining, one), gaining);
-  e.heads = ir_select(b, ir_compare_int(b, "eq", all_heads, one), p[PEGEN_PTX_INPUTS_HEADS], one);
+  e.heads = ir_op2(b, "arith.divui", p[PEGEN_PTX_INPUTS_HEADS], all_heads);
   return e;
+}
+
+/* Bytes of a row's shares: float32, or numbers. */
+static int64_t share_bytes(const finisher *f) {
+  if (f->program->inputs) return (int64_t)f->program->inputs->n_sums * TWO_FLOAT_BYTES;
+  const plan_gradient *of = plan_gradient_first(f->program->of);
+  return (int64_t)of->n_row_inputs[TORQUE_OF_Y] * spec_of(f)->n_blocks * 4;
+}
+
+static two_float load_share(const finisher *f, ir_value row, ir_value term) {
+  ir *b = f->b;
+  if (f->program->inputs) return two_float_load(b, finish_number_at(b, row, term));
+  return two_float_f32(ir_load(b, b->f32, ir_pointer(b, add(b, row, mul(b, term, i64(b, 4)))), 4));
 }
 
 /* The sum of an element's shares over the rows that it gains of. */
 static two_float sum_input_shares(const finisher *f, const input_element *e, const term_tables *tables) {
   ir *b = f->b;
   const ir_value *p = f->parameter;
-  const plan_gradient *of = plan_gradient_first(f->program->of);
-  int64_t row_bytes = (int64_t)of->n_row_inputs[TORQUE_OF_Y] * spec_of(f)->n_blocks * 4;
   ir_value zero = ir_float(b, b->f32, 0), values[2] = {zero, zero}, inner[2], line, begin, end;
   line = add(b, e->element, p[PEGEN_PTX_INPUTS_FIRST]);
   begin = wide(b, table_element(b, tables->first, line));
   end = wide(b, table_element(b, tables->first, add(b, line, i64(b, 1))));
   ir_loop rows = ir_for_with(b, i64(b, 0), mul(b, e->batches, e->heads), 2, values, values);
   ir_value batch = add(b, e->first_batch, ir_op2(b, "arith.divui", rows.index, e->heads)),
-           head = add(b, e->first_head, ir_op2(b, "arith.remui", rows.index, e->heads)),
+           head = add(b, mul(b, e->first_head, e->heads), ir_op2(b, "arith.remui", rows.index, e->heads)),
            item = add(b, mul(b, batch, p[PEGEN_PTX_INPUTS_TOKENS]), e->token),
            row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), head),
-           at = add(b, p[PEGEN_PTX_INPUTS_SHARES], mul(b, row, i64(b, row_bytes)));
+           at = add(b, p[PEGEN_PTX_INPUTS_SHARES], mul(b, row, i64(b, share_bytes(f))));
   ir_loop of_row = ir_for_with(b, begin, end, 2, values, inner);
   ir_value term = wide(b, table_element(b, tables->terms, of_row.index));
-  ir_value share = ir_load(b, b->f32, ir_pointer(b, add(b, at, mul(b, term, i64(b, 4)))), 4);
-  two_float old = {.hi = inner[0], .lo = inner[1]}, sum = two_float_add(b, old, two_float_f32(share));
+  two_float old = {.hi = inner[0], .lo = inner[1]}, sum = two_float_add(b, old, load_share(f, at, term));
   ir_end_for_with(b, of_row, 2, (ir_value[]){sum.hi, sum.lo}, inner);
   ir_end_for_with(b, rows, 2, inner, values);
   return (two_float){.hi = values[0], .lo = values[1]};
@@ -372,7 +388,7 @@ static two_float sum_input_shares(const finisher *f, const input_element *e, con
 
 static void emit_inputs(finisher *f, bool host) {
   ir *b = f->b;
-  element_terms terms = list_terms(f, input_elements_before(spec_of(f), spec_of(f)->n_inputs), walk_shares);
+  element_terms terms = input_terms_of(f);
   finish_open(f, PEGEN_PTX_INPUTS_PARAMETERS, host);
   term_tables tables = lay_terms(f, &terms);
   input_element e = find_input_element(f);

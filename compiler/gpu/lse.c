@@ -14,7 +14,11 @@ int attend_lse_parameter(const spec *s) {
   return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands, s->n_inputs);
 }
 
-int attend_parameters(const spec *s) { return attend_lse_parameter(s) + PEGEN_PTX_ROWS_COUNT; }
+int attend_parameters(const spec *s) {
+  bool of_pairs = false;
+  for (int i = 0; i < s->n_inputs; i++) of_pairs = of_pairs || spec_input_is_of_pairs(s, i);
+  return pegen_ptx_behind_lse(s->n_operands, s->n_inputs) + (of_pairs ? s->n_inputs : 0);
+}
 
 ir_value attend_lse_is_wanted(attend *t) {
   ir *b = t->b;

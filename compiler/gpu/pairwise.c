@@ -58,18 +58,6 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
 
 /* ---- a score ---- */
 
-/* Numbers of tokens, the query's or the key's, are coordinates of which the other has 0. */
-void attend_pair_numbers(attend *t, ir_value query_token, ir_value key_token) {
-  ir *b = t->b;
-  const attention_plan *p = t->p;
-  ir_value index = add(b, query_token, sub(b, t->keys, t->tokens));
-  for (int i = 0; i < p->n_numbers; i++) {
-    ir_value x = ir_cast(b, "arith.sitofp", p->number[i].of_key ? key_token : index, b->f32);
-    if (!p->number[i].of_key) x = ir_op1(b, "arith.negf", x);
-    t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);
-  }
-}
-
 static ir_value score_of(attend *t, ir_value product) {
   thread_emitter *e = &t->exprs;
   two_float *remembered = emit_thread_remember(e);
@@ -79,12 +67,12 @@ static ir_value score_of(attend *t, ir_value product) {
   return score;
 }
 
-ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value query_token, ir_value key,
-                      ir_value key_token) {
+ir_value attend_score(attend *t, ir_value product, const attend_pair_of *pair) {
   ir *b = t->b;
-  ir_value encoded = attend_encoded(t, query_token, key_token), hidden = ir_float(b, b->f32, -__builtin_inf());
-  if (t->places.ptr) attend_pair_place(t, query, key);
-  attend_pair_numbers(t, query_token, key_token);
+  ir_value encoded = attend_encoded(t, pair->query_token, pair->key_token),
+           hidden = ir_float(b, b->f32, -__builtin_inf());
+  if (t->places.ptr) attend_pair_place(t, pair->query, pair->key);
+  attend_pair_numbers(t, pair);
   ir_value score = score_of(t, product);
   if (t->p->hides) { /* a key that is hidden whatever its product is, should that be no number */
     ir_value is_number =

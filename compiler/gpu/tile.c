@@ -59,6 +59,7 @@ static int64_t constant_bytes(const attention_plan *p, const attend_shape *s) {
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
   if (attend_has_places(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  room -= attend_number_bytes(p, false, s->queries) + attend_number_bytes(p, true, s->keys);
   if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + constant_bytes(p, s);
   return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
 }
@@ -104,6 +105,12 @@ ir_value attend_constant_at(attend *t, ir_value query) {
   return ir_offset_const(t->b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.width);
 }
 
+void attend_declare_numbers(attend *t, int queries, int keys) {
+  int64_t of_queries = attend_number_bytes(t->p, false, queries), of_keys = attend_number_bytes(t->p, true, keys);
+  if (of_queries) t->query_numbers = declare(t, "query_numbers", of_queries);
+  if (of_keys) t->key_numbers = declare(t, "key_numbers", of_keys);
+}
+
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
   int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
@@ -121,6 +128,7 @@ void attend_declare_memory(attend *t) {
     int64_t constants = constant_bytes(t->p, s);
     if (constants) t->constants = declare(t, "constants", constants);
   }
+  attend_declare_numbers(t, s->queries, s->keys);
   if (!attend_has_places(t->p)) return;
   t->query_places = declare(t, "query_places", place * s->queries);
   t->places = declare(t, "places", place * s->keys);

@@ -66,23 +66,27 @@ static two_float chosen(expr_walker *w, const expr *x, int lanes) {
   return of_type(w, is_narrow(w, x))->select(b, condition, v[0], v[1]);
 }
 
-static bool is_narrow_product(const expr_walker *w, const expr *x) { return x->op == EXPR_MUL && is_narrow(w, x); }
+static bool is_product(const expr_walker *w, const expr *x, bool is_f32) {
+  return x->op == EXPR_MUL && is_narrow(w, x) == is_f32;
+}
 
-/* x + y or x - y of float32, a product among them fused: said here and not left to the target, so that all machines
- * give one result. */
+/* x + y or x - y, a product among them fused: of float32 in exact code said here and not left to the target, so that all
+ * machines give one result; on processors because LLVM fuses no product that others read, too. */
 static bool is_fused(const expr_walker *w, const expr *x) {
-  if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !is_narrow(w, x)) return false;
-  return is_narrow_product(w, x->arg[0]) || is_narrow_product(w, x->arg[1]);
+  bool is_f32 = is_narrow(w, x), in_lanes = w->machine->has_idioms && w->context.has_fma && expr_lanes(w, x);
+  if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !(in_lanes || (w->context.b->exact && is_f32))) return false;
+  return is_product(w, x->arg[0], is_f32) || is_product(w, x->arg[1], is_f32);
 }
 
 static two_float fused(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
-  int side = is_narrow_product(w, x->arg[1]) ? 0 : 1;
+  bool is_f32 = is_narrow(w, x);
+  int side = is_product(w, x->arg[1], is_f32) ? 0 : 1;
   const expr *product = x->arg[1 - side], *other = x->arg[side];
-  ir_value factor = argument(w, product->arg[0], lanes, true).hi, rest = argument(w, other, lanes, true).hi;
+  ir_value factor = argument(w, product->arg[0], lanes, is_f32).hi, rest = argument(w, other, lanes, is_f32).hi;
   if (x->op == EXPR_SUB && side == 0) factor = ir_op1(b, "arith.negf", factor);
   if (x->op == EXPR_SUB && side == 1) rest = ir_op1(b, "arith.negf", rest);
-  return two_float_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, true).hi, rest));
+  return two_float_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, is_f32).hi, rest));
 }
 
 /* ---- idioms: nodes that are dearer one by one ---- */
@@ -121,7 +125,7 @@ static two_float folded_turn(expr_walker *w, const expr *turn, int lanes) {
 }
 
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
-  if (w->context.b->exact && is_fused(w, x)) return *v = fused(w, x, lanes), true;
+  if (is_fused(w, x)) return *v = fused(w, x, lanes), true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
   if (!x->is_f32 && (x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED)) return *v = folded_turn(w, x, lanes), true;

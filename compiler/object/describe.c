@@ -112,7 +112,8 @@ static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
                              FIELD(pegen_ptx_attention, placed, describe_i32(d, of->placed)),
                              FIELD(pegen_ptx_attention, grid_only, describe_i32(d, of->grid_only)),
                              FIELD(pegen_ptx_attention, indexed, describe_i32(d, (int32_t)of->indexed)),
-                             FIELD(pegen_ptx_attention, gaining, describe_i32(d, (int32_t)of->gaining))};
+                             FIELD(pegen_ptx_attention, gaining, describe_i32(d, (int32_t)of->gaining)),
+                             FIELD(pegen_ptx_attention, n_sums, describe_i32(d, of->n_sums))};
   return describe_global(d, "ptx_attention", DESCRIBE(d, pegen_ptx_attention, fields), true);
 }
 

@@ -10,7 +10,13 @@ static const long double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923132169
 
 dual_place dual_at(arena *a, const expr_pool *pool, const expr_environment *env) {
   int nodes = expr_pool_count(pool);
-  return (dual_place){a, env, arena_array(a, dual, nodes + 1), arena_alloc(a, (size_t)nodes + 1), nodes};
+  dual_place p = {.memory = a, .env = env, .nodes = nodes};
+  p.plain.known = arena_array(a, dual, nodes + 1);
+  p.plain.when = arena_array(a, int, nodes + 1);
+  p.plain.now = 1;
+  p.by.known = arena_array(a, dual, nodes + 1);
+  p.by.when = arena_array(a, int, nodes + 1);
+  return p;
 }
 
 /* ---- one number of the call ---- */
@@ -124,24 +130,35 @@ dual dual_operation(expr_op op, const dual *arguments) {
   return expr_op_arity(op) == 1 ? unary(op, arguments[0]) : binary(op, arguments[0], arguments[1]);
 }
 
-static dual evaluate(dual_place *p, const dual_variable *by, const expr *x) {
-  if (p->is_known[x->id]) return p->known[x->id];
-  dual y;
+static dual evaluate_anew(dual_place *p, const dual_variable *by, const expr *x) {
   int arity = x->op == EXPR_ELEMENT ? 0 : expr_op_arity(x->op);
-  if (arity == 0) y = leaf(p, by, x);
-  else if (arity == 1) y = unary(x->op, evaluate(p, by, x->arg[0]));
-  else if (arity == 2) {
-    dual a = evaluate(p, by, x->arg[0]), b = evaluate(p, by, x->arg[1]);
-    y = binary(x->op, a, b);
-  } else y = evaluate(p, by, x->arg[evaluate(p, by, x->arg[0]).value != 0 ? 1 : 2]);
-  p->is_known[x->id] = 1;
-  return p->known[x->id] = y;
+  if (arity == 0) return leaf(p, by, x);
+  if (arity == 1) return unary(x->op, evaluate(p, by, x->arg[0]));
+  if (arity == 3) return evaluate(p, by, x->arg[evaluate(p, by, x->arg[0]).value != 0 ? 1 : 2]);
+  dual a = evaluate(p, by, x->arg[0]), b = evaluate(p, by, x->arg[1]);
+  return binary(x->op, a, b);
 }
 
-static void forget(dual_place *p) { memset(p->is_known, 0, (size_t)p->nodes); }
+static bool may_depend(const dual_place *p, const expr *x) {
+  return p->bit < 0 || p->reads[x->id * p->words + p->bit / 64] >> p->bit % 64 & 1;
+}
+
+/* What does not depend on the variable is computed once for all of them. */
+static dual evaluate(dual_place *p, const dual_variable *by, const expr *x) {
+  if (by && !may_depend(p, x)) by = NULL;
+  dual *known = by ? p->by.known : p->plain.known;
+  int *when = by ? p->by.when : p->plain.when, now = by ? p->by.now : p->plain.now;
+  if (when[x->id] == now) return known[x->id];
+  dual y = evaluate_anew(p, by, x);
+  when[x->id] = now;
+  return known[x->id] = y;
+}
 
 void dual_eval(dual_place *p, const dual_variable *by, const expr *const *xs, int count, dual *out) {
-  forget(p);
+  p->by.now++;
+  p->bit = -1;
+  for (int i = 0; i < p->count && p->bit < 0; i++)
+    if (same(by, &p->variable[i])) p->bit = i;
   for (int i = 0; i < count; i++) out[i] = evaluate(p, by, xs[i]);
 }
 
@@ -150,29 +167,61 @@ void dual_eval(dual_place *p, const dual_variable *by, const expr *const *xs, in
 typedef struct search {
   dual_place *place;
   unsigned char *seen;
+  int *variable; /* by id: of a leaf, its number plus 1 */
   dual_variable *found;
   int count;
 } search;
 
-/* Of a choice only what was chosen: the other side's place may be none of its table. */
+/* What x's tangent comes of. Of a choice only what was chosen: the other side's place may be none of its table. */
+static int arguments_of(dual_place *p, const expr *x, const expr *const **out) {
+  *out = x->arg;
+  if (x->op != EXPR_SELECT) return expr_op_arity(x->op);
+  *out += evaluate(p, NULL, x->arg[0]).value != 0 ? 1 : 2;
+  return 1;
+}
+
 static void look(search *s, const expr *x) {
+  const expr *const *arguments;
+  dual_variable v;
   if (s->seen[x->id]) return;
   s->seen[x->id] = 1;
-  if (x->op == EXPR_SELECT) {
-    look(s, x->arg[evaluate(s->place, NULL, x->arg[0]).value != 0 ? 1 : 2]);
-    return;
+  if (variable_of(s->place, x, &v)) {
+    int i = 0;
+    while (i < s->count && !same(&s->found[i], &v)) i++;
+    s->found[i] = v;
+    s->variable[x->id] = i + 1;
+    if (i == s->count) s->count++;
   }
-  dual_variable v;
-  bool is_known = !variable_of(s->place, x, &v);
-  for (int i = 0; !is_known && i < s->count; i++) is_known = same(&s->found[i], &v);
-  if (!is_known) s->found[s->count++] = v;
-  for (int i = 0; i < expr_op_arity(x->op); i++) look(s, x->arg[i]);
+  int n = arguments_of(s->place, x, &arguments);
+  for (int i = 0; i < n; i++) look(s, arguments[i]);
+}
+
+static const uint64_t *mark(search *s, const expr *x) {
+  const expr *const *arguments;
+  dual_place *p = s->place;
+  uint64_t *reads = p->reads + x->id * p->words;
+  if (s->seen[x->id] == 2) return reads;
+  s->seen[x->id] = 2;
+  int variable = s->variable[x->id] - 1, n = arguments_of(p, x, &arguments);
+  if (variable >= 0) reads[variable / 64] |= 1ull << variable % 64;
+  for (int i = 0; i < n; i++) {
+    const uint64_t *of = mark(s, arguments[i]);
+    for (int w = 0; w < p->words; w++) reads[w] |= of[w];
+  }
+  return reads;
 }
 
 int dual_variables(dual_place *p, const expr *const *xs, int count, const dual_variable **out) {
-  forget(p);
-  search s = {p, arena_alloc(p->memory, (size_t)p->nodes + 1), arena_array(p->memory, dual_variable, p->nodes + 1), 0};
+  arena *a = p->memory;
+  search s = {.place = p,
+              .seen = arena_alloc(a, (size_t)p->nodes + 1),
+              .variable = arena_array(a, int, p->nodes + 1),
+              .found = arena_array(a, dual_variable, p->nodes + 1)};
   for (int i = 0; i < count; i++) look(&s, xs[i]);
-  *out = s.found;
+  p->words = s.count / 64 + 1;
+  p->reads = arena_array(a, uint64_t, (p->nodes + 1) * p->words);
+  for (int i = 0; i < count; i++) mark(&s, xs[i]);
+  p->variable = *out = s.found;
+  p->count = s.count;
   return s.count;
 }

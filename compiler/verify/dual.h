@@ -9,6 +9,8 @@
 
 #include "spec/expr.h"
 
+#include <stdint.h>
+
 typedef struct dual {
   long double value, tangent;
 } dual;
@@ -23,13 +25,20 @@ typedef struct dual_variable {
   int64_t element;
 } dual_variable;
 
-/* Where expressions are evaluated, with what has been found. */
+/* Where expressions are evaluated, with what has been found: values, and by the variable at hand what depends on it. */
 typedef struct dual_place {
   arena *memory;
   const expr_environment *env;
-  dual *known; /* by id */
-  unsigned char *is_known;
   int nodes;
+  struct {
+    dual *known; /* by id */
+    int *when; /* it was found, of `now` */
+    int now;
+  } plain, by;
+  const dual_variable *variable; /* of dual_variables; NULL: not looked for */
+  int count;
+  uint64_t *reads; /* [nodes][words], a bit for each variable: what a node's tangent may depend on */
+  int words, bit; /* the variable at hand; -1: none of them, then all nodes may */
 } dual_place;
 
 /* Of expressions that are in the pool now. */

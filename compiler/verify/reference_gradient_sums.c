@@ -10,16 +10,19 @@ gradient_sum **reference_operand_sums(arena *a, const spec *s) {
   return sums;
 }
 
-void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size) {
-  if (value == 0 && size == 0) return;
-  gradient_sum *sum = NULL;
+static gradient_sum *sum_of(const reference_gains *to, const dual_variable *v) {
   switch (v->kind) {
-  case DUAL_OPERAND: sum = to->operand ? &to->operand[v->index][v->element] : NULL; break;
-  case DUAL_INPUT: sum = to->input ? &to->input[v->index][v->element] : NULL; break;
-  case DUAL_POSITION: sum = to->position ? &to->position[v->index] : NULL; break;
+  case DUAL_OPERAND: return to->operand ? &to->operand[v->index][v->element] : NULL;
+  case DUAL_INPUT: return to->input ? &to->input[v->index][v->element] : NULL;
+  case DUAL_POSITION: return to->position ? &to->position[v->index] : NULL;
   case DUAL_CHANNEL: break; /* rows' gradients are not sums */
   }
-  if (!sum) return;
+  return NULL;
+}
+
+void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size) {
+  gradient_sum *sum = sum_of(to, v);
+  if (!sum || (value == 0 && size == 0)) return;
   sum->value += value;
   sum->size += size;
 }
@@ -33,6 +36,7 @@ void reference_expr_backward(const expr_pool *pool, const expr_environment *env,
   dual *x = arena_array(scratch, dual, count + 1);
   for (int i = 0; i < n; i++) {
     long double value = 0, size = 0;
+    if (!sum_of(to, &by[i])) continue;
     dual_eval(&place, &by[i], xs, count, x);
     for (int k = 0; k < count; k++) {
       if (x[k].tangent == 0) continue; /* of something infinite, too */

@@ -12,11 +12,11 @@ static long double rounding(const dual_place *p, const expr *x, long double *kno
   if (arity == 0) return x->op == EXPR_CONST ? fabs(x->value) : 0;
   if (known[x->id] >= 0) return known[x->id];
   dual argument[3] = {{0}};
-  for (int i = 0; i < arity; i++) argument[i].value = p->known[x->arg[i]->id].value;
-  long double sum = fabsl(p->known[x->id].value);
+  for (int i = 0; i < arity; i++) argument[i].value = p->by.known[x->arg[i]->id].value;
+  long double sum = fabsl(p->by.known[x->id].value);
   for (int i = 0; i < arity; i++) {
     bool is_other = x->op == EXPR_SELECT && i != (argument[0].value != 0 ? 1 : 2);
-    if (is_other || !p->is_known[x->arg[i]->id]) continue;
+    if (is_other || p->by.when[x->arg[i]->id] != p->by.now) continue;
     long double own = rounding(p, x->arg[i], known);
     if (own == 0) continue;
     argument[i].tangent = 1;

@@ -44,7 +44,7 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     if seen.dtype not in _POSITIONS:
         return f"{name} are of type {seen.dtype}; expected float32, float64, int32 or int64"
     axes = kernel.n_axes
-    seen = _with_axis(axes, seen, tensors)
+    seen = _with_axis(axes, name, seen, tensors)
     if len(seen.shape) not in (2, 3) or seen.shape[-1] != axes:
         more = ", [tokens] or [batches, tokens]" if axes == 1 else ""
         return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]{more}"
@@ -62,10 +62,11 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     return None
 
 
-def _with_axis(axes: int, seen: View, tensors: dict[str, View]) -> View:
+def _with_axis(axes: int, name: str, seen: View, tensors: dict[str, View]) -> View:
     """Positions [N] or [B,N] of one axis as [N,1] or [B,N,1]."""
     shape = seen.shape
-    rows = next((x for x in map(tensors.get, ("q", "grad.q_out", "k", "grad.k_out")) if x), None)
+    of = ("k", "grad.k_out") if name == "k_positions" else ("q", "grad.q_out", "k", "grad.k_out")
+    rows = next((x for x in map(tensors.get, of) if x), None)
     is_one = rows is not None and len(rows.shape) == 4 and rows.shape[2] == 1
     if axes != 1 or not (len(shape) == 1 or (len(shape) == 2 and (shape[1] != 1 or (is_one and shape[0] != 1)))):
         return seen
@@ -108,12 +109,29 @@ def _input(info: Any, seen: View, rows: View | None) -> str | None:
     return None
 
 
-def _pair_input(info: Any, seen: View, tensors: dict[str, View], of_keys: bool) -> str | None:
+def _paged_input(info: Any, seen: View, cache: tuple[int, ...], heads: int) -> str | None:
+    """Of keys in pages, [pages,page_size,Hkv,D]; heads: of q."""
+    name, expected = f"input '{info.name.decode()}'", cache[:3] + ((info.size,) if info.size else ())
+    agrees = len(seen.shape) == len(expected) and all(
+        x == y or (i == 2 and x in (1, heads)) for i, (x, y) in enumerate(zip(seen.shape, expected))
+    )
+    if not agrees:
+        return (
+            f"{name} has the shape {list(seen.shape)}; expected {list(expected)}, in k's pages (1 head: for all, or "
+            "heads of q)"
+        )
+    return None if seen.dtype == "float32" else f"{name} is of type {seen.dtype}; expected float32"
+
+
+def _pair_input(info: Any, seen: View, tensors: dict[str, View], of_keys: bool,
+                cache: tuple[int, ...]) -> str | None:  # fmt: skip
     """Of scores: of q's tokens, or of k's."""
     name, which, q = f"input '{info.name.decode()}'", "k" if of_keys else "q", tensors.get("q")
     rows = tensors.get(which)
     if rows is None or q is None or len(rows.shape) != 4 or len(q.shape) != 4:
         return None
+    if of_keys and cache:
+        return _paged_input(info, seen, cache, q.shape[1])
     expected = rows.shape[:3] + ((info.size,) if info.size else ())
     heads = {1, rows.shape[1], q.shape[1]}
     agrees = len(seen.shape) == len(expected) and all(
@@ -188,8 +206,9 @@ def _attended(tensors: dict[str, View]) -> str | None:
 
 
 def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: list[View],
-         is_of_types: bool) -> str | None:  # fmt: skip
-    """What is wrong with the arguments, where a reason is found. is_of_types: outputs are of their inputs' type."""
+         is_of_types: bool, cache: tuple[int, ...] = ()) -> str | None:  # fmt: skip
+    """What is wrong with the arguments, where a reason is found. is_of_types: outputs are of their inputs' type. cache:
+    the shape of k in pages."""
     named = list(tensors.items())
     named += [(f"operand '{kernel.operands[i].name.decode()}'", seen) for i, seen in enumerate(operands)]
     named += [(f"input '{kernel.inputs[i].name.decode()}'", seen) for i, seen in enumerate(inputs)]
@@ -215,7 +234,7 @@ def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: li
             reason = _row_input(info, seen, tensors)
         elif (_native.field(kernel, "pair_inputs") or 0) >> i & 1:
             of_keys = bool(kernel.key_inputs >> i & 1)
-            reason = None if of_keys and "block_table" in tensors else _pair_input(info, seen, tensors, of_keys)
+            reason = _pair_input(info, seen, tensors, of_keys, cache)
         else:
             reason = _input(info, seen, tensors.get("q"))
         if reason:
@@ -378,9 +397,13 @@ def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], opera
         if not is_paged and (reason := ranks(tensors)):
             return ArgumentError(reason)
         flat, rows = of_batches(tensors, inputs, ("k", "v") if is_paged else ()) if is_flat else (tensors, inputs)
+        of_keys = (_native.field(kernel, "key_inputs") or 0) if is_paged else 0  # in pages, as they were given
+        rows = [given if of_keys >> i & 1 else row for i, (given, row) in enumerate(zip(inputs, rows))]
         if is_paged:
             flat = _without_pages(tensors, flat)
-        found = find(kernel, flat, operands, rows, "number type" in words) if not 61 <= error <= 64 else None
+        cache = tensors["k"].shape if is_paged else ()
+        is_found = not 61 <= error <= 64
+        found = find(kernel, flat, operands, rows, "number type" in words, cache) if is_found else None
     else:
         found = find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
     if found and not (missing and found.startswith(missing)):

@@ -1,6 +1,6 @@
-/* score_inputs_test: scores that read inputs of queries and of keys, against the reference: of heads of their own, of
- * those of k, of one head or one batch for all, in any strides; gradients, in any number of parts and added to what is
- * there; rows of keys that nobody sees; sequences of different lengths; and what is refused. */
+/* score_inputs_test [sm_80]: scores that read inputs of queries and of keys, against the reference: of heads of their
+ * own, of those of k, of one head or one batch for all, in any strides; gradients, in any number of parts and added to
+ * what is there; rows of keys that nobody sees; sequences of different lengths; and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,11 @@
 
 enum { BATCHES = 2, HEADS = 4, K_HEADS = 2, TOKENS = 37, FEW = 3, KEYS = 53 };
 
+static const char *wanted; /* a GPU, whose threads run here; NULL: processors */
+
 static fixture open_kind(const char *kind, int skipped, uint64_t seed) {
   loader_define defines[] = {{"kind", kind}, {"skip_tokens", skipped ? "2" : "0"}};
-  return fixture_open(LOCAL_DIR, "score_inputs", 2, defines, NULL, seed);
+  return fixture_open(LOCAL_DIR, "score_inputs", 2, defines, wanted, seed);
 }
 
 /* Inputs of all heads or of fewer, of all batches or of one; with gaps between rows. */
@@ -102,6 +104,23 @@ static void against_the_reference(void **state) {
   }
 }
 
+/* As a GPU's threads: keys' inputs of one head, of k's and of q's. */
+static void of_threads(void **state) {
+  (void)state;
+  static const struct {
+    const char *kind;
+    int round;
+  } cases[] = {{"padding", 1}, {"mixed", 2}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    one_call(&f, run_kernel(loaded), cases[i].round);
+    run_unload(loaded);
+    arena_destroy(f.memory);
+  }
+}
+
 /* ---- keys that nobody sees ---- */
 
 static float *element(const attention_trial *t, int input, int64_t b, int64_t h, int64_t n, int64_t c) {
@@ -136,7 +155,7 @@ static void unseen(void **state) {
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), true, 1, ROWS_GAPS, &f.random), 0);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 2), 0);
     static const float faults[] = {NAN, INFINITY, -3e38f};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (wanted ? 1 : 3); i++) {
       attention_gradients other = attention_gradients_room(f.memory, &g);
       hide(&t, faults[i]);
       other.forward.lse = attention_trial_lse(f.memory, &t);
@@ -378,7 +397,10 @@ static void sequences(void **state) {
   arena_destroy(f.memory);
 }
 
-int main(void) {
+int main(int arguments, char **argument) {
+  wanted = arguments > 1 ? argument[1] : NULL;
+  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(of_threads), cmocka_unit_test(unseen)};
+  if (wanted) return cmocka_run_group_tests(on_gpus, NULL, NULL);
   const struct CMUnitTest tests[] = {cmocka_unit_test(against_the_reference),
                                      cmocka_unit_test(unseen),
                                      cmocka_unit_test(padded),

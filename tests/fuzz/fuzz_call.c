@@ -103,6 +103,19 @@ static void place_input(reader *r, fuzz_tensor *t, layout *l, const pegen_input 
   place(r, t, orders[below(r, 2)], l);
 }
 
+/* Of pairs: float32, for all batches or heads, too, and of keys for each head of q or of k. */
+static void place_pair_input(reader *r, fuzz_tensor *t, layout *l, const pegen_kernel *kernel, int i) {
+  layout of = *l;
+  bool of_keys = kernel->key_inputs >> i & 1;
+  unsigned choice = byte(r);
+  of.tokens[0] = l->tokens[of_keys];
+  if (choice % 8 == 7) of.batch = 1;
+  if (of_keys && choice / 8 % 2) of.heads[0] = l->heads[1];
+  if (choice / 16 % 4 == 3) of.heads[0] = 1;
+  place_input(r, t, &of, &kernel->inputs[i], number_type(PEGEN_NUMBER_F32));
+  l->used = of.used;
+}
+
 /* ---- tables ---- */
 
 enum { TABLE_ROOM = 256 * 1024 };
@@ -183,7 +196,8 @@ static void place_tensors(reader *r, fuzz_call *c, layout *l) {
   }
   DLDataType input = kernel->n_inputs && (byte(r) & 1) ? (DLDataType){kDLFloat, 32, 1} : l->type;
   for (int i = 0; i < kernel->n_inputs; i++) {
-    place_input(r, &t[FUZZ_INPUT + i], l, &kernel->inputs[i], input);
+    if (kernel->pair_inputs >> i & 1) place_pair_input(r, &t[FUZZ_INPUT + i], l, kernel, i);
+    else place_input(r, &t[FUZZ_INPUT + i], l, &kernel->inputs[i], input);
     c->inputs[i] = &t[FUZZ_INPUT + i].dl;
   }
 }

@@ -23,7 +23,7 @@
 #ifndef FUZZ_WORLD_KIB
 #define FUZZ_WORLD_KIB 96
 #endif
-enum { WORLD = FUZZ_WORLD_KIB * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 2 };
+enum { WORLD = FUZZ_WORLD_KIB * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 4 };
 
 /* All memory that tensors are laid into. */
 extern unsigned char world[WORLD];
@@ -70,7 +70,7 @@ typedef struct fuzz_kernel {
   const pegen_attention *attention; /* NULL: it encodes; value_dim, placed, by_rows and indexed alone are read */
 } fuzz_kernel;
 
-enum { FUZZ_KERNELS = 16 };
+enum { FUZZ_KERNELS = 17 };
 fuzz_kernel fuzz_kernel_at(unsigned index);
 
 typedef struct fuzz_call {

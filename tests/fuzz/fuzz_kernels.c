@@ -7,7 +7,7 @@
 
 /* Emitted for this test, see CMakeLists.txt. */
 extern const pegen_kernel fuzz_dense_kernel, fuzz_columns_kernel, fuzz_slopes_kernel, fuzz_numbers_kernel,
-    fuzz_pairs_kernel;
+    fuzz_pairs_kernel, fuzz_keys_kernel;
 
 static fuzz_kernel stock(const char *name) {
   const pegen_kernel *kernel = pegen_kernels_find(name);
@@ -18,6 +18,7 @@ static fuzz_kernel stock(const char *name) {
 fuzz_kernel fuzz_kernel_at(unsigned index) {
   static const pegen_attention slopes = {.value_dim = 5, .paired = 1, .placed = 1},
                                numbers = {.value_dim = 8, .paired = 1, .placed = 1, .indexed = 1},
+                               keys = {.value_dim = 8, .paired = 1, .placed = 1},
                                pairs = {.value_dim = 7, .paired = 1, .placed = 1, .by_rows = 1};
   static const fuzz_kernel own[] = {
       {&twin_plain_kernel, PEGEN_PER_HEAD_NONE, NULL},
@@ -34,7 +35,8 @@ fuzz_kernel fuzz_kernel_at(unsigned index) {
       {&fuzz_pairs_kernel, PEGEN_PER_HEAD_NONE, &pairs},
   };
   static const char *const names[] = {"rope", "geope3d", "rope_axial", "care"};
-  enum { OWN = sizeof own / sizeof *own };
-  _Static_assert(OWN + sizeof names / sizeof *names == FUZZ_KERNELS, "as many as are drawn from");
-  return index < OWN ? own[index] : stock(names[index - OWN]);
+  static const fuzz_kernel last = {&fuzz_keys_kernel, PEGEN_PER_HEAD_ALL, &keys}; /* the index is part of all seeds */
+  enum { OWN = sizeof own / sizeof *own, NAMED = OWN + sizeof names / sizeof *names };
+  _Static_assert(NAMED + 1 == FUZZ_KERNELS, "as many as are drawn from");
+  return index < OWN ? own[index] : index < NAMED ? stock(names[index - OWN]) : last;
 }

@@ -7,16 +7,30 @@
 enum { PAGE_STEP = 16, MOST_PAGES = 4 };
 
 /* A page has the tokens of a batch, as many as are a multiple of 16, or its first one again and again. */
-static bool place_pool(const fuzz_tensor *of, DLTensor *pool, int64_t *shape, int64_t *stride) {
+static bool place_pool(const fuzz_tensor *of, int rank, DLTensor *pool, int64_t *shape, int64_t *stride) {
   *pool = of->dl;
-  if (of->dl.ndim != 4 || !of->shape || !of->strides) return false;
+  if (of->dl.ndim != rank || !of->shape || !of->strides) return false;
   int64_t tokens = of->shape[2], page = tokens >= PAGE_STEP ? tokens / PAGE_STEP * PAGE_STEP : PAGE_STEP;
-  memcpy(shape, (int64_t[]){of->shape[0], page, of->shape[1], of->shape[3]}, 4 * sizeof *shape);
-  memcpy(stride, (int64_t[]){of->strides[0], tokens >= PAGE_STEP ? of->strides[2] : 0, of->strides[1], of->strides[3]},
-         4 * sizeof *stride);
+  memcpy(shape, (int64_t[]){of->shape[0], page, of->shape[1]}, 3 * sizeof *shape);
+  memcpy(stride, (int64_t[]){of->strides[0], tokens >= PAGE_STEP ? of->strides[2] : 0, of->strides[1]},
+         3 * sizeof *stride);
+  if (rank == 4) shape[3] = of->shape[3], stride[3] = of->strides[3];
   pool->shape = shape;
   pool->strides = stride;
   return tokens > 0;
+}
+
+/* Inputs of keys; false: one is not of the pages that k has. */
+static bool place_inputs(fuzz_call *c, fuzz_pages *p) {
+  bool sound = true;
+  for (int i = 0; i < c->kernel->n_inputs; i++) {
+    fuzz_tensor *of = &c->tensor[FUZZ_INPUT + i];
+    if (!(c->kernel->key_inputs >> i & 1)) continue;
+    sound = place_pool(of, c->kernel->inputs[i].size ? 4 : 3, &p->inputs[i], p->input_shape[i], p->input_stride[i]) &&
+            p->input_shape[i][0] == p->shape[0][0] && sound;
+    if (c->inputs[i] == &of->dl) c->inputs[i] = &p->inputs[i];
+  }
+  return sound;
 }
 
 /* Keys that a sequence may have. */
@@ -31,6 +45,12 @@ static int64_t most_keys(const fuzz_call *c, int64_t room) {
   if (c->args.positions || !c->kernel->grid) return -1;
   for (int i = 0; i < c->kernel->n_axes; i++) grid *= c->kernel->grid[i];
   return points + grid < room ? points + grid : room;
+}
+
+static void edit_input(reader *r, const fuzz_call *c, fuzz_pages *p) {
+  if (!c->kernel->n_inputs) return;
+  unsigned i = below(r, (unsigned)c->kernel->n_inputs);
+  (byte(r) % 2 ? p->input_shape : p->input_stride)[i][below(r, 4)] = number(r);
 }
 
 static void edit(reader *r, fuzz_pages *p, int32_t *table, int64_t entries, int32_t *lengths, int64_t sequences) {
@@ -56,15 +76,16 @@ static void edit(reader *r, fuzz_pages *p, int32_t *table, int64_t entries, int3
 
 void fuzz_pages_make(reader *r, fuzz_call *c, fuzz_pages *p) {
   memset(p, 0, sizeof *p);
-  bool has_k = place_pool(&c->tensor[FUZZ_K], &p->k, p->shape[0], p->stride[0]),
-       has_v = place_pool(&c->tensor[FUZZ_V], &p->v, p->shape[1], p->stride[1]);
+  bool has_k = place_pool(&c->tensor[FUZZ_K], 4, &p->k, p->shape[0], p->stride[0]),
+       has_v = place_pool(&c->tensor[FUZZ_V], 4, &p->v, p->shape[1], p->stride[1]);
   int64_t sequences = c->sound ? c->tensor[FUZZ_Q].shape[0] : below(r, 4), most = below(r, MOST_PAGES + 1),
           page = p->shape[0][1], pages = p->shape[0][0],
           keys = has_k ? most_keys(c, most * (page < 1 << 20 ? page : 1 << 20)) : -1;
   int32_t *table = malloc(sizeof(int32_t) * (size_t)(sequences * most)),
           *lengths = malloc(sizeof(int32_t) * (size_t)sequences);
+  bool has_inputs = place_inputs(c, p);
   if ((!table && sequences * most) || (!lengths && sequences)) abort();
-  p->sound = c->sound && has_k && has_v && keys >= 0 && pages > 0 && sequences > 0;
+  p->sound = c->sound && has_k && has_v && has_inputs && keys >= 0 && pages > 0 && sequences > 0;
   for (int64_t i = 0; i < sequences; i++) lengths[i] = p->sound ? (int32_t)below(r, (unsigned)keys + 1) : byte(r) % 40;
   for (int64_t i = 0; i < sequences * most; i++) /* behind a sequence's last page anything */
     table[i] = p->sound && i % most * page < lengths[i / most] ? (int32_t)below(r, (unsigned)pages) : byte(r) % 4 - 1;
@@ -81,7 +102,8 @@ void fuzz_pages_make(reader *r, fuzz_call *c, fuzz_pages *p) {
   p->lengths.ndim = 1;
   p->lengths.shape = p->lengths_shape;
   if (byte(r) % 4 == 0) {
-    edit(r, p, table, sequences * most, lengths, sequences);
+    if (c->kernel->key_inputs && byte(r) % 2) edit_input(r, c, p);
+    else edit(r, p, table, sequences * most, lengths, sequences);
     p->sound = false;
   }
   if (c->args.struct_size == PEGEN_ARGS_FIRST_SIZE) c->args.struct_size = sizeof c->args;

@@ -8,6 +8,8 @@
 typedef struct fuzz_pages {
   DLTensor k, v;           /* [pages,page_size,Hkv,D] of the call's k and v: a page is a batch of theirs */
   int64_t shape[2][4], stride[2][4];
+  DLTensor inputs[FUZZ_INPUTS]; /* [pages,page_size,H,size] of the inputs of keys, likewise */
+  int64_t input_shape[FUZZ_INPUTS][4], input_stride[FUZZ_INPUTS][4];
   DLTensor table, lengths; /* in memory of exactly their length */
   int64_t table_shape[2], table_stride[2], lengths_shape[1];
   bool sound; /* they are what a sound call may have */

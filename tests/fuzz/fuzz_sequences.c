@@ -65,11 +65,15 @@ void fuzz_sequences_make(reader *r, fuzz_call *c, fuzz_sequences *s) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) drop_batch(&c->tensor[rows[i]], 4, false);
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) drop_batch(&c->tensor[places[i]], 3, false);
   for (size_t i = 0; i < sizeof lse / sizeof *lse; i++) drop_batch(&c->tensor[lse[i]], 3, true);
+  for (int i = 0; i < c->kernel->n_inputs; i++) {
+    bool is_number = !c->kernel->inputs[i].size;
+    drop_batch(&c->tensor[FUZZ_INPUT + i], is_number ? 3 : 4, is_number);
+    drop_batch(&c->tensor[FUZZ_G_INPUT + i], is_number ? 3 : 4, is_number);
+  }
   bool of_q = place_bounds(r, s, 0, sequences, tokens_of(c, FUZZ_Q)),
        of_k = place_bounds(r, s, 1, sequences, tokens_of(c, FUZZ_K));
   bool has_places = c->args.positions || !c->of.attention || !c->of.attention->placed;
-  s->sound =
-      c->entry == FUZZ_ATTENTION && c->sound && of_q && of_k && has_places && batches > 0 && !c->kernel->n_inputs;
+  s->sound = c->entry == FUZZ_ATTENTION && c->sound && of_q && of_k && has_places && batches > 0;
   if (c->args.struct_size == PEGEN_ARGS_FIRST_SIZE) c->args.struct_size = sizeof c->args;
   c->args.cu_seqlens = &s->of[0];
   c->args.k_cu_seqlens = &s->of[1];

@@ -13,6 +13,7 @@ import pegen_kernels as pk
 from pegen_kernels import arrays
 
 FAST = {"targets": "native", "dtypes": "float32"}
+SCORE_INPUTS = pathlib.Path(__file__).resolve().parents[1] / "attention/score_inputs.lua"
 TURN = """local pe = require "pegen"
 return pe.encoding { name = "turn", axes = { "t" }, head_dim = pe.option("head_dim", 8, "channels"),
   block = pe.plane(), generators = { t = pe.bivector { e12 = 1 } }, phase = function(axis, i) return 1 / (i + 1) end }
@@ -501,6 +502,57 @@ class Attention(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(pk.ArgumentError, words):
                 kernel.attention(q, k, v, at, **(options | wrong))
+
+    def test_inputs_of_keys_in_pages(self):
+        """They lie in the pages of the keys that they are of, of any strides, with a head for all or one for each."""
+        kernel = pk.compile(SCORE_INPUTS, kind="mixed", heads=4, **FAST)
+        lengths, table = numpy.array([37, 5, 0], "int32"), numpy.zeros((3, 3), "int32")
+        table[0], table[1, 0] = [4, 0, 2], 3
+        q, k, v = rows(3, 4, 1, 16), rows(5, 16, 2, 16, seed=2), rows(5, 16, 2, 16, seed=3)
+        at = (numpy.maximum(lengths, 1) - 1)[:, None, None]
+        of = {"own": rows(3, 4, 1, seed=4), "rows": rows(3, 4, 1, 3, seed=5)}
+        slope = {"slope": numpy.array([0.1, 0.2, 0.3, 0.4], "float32")}
+        self.assertEqual({x.name for x in kernel.inputs}, {"own", "rows", "of_key", "key_rows"})
+        for heads in (1, 4):
+            paged = {"of_key": rows(5, heads, 16, seed=6).swapaxes(1, 2), "key_rows": rows(5, 16, heads, 4, seed=7)}
+
+            def call(threads=1, **changed):
+                options = {"block_table": table, "lengths": lengths, "k_positions": numpy.arange(48)[:, None]}
+                return kernel.attention(
+                    q, k, v, at, operands=slope, inputs=of | paged | changed, threads=threads, **options
+                )
+
+            out = call()
+            self.assertTrue(numpy.array_equal(out, call(threads=3)))
+            self.assertTrue((out[2] == 0).all())
+            for i, length in enumerate(lengths[:2]):
+                own = {name: x[i : i + 1] for name, x in of.items()}
+                own |= {
+                    n: x[table[i]].reshape(1, -1, *x.shape[2:])[:, :length].swapaxes(1, 2) for n, x in paged.items()
+                }
+                keys = [x[table[i]].reshape(1, -1, 2, 16)[:, :length].swapaxes(1, 2) for x in (k, v)]
+                apart = kernel.attention(
+                    q[i : i + 1],
+                    *keys,
+                    at[i],
+                    operands=slope,
+                    inputs=own,
+                    k_positions=numpy.arange(length)[:, None],
+                )
+                self.assertTrue(numpy.allclose(out[i], apart[0], atol=1e-6))
+            spoilt = paged["of_key"].copy()
+            spoilt[4, 3] += 1  # of a key of the first sequence alone
+            changed = call(of_key=spoilt)
+            self.assertFalse(numpy.array_equal(changed[0], out[0]))
+            self.assertTrue(numpy.array_equal(changed[1:], out[1:]))
+            for words, wrong in [
+                (r"has the shape \[4, 16, .*expected \[5, 16, 2\], in k's pages", paged["of_key"][:4]),
+                (r".* expected \[5, 16, 2\], in k's pages", paged["of_key"][:, :15]),
+                (r".* expected \[5, 16, 2\], in k's pages", rows(5, 16, 3)),
+                (r"is of type float64; expected float32", paged["of_key"].astype("float64")),
+            ]:
+                with self.assertRaisesRegex(pk.ArgumentError, f"^input 'of_key' {words}"):
+                    call(of_key=wrong)
 
     def test_slots(self):
         kernel = pk.compile("rope", head_dim=16, **FAST)

@@ -391,7 +391,6 @@ static void emit_attend_gradient(gradient_emitter *f) {
 
 /* Of the emitter's shape. */
 static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
-  emit_key_sums_functions(&f->e);
   emit_attend_gradient(f);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);
@@ -418,6 +417,7 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
   emit_square_functions(&f.e);
+  emit_key_sums_functions(&f.e);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_gradient_rows(&f.e, dtype);
   emit_tiles(&f, dtypes);

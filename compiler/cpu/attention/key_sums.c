@@ -3,7 +3,9 @@
  * The transpose of the product that makes scores: weights are read as scalars along a row of queries and spread over
  * the lanes, rows of queries stand in memory as they came. A tile of keys is as short a sum as it has queries, so the
  * sums stay in memory between tiles and come into registers for a group of keys and two registers of channels. Values
- * gain so, and then keys: one function of the module for both, where their rows are as long.
+ * gain so, and then keys: one function of the module for both, where their rows are as long. What else it depends on
+ * (lanes, keys of a group, numbers of a row of weights) is the target's, the same for tiles of all plans, wide and
+ * narrow.
  */
 #include "cpu/attention/key_sums.h"
 
@@ -96,14 +98,10 @@ static void emit_all(const sums_of_tile *of, bool guarded) {
 }
 
 static const char *name_of(const attention_emitter *e, int pitch) {
-  const char *kind = e->p->of_operands    ? "_operands"
-                     : e->p->of_turned    ? "_turned"
-                     : e->shape.is_narrow ? "_narrow"
-                                          : "";
-  return arena_printf(e->memory, "key_sums%s_%s_%d", kind, e->target->suffix, pitch);
+  return arena_printf(e->memory, "key_sums_%s_%d", e->target->suffix, pitch);
 }
 
-/* name(weights, rows, nowhere, sums, count, queries, guarded) */
+/* key_sums_T_PITCH(weights, rows, nowhere, sums, count, queries, guarded) */
 static void emit_function(attention_emitter of_module, int pitch) {
   ir *b = of_module.b;
   MlirType types[] = {b->ptr, b->ptr, b->ptr, b->ptr, b->i64, b->i64, b->i1};

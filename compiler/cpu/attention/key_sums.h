@@ -13,7 +13,8 @@ typedef struct query_rows {
 
 enum { KEY_SUMS_NOWHERE = 2 * CACHE_LINE };
 
-/* Functions of the emitter's shape and plan, key_sums_T_PITCH, that what follows calls; before those that do. */
+/* key_sums_T_PITCH for the rows of keys and of values, once a module: the tiles of all plans and shapes of the target
+ * call them, and stand behind them. */
 void emit_key_sums_functions(const attention_emitter *e);
 /* sums [key][pitch], from key 0 on, += weights [key][queries] of a tile of keys times the queries' rows. guarded (i1):
  * products of weights of 0 are left out. */

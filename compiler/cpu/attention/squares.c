@@ -6,7 +6,7 @@
  */
 #include "cpu/attention/squares.h"
 
-enum { MOST_LANES = 16, TURN_ARGUMENTS = 8 };
+enum { MOST_LANES = 16 };
 
 static const char *name_of(const attention_emitter *e, const char *what) {
   return arena_printf(e->memory, "%s_%s", what, e->target->suffix);
@@ -30,25 +30,23 @@ static void turn(const attention_emitter *e, ir_value *rows) {
 }
 
 /* What one turn is given: addresses, and bytes as of square_rows. */
-typedef struct turn_operands {
-  ir_value from, from_row, from_next, to, to_row, to_next, count, factor;
-} turn_operands;
+enum { FROM, FROM_ROW, FROM_NEXT, TO, TO_ROW, TO_NEXT, COUNT, FACTOR, TURN_OPERANDS };
 
-static void emit_squares(const attention_emitter *e, const turn_operands *o) {
+static void emit_squares(const attention_emitter *e, const ir_value *o) {
   ir *b = e->b;
   int lanes = e->shape.lanes;
   ir_value x[MOST_LANES];
-  ir_loop squares = ir_for(b, i64(b, 0), o->count);
-  ir_value from = ir_offset(b, o->from, mul(b, squares.index, o->from_next)),
-           to = ir_offset(b, o->to, mul(b, squares.index, o->to_next));
+  ir_loop squares = ir_for(b, i64(b, 0), o[COUNT]);
+  ir_value from = ir_offset(b, o[FROM], mul(b, squares.index, o[FROM_NEXT])),
+           to = ir_offset(b, o[TO], mul(b, squares.index, o[TO_NEXT]));
   for (int i = 0; i < lanes; i++) {
-    x[i] = mul(b, load(e, from), o->factor);
-    from = ir_offset(b, from, o->from_row);
+    x[i] = mul(b, load(e, from), o[FACTOR]);
+    from = ir_offset(b, from, o[FROM_ROW]);
   }
   turn(e, x);
   for (int i = 0; i < lanes; i++) {
     store(e, x[i], to);
-    to = ir_offset(b, to, o->to_row);
+    to = ir_offset(b, to, o[TO_ROW]);
   }
   ir_end_for(b, squares);
 }
@@ -56,24 +54,22 @@ static void emit_squares(const attention_emitter *e, const turn_operands *o) {
 /* turn_T(from, row, next, to, row, next, count, factor) */
 static void emit_turn_function(const attention_emitter *e) {
   ir *b = e->b;
-  MlirType types[TURN_ARGUMENTS] = {b->ptr, b->i64, b->i64, b->ptr, b->i64, b->i64, b->i64, e->lanes};
-  ir_value x[TURN_ARGUMENTS];
-  ir_function(b, name_of(e, "turn"), true, (MlirType){NULL}, TURN_ARGUMENTS, types, x);
-  emit_squares(e, &(turn_operands){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]});
+  MlirType types[TURN_OPERANDS] = {[FROM] = b->ptr,   [FROM_ROW] = b->i64, [FROM_NEXT] = b->i64, [TO] = b->ptr,
+                                   [TO_ROW] = b->i64, [TO_NEXT] = b->i64,  [COUNT] = b->i64,     [FACTOR] = e->lanes};
+  ir_value given[TURN_OPERANDS];
+  ir_function(b, name_of(e, "turn"), true, (MlirType){NULL}, TURN_OPERANDS, types, given);
+  emit_squares(e, given);
   ir_return(b);
 }
 
 void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int64_t count, ir_value factor) {
   ir *b = e->b;
-  ir_value from_row = i64(b, from.row), from_next = i64(b, from.next), to_row = i64(b, to.row),
-           to_next = i64(b, to.next), squares = i64(b, count);
-  turn_operands here = {from.at, from_row, from_next, to.at, to_row, to_next, squares, factor};
-  if (!e->calls_squares) {
-    emit_squares(e, &here);
-    return;
-  }
-  ir_value given[TURN_ARGUMENTS] = {from.at, from_row, from_next, to.at, to_row, to_next, squares, factor};
-  ir_call(b, name_of(e, "turn"), TURN_ARGUMENTS, given);
+  ir_value o[TURN_OPERANDS] = {[FROM] = from.at, [TO] = to.at, [FACTOR] = factor};
+  o[FROM_ROW] = i64(b, from.row), o[FROM_NEXT] = i64(b, from.next);
+  o[TO_ROW] = i64(b, to.row), o[TO_NEXT] = i64(b, to.next);
+  o[COUNT] = i64(b, count);
+  if (e->calls_squares) ir_call(b, name_of(e, "turn"), TURN_OPERANDS, o);
+  else emit_squares(e, o);
 }
 
 /* sum_lanes_T(from, to) */

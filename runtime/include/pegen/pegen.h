@@ -443,6 +443,8 @@ typedef struct pegen_ptx_attention {
   uint32_t
       gaining; /* bits: operands that have gradients; kernels without "attention_backward" among words end before it
                 */
+  int32_t n_sums; /* where scores read inputs, numbers of a token and head that coordinates and these gain; 0: none.
+                     Kernels without such inputs may end before it */
 } pegen_ptx_attention;
 
 /* What a launch must know of the entries of gradients of operands and positions. */

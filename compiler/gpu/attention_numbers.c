@@ -1,0 +1,74 @@
+/* gpu/attention_numbers: what scores read of tokens beside their coordinates, indices and inputs; see gpu/attention.h.
+ *
+ * Numbers of a tile's queries and keys lie in shared memory as coordinates do, one row of each side's a token. A head
+ * of q reads those of an input's head that it shares with its neighbours, which of keys may be other heads than k's.
+ */
+#include "gpu/attention.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+static bool is_laid(const attention_plan *p, int i, bool of_key) {
+  return p->number[i].input >= 0 && p->number[i].of_key == of_key;
+}
+
+/* Numbers of a row of the side's; and those before number i. */
+static int width_of(const attention_plan *p, bool of_key, int end) {
+  int count = 0;
+  for (int i = 0; i < end; i++) count += is_laid(p, i, of_key);
+  return count;
+}
+
+int64_t attend_number_bytes(const attention_plan *p, bool of_keys, int tokens) {
+  return 4LL * tokens * width_of(p, of_keys, p->n_numbers);
+}
+
+static ir_value laid_at(attend *t, bool of_key, ir_value index, int i) {
+  ir *b = t->b;
+  int64_t row = 4LL * width_of(t->p, of_key, t->p->n_numbers), own = 4LL * width_of(t->p, of_key, i);
+  ir_value memory = of_key ? t->key_numbers : t->query_numbers;
+  return ir_offset_const(b, ir_offset(b, memory, wide(b, scaled(b, index, row))), own);
+}
+
+/* The address of token `token`'s row of an input, of the head at hand: i64. */
+static ir_value row_of_input(attend *t, int input, ir_value token) {
+  ir *b = t->b;
+  const spec *s = t->p->spec;
+  const ir_value *of = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands);
+  const ir_value *groups = t->parameter + pegen_ptx_behind_lse(s->n_operands, s->n_inputs);
+  of += input * PEGEN_PTX_INPUT_COUNT;
+  ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], mul(b, wide(b, t->batch), of[PEGEN_PTX_INPUT_BATCH]));
+  at = add(b, at, mul(b, wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
+  ir_value head = ir_op2(b, "arith.divui", wide(b, t->head), groups[input]);
+  return add(b, at, mul(b, head, of[PEGEN_PTX_INPUT_HEAD]));
+}
+
+void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  if (width_of(p, of_keys, p->n_numbers) == 0) return;
+  ir_branch branch = ir_if(b, below(b, t->thread, i32(b, count)));
+  ir_value token = clamped(b, add(b, first, t->thread), of_keys ? t->keys : t->tokens);
+  for (int i = 0; i < p->n_numbers; i++) {
+    if (!is_laid(p, i, of_keys)) continue;
+    ir_value row = row_of_input(t, p->number[i].input, token),
+             x = ir_load(b, b->f32, ir_offset_const(b, ir_pointer(b, row), 4LL * p->number[i].element), 4);
+    ir_store(b, x, laid_at(t, of_keys, t->thread, i), 4, false);
+  }
+  ir_end_if(b, branch);
+}
+
+/* Numbers are coordinates of which the other side's token has 0. */
+void attend_pair_numbers(attend *t, const attend_pair_of *pair) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  ir_value index = add(b, pair->query_token, sub(b, t->keys, t->tokens));
+  for (int i = 0; i < p->n_numbers; i++) {
+    bool of_key = p->number[i].of_key;
+    ir_value x;
+    if (is_laid(p, i, of_key)) x = ir_load(b, b->f32, laid_at(t, of_key, of_key ? pair->key : pair->query, i), 4);
+    else x = ir_cast(b, "arith.sitofp", of_key ? pair->key_token : index, b->f32);
+    if (!of_key) x = ir_op1(b, "arith.negf", x);
+    t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);
+  }
+}

@@ -1,0 +1,43 @@
+# Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
+# pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all
+# runs them. One expression a line: a single one of all is beyond what ctest takes, and it then runs every test.
+set(LONG_UNDER_SANITIZERS
+  # other processors' and GPUs' twins of what stays
+  "^(attention_(check|backward|fused|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
+  "^(operations|golden_|precision|table).*_(sm_80|x86-64-v[34])$"
+  "^golden_(test_)?aarch64"
+  "^amd_(gfx|threads_[ar])"
+  "^maps_check_.*_x86-64-v[34]$"
+  "^maps_check_[bcd-hj-oq-z].*_sm_80$"
+  "^inputs_check_(phase|amplitude|sides|boost|alike|grid)_sm_80$"
+  "^linear_check_.*_x86-64-v4$"
+  "^inputs_check_.*_(heads|grid)$"
+  "^attention_(aarch64|sparse_sm|refuse_sm)"
+  # GPUs' threads, run here
+  "^ptxas_"
+  "^ptx_threads_(alibi|attention|care|comrope|geope|lingeope|lookhere|pape_ri|polynomial|quatro|relative)"
+  "^ptx_threads_(rope_|sincos|spherical|string|grid|split|skip|staged|partial|dense|schur|basis_back)"
+  "^ptx_(gradient|plan|gpu_test_(dense|matrix|widen|fused))$"
+  # descriptions like ones that stay
+  "random"
+  "^properties_"
+  "^attention_check_(lookhere|relative|alibi__D|lingeope__D|pape_ri|polynomial__D_role_pairwise__D_degree)"
+  "^attention_check_(mirrors|turning_mean|rows_turned_|values_|slopes_|attention$|pape__D_role_pairwise__D)"
+  "^attention_check_inputs_(forgetting|documents|padded|mixed|values)"
+  "^attention_check_score_(prefix|document|squared|nested|guarded|learned|table|turned|types)"
+  "^check_basis_(back_)?(plane|vector|dense3|boost|shear|screw|near)"
+  "^check_(floor|long|at_end|converted_(heads|sums)|polynomial_|sincos_(volumes|grid)|pape_(axes|heads))"
+  "^check_learned_(liere_([2-478]|11|16|27|32|64|.*float64)|comrope_(ap|ld|grid|folded|schur_)|string)"
+  "^check_bivectors_(minus|mixed|mostly|boosts|screws|five|conjugate|.*_(product|held))"
+  "^check_append_(of_a_grid|left_over|sums|to_)"
+  "^maps_check_(wave|root|kink)"
+  "^parts_check_(head|inverse|skip)"
+  # sizes and calls of many kinds
+  "^attention_(sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
+  "^(attention_fused|append|slots|stack|effort|denormals|backward(_calls|_more)?|gradient_reference)$"
+  "^(bench_json|ptx_bench_attention|program_stock|golden_attention)$"
+  "^interface.(float8|care|spherical|rope_mixed|geope3d)$"
+  "^(table|precision|shapes|float_state|compatibility)"
+  # other programs
+  "^python_(formulas|explore|lab|torch|attention|distributed|jax|models|checkpoints|vit|packed|cuda)"
+  "^(valgrind|package|static|stock|mutation|docs|examples)")
