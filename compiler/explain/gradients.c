@@ -68,8 +68,6 @@ static void of_exponentials(arena *a, const void *of, int row_operations, explai
   double halvings = TYPICAL_NORM > reach ? ceil(log2(TYPICAL_NORM / reach)) : 0;
   products += 2 * halvings + torque_series(2 * reach, p->is_f64, series) - 1;
   out->row_operations = row_operations;
-  if (p->is_f64)
-    out->missing = "where a GPU has a kernel: of rows alone; torques go back through exponentials there in float32";
   out->torques = s->n_components * (s->n_components - 1) / 2;
   out->torque_operations = 2 * s->n_components * s->n_components * s->n_blocks;
   out->keeps_rows = true;

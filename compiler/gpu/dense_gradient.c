@@ -89,9 +89,8 @@ static lane_rows rows_of_torque(dense_gradient *g) {
 }
 
 static lane_rows rows_of_matrix(dense_gradient *g, int matrix) {
-  lane_rows rows = {.own = warp_row(&g->x, matrix, g->x.lane),
-                    .lane_bytes = warp_lane_bytes(size_of(g)),
-                    .number_bytes = NUMBER};
+  lane_rows rows = {
+      .own = warp_row(&g->x, matrix, g->x.lane), .lane_bytes = warp_lane_bytes(size_of(g)), .number_bytes = NUMBER};
   rows.first = warp_row_of_block(&g->x, matrix, 0);
   return rows;
 }
@@ -359,8 +358,8 @@ static ir_value sums_at(dense_gradient *g, int k, ir_value block) {
   if (t->per_head) block = add(b, scaled(b, t->exprs.head, blocks), block);
   ir_value of_chunk = add(b, scaled(b, g->gains.chunk, count_of(g)), i32(b, k));
   ir_value matrix = add(b, mul(b, wide(b, of_chunk), i64(b, (int64_t)heads * blocks)), wide(b, block));
-  return ir_pointer(b, add(b, g->gains.own[PEGEN_PTX_MATRIX_SUMS],
-                           mul(b, matrix, i64(b, (int64_t)padded * padded * NUMBER))));
+  return ir_pointer(
+      b, add(b, g->gains.own[PEGEN_PTX_MATRIX_SUMS], mul(b, matrix, i64(b, (int64_t)padded * padded * NUMBER))));
 }
 
 /* Of all blocks, which lie side by side. */

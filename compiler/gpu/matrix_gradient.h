@@ -4,7 +4,7 @@
  * of rotors have a unit of channels of them (gpu/gradient.h). Of an item it sums what its rows make with what was kept
  * of them, forms the exponential and takes the torque along (gpu/exponential_adjoint), turns the gradients of rows
  * back, and adds what the matrix gains to the generators' sums of the chunk. What angles gain goes on as expressions.
- * Blocks of any size go this way, those of a warp (gpu/dense), too, and in float32.
+ * Blocks of any size go this way, those of a warp (gpu/dense), too, in float32; in float64 by gpu/dense_gradient.
  *
  * From what encode read (x) the exponential is formed twice: what rows made is turned by the first before it becomes a
  * torque.
@@ -14,7 +14,7 @@
 
 #include "gpu/entries.h"
 
-/* Appends the entries of a program of dense blocks, where there are gradients: exponentials in float32. */
+/* Appends the entries of a program of dense blocks, where there are gradients. */
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes);
 /* Their bodies, and those that finish. */
 void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,

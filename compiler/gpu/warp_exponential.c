@@ -30,8 +30,8 @@ static const char *shared_name(const warp_exponential *e) { return arena_printf(
 static ir_value scratch(warp_exponential *e, int64_t base, ir_value at) {
   ir *b = e->b;
   ir_value memory = ir_shared_address(b, shared_name(e));
-  return ir_offset(
-      b, memory, wide(b, add(b, add(b, scaled(b, e->warp, warp_scratch_bytes(e->size, e->more)), i32(b, base)), at)));
+  return ir_offset(b, memory,
+                   wide(b, add(b, add(b, scaled(b, e->warp, warp_scratch_bytes(e->size, e->more)), i32(b, base)), at)));
 }
 
 ir_value warp_more(warp_exponential *e, ir_value at) { return scratch(e, begin_of(e->size, WARP_POWER + 1), at); }

@@ -54,8 +54,8 @@ two_float warp_entry(warp_exponential *e, ir_value row, int column);
 /* Row k of the lane's block. */
 ir_value warp_row_of_block(warp_exponential *e, int matrix, int k);
 
-/* Half of an exponential, of the emitter's unit, whose operands are loaded: then the power is exp(M / 2^count), complete
- * but for a barrier; most: of all blocks of the warp. */
+/* Half of an exponential, of the emitter's unit, whose operands are loaded: then the power is exp(M / 2^count),
+ * complete but for a barrier; most: of all blocks of the warp. */
 typedef struct warp_squarings {
   ir_value count, most; /* i32 */
 } warp_squarings;

@@ -300,6 +300,12 @@ static void exponentials(void **state) {
   all_shapes("liere", 4, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"axes", "3"}, {"inverse", "true"}});
 }
 
+/* In float64, by warps. */
+static void exponentials_in_float64(void **state) {
+  (void)state;
+  all_shapes("liere", 4, (loader_define[]){{"block", "5"}, {"heads", "3"}, {"head_dim", "37"}, {"prepare", "float64"}});
+}
+
 /* Of Schur forms, whose rows threads have in the channels' basis: as an exponential's. */
 static void schur_forms(void **state) {
   (void)state;
@@ -507,12 +513,23 @@ static void too_large(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(planes),      cmocka_unit_test(vectors),   cmocka_unit_test(multivectors),
-      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),   cmocka_unit_test(exponentials),
-      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),     cmocka_unit_test(sums),
-      cmocka_unit_test(parts),       cmocka_unit_test(maps),      cmocka_unit_test(grouped_heads),
-      cmocka_unit_test(matrices),    cmocka_unit_test(leftovers), cmocka_unit_test(many_tokens),
-      cmocka_unit_test(refusals),    cmocka_unit_test(too_large)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(planes),
+                                     cmocka_unit_test(vectors),
+                                     cmocka_unit_test(multivectors),
+                                     cmocka_unit_test(amplitudes),
+                                     cmocka_unit_test(of_four),
+                                     cmocka_unit_test(exponentials),
+                                     cmocka_unit_test(exponentials_in_float64),
+                                     cmocka_unit_test(schur_forms),
+                                     cmocka_unit_test(bases),
+                                     cmocka_unit_test(sums),
+                                     cmocka_unit_test(parts),
+                                     cmocka_unit_test(maps),
+                                     cmocka_unit_test(grouped_heads),
+                                     cmocka_unit_test(matrices),
+                                     cmocka_unit_test(leftovers),
+                                     cmocka_unit_test(many_tokens),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

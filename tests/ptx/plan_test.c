@@ -300,7 +300,7 @@ static void gradients_of(const char *name, int count, const loader_define *defin
 
 static void gradients(void **state) {
   (void)state;
-  const int workspace = PEGEN_ERROR_WORKSPACE, none = PEGEN_ERROR_NO_GRADIENT;
+  const int workspace = PEGEN_ERROR_WORKSPACE;
   gradients_of("geope3d", 0, NULL, workspace);
   gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}, workspace); /* staged */
   gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}}, workspace);
@@ -308,7 +308,7 @@ static void gradients(void **state) {
   gradients_of("liere", 3, (loader_define[]){{"block", "12"}, {"heads", "3"}, {"head_dim", "39"}}, workspace);
   gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, workspace);
   gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, workspace);
-  gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, none);
+  gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, workspace);
   fixture f = open_spec("rope", 0, NULL);
   loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
