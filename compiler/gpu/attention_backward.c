@@ -467,10 +467,9 @@ static bool rotates_by_head(const attention_plan *p) {
   return false;
 }
 
-static void begin_keys(attend_gradient *g, const key_rows *own) {
+static void copy_keys(attend_gradient *g, const key_rows *own) {
   copy_own(g, ATTEND_OF_KEYS, &own->k, g->t.keys, (ir_value){NULL});
   copy_own(g, ATTEND_OF_VALUES, &own->v, g->t.keys, (ir_value){NULL});
-  attend_own_turn(g);
 }
 
 static void end_keys(attend_gradient *g, ir_value *sums) {
@@ -482,7 +481,8 @@ static void emit_turned_head(attend_gradient *g, const key_rows *own, const two_
                              ir_value *sums) {
   ir_value of_head[IR_MAX_RESULTS];
   clear_sums(g, count, of_head);
-  begin_keys(g, own);
+  copy_keys(g, own);
+  attend_own_turn(g);
   emit_head(g, origin, count, of_head);
   end_keys(g, of_head);
   for (int i = 0; i < count; i++) sums[i] = add(g->t.b, sums[i], of_head[i]);
@@ -506,8 +506,9 @@ static void emit_keys(attend_gradient *g) {
   attend_turned_clear(g);
   attend_clear_spoilt(&g->t);
   key_rows own = {k, v, t->turns_rows && rotates_by_head(t->p)};
+  if (!own.are_of_heads) copy_keys(g, &own);
   if (!g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin);
-  if (!own.are_of_heads) begin_keys(g, &own);
+  if (!own.are_of_heads) attend_own_turn(g);
   ir_wait(b, IR_BARRIER_BLOCK); /* before a row that passes is watched */
   ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, sums, now);
   two_float *remembered = emit_thread_remember(&t->exprs);
