@@ -25,8 +25,8 @@ static void turn_block(attend *t, const attend_turning *of, ir_value row) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   thread_emitter *e = &t->exprs;
-  ir_value at[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES],
-      entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES], base = attend_row_at(t, of->memory, row, of->pitch);
+  ir_value at[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES],
+      base = attend_row_at(t, of->memory, row, of->pitch);
   emit_thread_operands(e, t->p->entry, t->p->n_entries);
   for (int i = 0; i < t->p->n_entries; i++) entry[i] = emit_thread_f32(e, t->p->entry[i], 0);
   for (int i = 0; i < s->n_components; i++) {
