@@ -87,13 +87,6 @@ static void take_queries(const group *g, int turns) {
   }
 }
 
-static int is_lost(const double *places, int64_t axes, int64_t count, int64_t stride) {
-  int lost = 0;
-  for (int64_t axis = 0; axis < axes; axis++)
-    for (int64_t i = 0; i < count; i++) lost |= !__builtin_isfinite(places[axis * stride + i]);
-  return lost;
-}
-
 /* Keys [first, last) into the panel, and their values where those turn, too; whether some of them are nowhere. */
 static int take_keys(const group *g, int64_t first, int64_t last, int turns) {
   const backward *w = g->w;
@@ -107,7 +100,7 @@ static int take_keys(const group *g, int64_t first, int64_t last, int turns) {
   if (!turns) return 0;
   pegen_attention_rows(&w->walk.key_places, first, count, stride, places);
   pegen_attention_turn(&w->turner, both, count, places, stride);
-  return is_lost(places, w->walk.places.axes, count, stride);
+  return pegen_some_are_nowhere(places, w->walk.places.axes, count, stride);
 }
 
 /* ---- tiles ---- */
@@ -210,7 +203,8 @@ static void add_tile(backward *w, int64_t index) {
   pegen_attention_set_tile(&w->walk, index);
   const char *from = (const char *)&w->walk.tile;
   for (size_t i = 0; i < sizeof *tile; i++) ((char *)tile)[i] = from[i];
-  w->walk.spoilt |= is_lost(tile->positions[0], w->walk.places.axes, tile->queries, PEGEN_ATTENTION_QUERIES);
+  w->walk.spoilt |=
+      pegen_some_are_nowhere(tile->positions[0], w->walk.places.axes, tile->queries, PEGEN_ATTENTION_QUERIES);
 }
 
 void pegen_attention_backward_turned(backward *w, int64_t batch, int64_t head, int64_t first, int64_t last,

@@ -73,6 +73,18 @@ static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, 
   }
 }
 
+/* The panel's keys [first, last), or those of them that a tile sees; lost: some value became no number when it was
+ * turned, and is left out where it is not seen. */
+static void attend_panel(const turned *t, pegen_attention_tile *tile, int64_t first, int64_t last, int lost) {
+  pegen_attention_walk *w = t->w;
+  int64_t spoilt = w->spoilt, free = tile->free;
+  if (lost) w->spoilt = 1;
+  if (lost && w->form->hides) tile->free = 0;
+  attend(t, tile, 0, first, tile->end < last ? tile->end : last);
+  w->spoilt = spoilt;
+  tile->free = free;
+}
+
 /* Keys [begin, end), or those of them that each tile sees. */
 static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
   const pegen_attention_walk *w = t->w;
@@ -83,6 +95,7 @@ static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
     pegen_turned_rows rows[2] = {take_keys(t, first, last - first, 0, turns), {0, 0, 0, 0}};
     if (t->values) rows[1] = take_keys(t, first, last - first, 1, turns);
     if (turns) pegen_attention_turn(&t->turner, rows, last - first, t->places, last - first);
+    int lost = turns && t->values && pegen_some_are_nowhere(t->places, w->key_places.axes, last - first, last - first);
     for (int64_t i = 0; i < t->n_tiles; i++) {
       pegen_attention_tile *tile = &t->tiles[i];
       if (tile->end <= first) continue;
@@ -90,7 +103,7 @@ static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
       tile->k_token = bytes;
       if (t->values) tile->v[0] = (const char *)((uintptr_t)t->values - (uintptr_t)(first * bytes));
       if (t->values) tile->v_token = bytes;
-      attend(t, tile, 0, first, tile->end < last ? tile->end : last);
+      attend_panel(t, tile, first, last, lost);
     }
   }
 }

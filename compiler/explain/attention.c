@@ -83,7 +83,6 @@ static int column_operations(const attention_plan *p) {
 
 /* What GPUs have no code for; NULL: nothing. */
 static const char *on_gpus(const attention_plan *p) {
-  if (p->turns_values) return "on GPUs: none; values that turn have no code for them there";
   if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
   attend_gradient_shape s = attend_gradient_shape_of(p);
   if (attend_has_columns(p) && !s.weighs && !s.moves)
@@ -99,7 +98,7 @@ static const char *on_gpus(const attention_plan *p) {
  * what queries and keys gain. */
 static void explain_attention_gradients(arena *a, const spec *s, const attention_plan *p, explain_gradient *out) {
   out->has_rows = true;
-  out->missing = on_gpus(p);
+  out->missing = on_gpus(attend_gradient_plan(a, p));
   operation_count count = {0};
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
   for (int i = 0; i < p->n_scatters; i++) operation_count_add(&count, p->scatter[i].gradient, 1, seen);
@@ -120,9 +119,10 @@ static const char *normal_form(arena *a, const attention_plan *p) {
   const char *rotations = "";
   if (p->rows)
     rotations = "; R(s - r) = R(r)^-1 R(s): processors turn rows of q and k once each, at their own positions";
+  if (p->rows && !p->spec->skip_tokens) rotations = arena_printf(a, "%s, GPUs in each tile", rotations);
   if (p->turns_values)
     rotations = "; R(s - r) = R(r)^-1 R(s): rows of q, k and v are turned once each, at their own positions, and "
-                "outputs back; what turns them has no gradient, and GPUs have no kernel";
+                "outputs back; what turns them has no gradient";
   if (p->stays) rotations = arena_printf(a, "; rotated pair by pair: %s", p->stays);
   return arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
                       p->by_rows && !p->rows ? "; pair functions tabulated along the grid's last axis" : "", rotations);

@@ -37,6 +37,8 @@ typedef struct attend_shape {
 /* What the entries of one description are emitted from. */
 typedef struct attend_design {
   const attention_plan *p;
+  const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
+                                             * rows are turned */
   attend_shape shape;
 } attend_design;
 
@@ -52,6 +54,7 @@ typedef struct attend {
   ir_value batch, head; /* i32 */
   ir_value first, tokens, keys; /* i32: first query of the tile; all queries and keys */
   ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
+  bool turns_rows; /* of queries and keys, and of values where the plan says so */
   ir_value query_numbers, key_numbers; /* shared memory of what scores read of inputs; null: nothing */
   ir_value spoilt; /* shared, an i32: not 0: some value was not finite */
   thread_emitter exprs;
@@ -106,6 +109,8 @@ void attend_clear_spoilt(attend *t);
  * on the last one again. All threads of the block. watched: numbers that are not finite are told to t->spoilt. */
 void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch,
                  ir_value factor, bool watched);
+/* Tells of numbers that are not finite. */
+void attend_watch(attend *t, int count, const ir_value *x);
 /* The same for a tile of keys or values in two steps, the first of which only begins to load; how many values it gives.
  */
 int attend_ahead(const attend *t, int width);
@@ -162,6 +167,26 @@ ir_value attend_paired(attend *t, ir_value score, ir_value pair);
 ir_value attend_limit_of(attend *t, ir_value query_token);
 /* Keys that some query of the tile sees: [0, end). */
 ir_value attend_end_of_keys(attend *t);
+
+/* ---- gpu/attention_rows.c: rows that are turned once each, where rotations factorise ---- */
+
+/* Whether rows are turned, and pairs are not: rotations are those of rows' own places, and there are no prefix tokens,
+ * whose pairs see rows as they are. */
+bool attend_turns_rows(const attention_plan *p);
+/* The plan of its pairs, which have no rotation. */
+const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p);
+
+typedef struct attend_turning {
+  ir_value memory; /* `count` rows, times R of their places in shared memory, */
+  int pitch, count;
+  ir_value places;
+  bool back; /* or times its transpose */
+  bool of_queries; /* without the amplitude, which the other row of a pair has */
+  bool watched; /* numbers that are not finite are told to t->spoilt */
+} attend_turning;
+
+/* All threads of the block, which have met before and meet behind it. */
+void attend_turn_rows(attend *t, const attend_turning *of);
 
 /* ---- gpu/pairwise.c: what a pair adds ---- */
 

@@ -141,6 +141,13 @@ static void take_turns(attend_gradient *g, const passing_rows *from, int rows, i
   ir_wait(g->t.b, IR_BARRIER_BLOCK);
   copy_passing(g, from, rows, first);
   ir_wait(g->t.b, IR_BARRIER_BLOCK);
+  attend_passing_turn(g, rows, from->watched[rows]);
+}
+
+/* Once places are there, too. */
+static void turn_passing(attend_gradient *g, const passing_rows *from) {
+  attend_passing_turn(g, ATTEND_OF_KEYS, from->watched[ATTEND_OF_KEYS]);
+  if (!g->shape.is_shared) attend_passing_turn(g, ATTEND_OF_VALUES, from->watched[ATTEND_OF_VALUES]);
 }
 
 static void begin_passing(attend_gradient *g, const passing_rows *from, ir_value first) {
@@ -246,6 +253,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   copy_places(g, false, first, t->shape.keys, origin);
   attend_lay_numbers_of(t, true, first, t->shape.keys);
   ir_wait(b, IR_BARRIER_BLOCK);
+  turn_passing(g, from);
   attend_make_weights(g, &p);
   take_turns(g, from, ATTEND_OF_VALUES, first);
   attend_make_gains(g, &p);
@@ -292,6 +300,7 @@ static void begin_queries(attend_gradient *g, attend_query_facts *facts, const t
   copy_own(g, ATTEND_OF_KEYS, &q, t->tokens, attend_scale(&g->t));
   copy_places(g, true, t->first, t->shape.queries, origin);
   attend_lay_numbers_of(t, false, t->first, t->shape.queries);
+  attend_own_turn(g);
 }
 
 static void emit_query_tile(attend_gradient *g) {
@@ -321,6 +330,7 @@ static void emit_query_tile(attend_gradient *g) {
   emit_key_tile(g, &from, facts, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
   ir_end_for_with(b, loop, count, now, sums);
   attend_turned_merge(g, sums);
+  attend_sums_turn_back(g, ATTEND_OF_KEYS, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_Q, t->head, t->tokens, ATTEND_OF_KEYS, LN_2, attend_scale(&g->t), sums);
   attend_weights_end(g, sums + of_weights);
   if (attend_gaining_of_pairs(t->p)) {
@@ -405,6 +415,7 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   attend_lay_numbers_of(t, false, first, t->shape.keys);
   if (g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin); /* columns were made there */
   ir_wait(b, IR_BARRIER_BLOCK);
+  turn_passing(g, from);
   load_query_numbers(g, first, facts);
   attend_make_weights(g, &p);
   take_turns(g, from, ATTEND_OF_VALUES, first);
@@ -443,6 +454,40 @@ static void emit_head(attend_gradient *g, const two_float *origin, int count, ir
   ir_end_for_with(b, loop, count, now, sums);
 }
 
+/* Rows of the block's keys; where rotations differ by head, and rows are turned, they are made anew for each head that
+ * shares them. */
+typedef struct key_rows {
+  attend_rows k, v;
+  bool are_of_heads;
+} key_rows;
+
+static bool rotates_by_head(const attention_plan *p) {
+  for (int i = 0; i < p->n_entries; i++)
+    if (p->entry[i]->depends & DEPENDS_HEAD) return true;
+  return false;
+}
+
+static void copy_keys(attend_gradient *g, const key_rows *own) {
+  copy_own(g, ATTEND_OF_KEYS, &own->k, g->t.keys, (ir_value){NULL});
+  copy_own(g, ATTEND_OF_VALUES, &own->v, g->t.keys, (ir_value){NULL});
+}
+
+static void end_keys(attend_gradient *g, ir_value *sums) {
+  attend_sums_turn_back(g, ATTEND_OF_KEYS, sums);
+  attend_sums_turn_back(g, ATTEND_OF_VALUES, sums + n_query_sums(g));
+}
+
+static void emit_turned_head(attend_gradient *g, const key_rows *own, const two_float *origin, int count,
+                             ir_value *sums) {
+  ir_value of_head[IR_MAX_RESULTS];
+  clear_sums(g, count, of_head);
+  copy_keys(g, own);
+  attend_own_turn(g);
+  emit_head(g, origin, count, of_head);
+  end_keys(g, of_head);
+  for (int i = 0; i < count; i++) sums[i] = add(g->t.b, sums[i], of_head[i]);
+}
+
 static void emit_keys(attend_gradient *g) {
   attend *t = &g->t;
   ir *b = t->b;
@@ -460,17 +505,20 @@ static void emit_keys(attend_gradient *g) {
   attend_places_begin_keys(g);
   attend_turned_clear(g);
   attend_clear_spoilt(&g->t);
-  copy_own(g, ATTEND_OF_KEYS, &k, t->keys, (ir_value){NULL});
-  copy_own(g, ATTEND_OF_VALUES, &v, t->keys, (ir_value){NULL});
+  key_rows own = {k, v, t->turns_rows && rotates_by_head(t->p)};
+  if (!own.are_of_heads) copy_keys(g, &own);
   if (!g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin);
+  if (!own.are_of_heads) attend_own_turn(g);
   ir_wait(b, IR_BARRIER_BLOCK); /* before a row that passes is watched */
   ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, sums, now);
   two_float *remembered = emit_thread_remember(&t->exprs);
   t->head = t->exprs.head = add(b, mul(b, shared, group), narrow(b, heads.index));
-  emit_head(g, origin, count, now);
+  if (own.are_of_heads) emit_turned_head(g, &own, origin, count, now);
+  else emit_head(g, origin, count, now);
   emit_thread_forget(&t->exprs, remembered);
   ir_end_for_with(b, heads, count, now, sums);
   attend_turned_merge(g, sums);
+  if (!own.are_of_heads) end_keys(g, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_K, shared, t->keys, ATTEND_OF_KEYS, LN_2, (ir_value){NULL}, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_V, shared, t->keys, ATTEND_OF_VALUES, 1, (ir_value){NULL}, sums + of_keys);
 }
@@ -525,10 +573,11 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
 void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                                  bool host) {
   const attend_design *design = program->plan;
-  const attention_plan *p = design->p;
+  const attention_plan *p = design->gradient;
   bool of_keys = entry->kind == GPU_ATTENTION_KEYS;
   attend_gradient g = {.shape = attend_gradient_shape_of(p), .of_keys = of_keys};
   g.t = (attend){.b = b, .memory = a, .p = p, .entry = entry, .shape = g.shape.tile};
+  g.t.turns_rows = p != design->p;
   attend *t = &g.t;
   int first = attend_parameters(p->spec);
   gpu_function f =

@@ -114,6 +114,17 @@ void attend_turned_clear(attend_gradient *g); /* before the first tile of rows t
 void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first);
 void attend_turned_merge(attend_gradient *g, ir_value *sums); /* to those of channels that no rotation turns */
 
+/* ---- gpu/attention_turned_rows.c: rows that are turned once each; nothing where they are not ---- */
+
+/* Of gradients: rows are turned where values are, pairs otherwise, whose torques are what a rotation gains. */
+const attention_plan *attend_gradient_plan(arena *a, const attention_plan *p);
+/* The rows that stay, of both kinds; after a barrier of its own, before another. Those of a kind that pass, between two
+ * barriers; watched: numbers that are not finite are told. */
+void attend_own_turn(attend_gradient *g);
+void attend_passing_turn(attend_gradient *g, int kind, bool watched);
+/* Sums of a kind that rows that stay gained, in their memory, which is free behind it. */
+void attend_sums_turn_back(attend_gradient *g, int kind, ir_value *sums);
+
 /* ---- gpu/attention_gains.c: what operands of a bias gain ---- */
 
 /* Sums of a tile's pairs that go from tile to tile: two numbers a scatter that stands by itself, of the first few. */

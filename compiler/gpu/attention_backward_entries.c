@@ -191,7 +191,7 @@ void attend_print_gradients(FILE *f, const gpu_program *program) {
   for (int i = 0; i < program->n_entries; i++)
     has_some = has_some || program->entry[i].of == PEGEN_LAUNCH_attention_backward;
   if (!has_some) return;
-  int rows = attend_gradient_shape_of(design->p).tile.queries;
+  int rows = attend_gradient_shape_of(design->gradient).tile.queries;
   fprintf(f,
           "// Entries of gradients have these parameters and then: gradients of out and lse coming in, of q, k and v "
           "going out (rows as above;\n"

@@ -175,7 +175,7 @@ static ir_value load_piece(attend *t, const attend_rows *from, ir_value first, i
 }
 
 /* 0 times what is not finite is no number. */
-static void watch(attend *t, int count, const ir_value *x) {
+void attend_watch(attend *t, int count, const ir_value *x) {
   ir *b = t->b;
   ir_value zero = ir_float(b, b->f32, 0), sum = zero;
   for (int i = 0; i < count; i++) sum = ir_fma(b, x[i], zero, sum);
@@ -192,7 +192,7 @@ static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_val
            piece = ir_op2(b, "arith.remui", index, i32(b, pieces)), x[8];
   row_place place = {.raw = &raw};
   emit_row_unpack(&t->numbers, &place, x);
-  if (watched) watch(t, lanes, x);
+  if (watched) attend_watch(t, lanes, x);
   for (int i = 0; factor.ptr && i < lanes; i++) x[i] = mul(b, x[i], factor);
   if (!is_whole(t) && from->width % ATTEND_QUAD)
     x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));

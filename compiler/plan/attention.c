@@ -345,6 +345,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
   if (p->bias) visit(p, p->bias, seen);
   if (p->score) visit(p, p->score, seen);
+  p->own_operations = p->operations;
   for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
   visit_others(p, seen);
   p->hides = p->hides && may_hide;

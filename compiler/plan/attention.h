@@ -69,6 +69,7 @@ typedef struct attention_plan {
   bool by_tiles; /* a dear bias off the grid: computed for a tile of keys, by one code that all number types share */
   bool by_rows; /* on the grid: pair functions are tabulated along its last axis */
   int operations; /* arithmetic nodes of a pair's bias and of a block's rotation */
+  int own_operations; /* those of its bias or score alone */
   /* What elements of operands gain of a pair's bias: float32 expressions of the displacement and of what the score
    * gains (cotangent 0). Of an ELEMENT the place is leaf->arg[0]. */
   int n_scatters;

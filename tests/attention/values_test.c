@@ -1,0 +1,92 @@
+/* values_test [TARGET]: values that turn with their keys, where heads that share keys turn them by rotors of their own,
+ * and where a key that nobody sees is nowhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "gradients.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { HEADS = 4, K_HEADS = 2, TOKENS = 11, KEYS = 37 };
+
+static const char *wanted; /* NULL: all that this machine runs */
+
+static fixture open_kind(const char *kind) {
+  loader_define defines[] = {{"kind", kind}, {"heads", "4"}, {"head_dim", "6"}};
+  return fixture_open(LOCAL_DIR, "values", 3, defines, wanted, 5);
+}
+
+static attention_trial trial_of(fixture *f, int64_t tokens) {
+  attention_trial t = {.spec = f->spec, .causal = true};
+  attention_sizes sizes = {1, HEADS, K_HEADS, tokens, KEYS};
+  attention_trial_fill(f->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &f->random);
+  t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
+  t.positions = fixture_positions(f, NUMBER_F32, 0, tokens);
+  t.k_positions = fixture_positions(f, NUMBER_F32, 0, KEYS);
+  return t;
+}
+
+static void heads_share_keys(void **state) {
+  (void)state;
+  fixture f = open_kind("learned");
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    attention_trial t = trial_of(&f, TOKENS);
+    attention_gradients g;
+    trial_error worst = {0};
+    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
+    attention_trial_compare(f.memory, &t, g.out, 1, &worst);
+    if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f.memory, &worst));
+    g.operands = NULL; /* what turns values has none */
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+    gradients_compare(f.memory, &g, 1);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* A row of each head but the last, which sees the key. */
+static void assert_same_but_last(const DLTensor *x, const DLTensor *y) {
+  for (int64_t h = 0; h < HEADS; h++)
+    for (int64_t n = 0; n < KEYS - 1; n++) {
+      const float *one = tensor_at(x, 0, h, n, 0);
+      assert_true(isfinite(one[0]));
+      assert_memory_equal(one, tensor_at(y, 0, h, n, 0), 6 * sizeof(float));
+    }
+}
+
+static void unseen_keys_are_nowhere(void **state) {
+  (void)state;
+  fixture f = open_kind("planes");
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    attention_trial t = trial_of(&f, KEYS);
+    attention_gradients g, other;
+    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+    ((float *)t.k_positions->data)[2 * (KEYS - 1)] = NAN; /* which the last query alone sees */
+    other = attention_gradients_room(f.memory, &g);
+    other.forward.lse = attention_trial_lse(f.memory, &t);
+    other.out = attention_trial_out(f.memory, &t, ROWS_BHND);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &other.forward, other.out, 1), 0);
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &other, 1), 0);
+    assert_same_but_last(other.out, g.out);
+    assert_same_but_last(other.q, g.q);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+int main(int arguments, char **argument) {
+  wanted = arguments > 1 ? argument[1] : NULL;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(heads_share_keys), cmocka_unit_test(unseen_keys_are_nowhere)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
