@@ -43,10 +43,11 @@ end
 encoding.sum = rule "sum"
 encoding.mean = rule "mean"
 
+-- A word, which is known again where it was not called.
 local function ordered(kind)
-  return function(order)
+  return core.word(function(order)
     return rule(kind, check.list("pe." .. kind, "order", order, "axes, leftmost first"))
-  end
+  end)
 end
 
 encoding.product = ordered "product"
@@ -402,6 +403,14 @@ local function written_blocks(given, block, described, axes, blocks, channels)
   }
 end
 
+-- Words that make rules, written without what they make them of.
+local UNCALLED = {
+  [encoding.product] = "pe.product { ... }, the axes in their order",
+  [encoding.symmetric] = "pe.symmetric { ... }, the axes in their order",
+  [rotors.karcher] = "pe.karcher { steps = n }",
+  [rotors.slerp] = "pe.slerp { from = \"x\", to = \"y\", at = t }",
+}
+
 -- What core.part and core.finish take of the blocks on `count` channels from `first` on, which may lie on channels
 -- least to most; described: the whole. index_of: of `axes`, which are all of the whole's or a part's.
 local function blocks_of(given, described, axes, index_of, first, count, least, most)
@@ -435,6 +444,7 @@ local function blocks_of(given, described, axes, index_of, first, count, least, 
   if combine == nil then
     check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", word, #axes)
   end
+  if UNCALLED[combine] then check.wrong(word, "combine", combine, UNCALLED[combine]) end
   combine = type(combine) == "table" and rules[combine] or rotors.rule(combine, axes, index_of)
   if not combine then
     check.wrong(word, "combine", given.combine, "pe.sum, pe.mean, pe.product{...}, pe.symmetric{...}, pe.chordal, "

@@ -145,8 +145,9 @@ Operand.__call = core.word(function(handle, ...)
     end
     index = type(index) == "number" and math.tointeger(index)
     if not index or index < 0 or index >= size then
-      check.fail("operand '%s': index %d (%s) is %s, 0 to %d was expected", operand.name, i,
-        operand.dimensions[i], check.show(given[i]), size - 1)
+      local of_axis = sizes_of.axis[given[i]] and "; names of axes are indices of a dimension \"axes\"" or ""
+      check.fail("operand '%s': index %d (%s) is %s, 0 to %d was expected%s", operand.name, i,
+        operand.dimensions[i], check.show(given[i]), size - 1, of_axis)
     end
     offset = offset * size + index
   end

@@ -19,6 +19,8 @@ local pe = {
   pi = math.pi,
   sum = encoding.sum,
   mean = encoding.mean,
+  product = encoding.product,
+  symmetric = encoding.symmetric,
   schur = dense.schur,
   chordal = rotors.chordal,
   karcher = rotors.karcher,
@@ -41,8 +43,6 @@ local words = {
   turn = algebra.turn,
   quaternion = algebra.quaternion,
   bivector = algebra.bivector,
-  product = encoding.product,
-  symmetric = encoding.symmetric,
   norm = pairwise.norm,
   encoding = encoding.encoding,
 }

@@ -9,6 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Of rotations, in radians; what a step moves a matrix by at most. */
+static const long double LARGEST_STEP = 0x1p-12L, SMALLEST_STEP = 0x1p-32L, JUMP = 0x1p-9L;
+
 typedef struct differences {
   const spec *spec;
   int count;
@@ -35,28 +38,37 @@ static void matrix_at(const differences *d, long double step, long double *matri
   reference_rotors_block(d->spec, d->moved, 0, NULL, matrix);
 }
 
+/* dM by a step; false where a place moves the matrix further than a smooth function does: a cut lies between them. */
+static bool derive(const differences *d, long double step, long double *sum) {
+  static const int weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
+  int entries = d->spec->n_components * d->spec->n_components;
+  long double matrix[4][SPEC_MAX_BLADES * SPEC_MAX_BLADES], jump = 0;
+  for (int k = 0; k < 4; k++) matrix_at(d, place[k] * step, matrix[k]);
+  for (int i = 0; i < entries; i++) {
+    sum[i] = 0;
+    for (int k = 0; k < 4; k++) sum[i] += weight[k] * matrix[k][i] / (12 * step);
+    for (int k = 1; k < 4; k++) jump = fmaxl(jump, fabsl(matrix[k][i] - matrix[k - 1][i]));
+  }
+  return jump <= JUMP;
+}
+
 /* <outer, dM> and |dM|, which is taken for at least 2^-20 of what inputs move: where a function stops depending on a
  * rotor (slerp at an end), kernels' tangents are what is left of terms that cancel. */
 static void contract(const differences *d, const long double *outer, long double *value, long double *norm) {
-  static const int weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
   int entries = d->spec->n_components * d->spec->n_components;
-  long double rate = rate_of(d), sum[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {0},
-              matrix[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  long double rate = rate_of(d), sum[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   *value = *norm = 0;
   if (rate == 0) return;
   for (int i = 0; i < d->count; i++) d->moved[i] = d->value[i].value;
-  long double stiff = fmaxl(1, ldexpl(reference_rotors_reach(d->spec, d->moved, 0x1p-30L, 0), 30));
-  long double step = ldexpl(1, -12) / (rate * stiff);
-  for (int k = 0; k < 4; k++) {
-    matrix_at(d, place[k] * step, matrix);
-    for (int i = 0; i < entries; i++) sum[i] += weight[k] * matrix[i] / (12 * step);
-  }
+  long double stiff = fmaxl(1, ldexpl(reference_rotors_reach(d->spec, d->moved, 0x1p-30L, 0), 30)),
+              step = LARGEST_STEP / (rate * stiff), least = SMALLEST_STEP / (rate * stiff);
+  while (!derive(d, step, sum) && step > least) step /= 16;
   for (int i = 0; i < entries; i++) {
     *value += outer[i] * sum[i];
     *norm += sum[i] * sum[i];
   }
   *norm = sqrtl(*norm);
-  if (*norm <= ldexpl(rate * stiff, -44)) *value = 0; /* of rounding */
+  if (*norm <= ldexpl(1, -56) / step) *value = 0; /* of rounding */
   *norm = fmaxl(*norm, ldexpl(rate, -20));
 }
 

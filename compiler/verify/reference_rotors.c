@@ -254,17 +254,26 @@ void reference_rotors_block(const spec *s, const long double *values, int axis, 
     }
 }
 
+/* How far the rotation moves where that of an axis is turned by `nudge`. */
+static long double moved_by(const spec *s, const long double *values, int axis, const long double *nudge,
+                            const matrix *here) {
+  long double moved = 0;
+  matrix there = rotation_of(s, values, axis, nudge, NULL);
+  for (int k = 0; k < 9; k++) moved = fmaxl(moved, fabsl((&there.at[0][0])[k] - (&here->at[0][0])[k]));
+  return moved;
+}
+
 long double reference_rotors_reach(const spec *s, const long double *values, long double step, long double per_radian) {
   long double angle[SPEC_MAX_AXES], sum = 0;
   matrix here = rotation_of(s, values, 0, NULL, angle);
   for (int axis = 0; axis < s->n_axes; axis++)
     for (int i = 0; i < 3; i++) {
-      long double nudge[3] = {0}, moved = 0;
+      long double nudge[3] = {0};
       if (s->algebra.p + s->algebra.q == 2 && i < 2) continue; /* out of the plane */
       nudge[i] = step + per_radian * angle[axis];
-      matrix there = rotation_of(s, values, axis, nudge, NULL);
-      for (int k = 0; k < 9; k++) moved = fmaxl(moved, fabsl((&there.at[0][0])[k] - (&here.at[0][0])[k]));
-      sum += moved;
+      long double there = moved_by(s, values, axis, nudge, &here);
+      nudge[i] = -nudge[i]; /* a cut may be on either side */
+      sum += fmaxl(there, moved_by(s, values, axis, nudge, &here));
     }
   return sum;
 }

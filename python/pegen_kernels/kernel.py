@@ -203,17 +203,21 @@ class Kernel:
         """Operands or inputs in their order, from a mapping by name or a sequence."""
         return [view(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(self.name, what, infos, given))]
 
+    def _entry(self, name: str) -> Any:
+        entry = self._entries[name]
+        if entry is None:
+            raise ArgumentError(f"{name}: {self.name} has no such entry; it has: {', '.join(self.entries)}")
+        return entry
+
     def _call(self, name: str, tensors: dict[str, View], operands: list[View], inputs: list[View],
               numbers: dict[str, Any], *, threads: int = 1, stream: int = 0, table: Table | None = None,
               gradients: GradientTable | None = None, flags: int = 0, workspace: str = "workspace",
               finish: str = "") -> None:  # fmt: skip
-        entry = self._entries[name]
+        entry = self._entry(name)
         if table is not None and not isinstance(table, Table):
             raise ArgumentError(f"table is a {type(table).__name__}; expected what prepare returned")
         if gradients is not None and not isinstance(gradients, GradientTable):
             raise ArgumentError(f"gradients is a {type(gradients).__name__}; expected what gradient_table returned")
-        if entry is None:
-            raise ArgumentError(f"{name}: {self.name} has no such entry; it has: {', '.join(self.entries)}")
         places = [(0, 0) if x is None else (x.address, x.size) for x in (table, gradients)]
         views = [*tensors.values(), *operands, *inputs]
         key = (name, tuple(tensors), tuple([seen.key for seen in views]), tuple(numbers.items()))
@@ -277,6 +281,7 @@ class Kernel:
 
         Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
         """
+        self._entry("encode")
         sources = {name: x for name, x in (("q", q), ("k", k)) if x is not None}
         if not sources:
             raise ArgumentError("q, k: neither was given")
@@ -321,8 +326,7 @@ class Kernel:
 
         Returns q encoded, or None without q. Raises ArgumentError; nothing is written then.
         """
-        if self._entries["append"] is None:
-            raise ArgumentError(f"append: {self.name} has no such entry; it has: {', '.join(self.entries)}")
+        self._entry("append")
         if k is None or (v is None) != (v_cache is None):
             raise ArgumentError("k, v, v_cache: expected k, and v together with v_cache")
         sources = {name: x for name, x in (("q", q), ("k", k), ("v", v)) if x is not None}
@@ -426,6 +430,7 @@ class Kernel:
         k_positions: [M,P] or [B,M,P] for the sequence's keys in their order, M no less than any length. Inputs of keys
         are in the same pages, [pages,page_size,Hkv,size] or [pages,page_size,Hkv]. On processors.
         """
+        self._entry("attention")
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():
             expected = ["[tokens, heads, channels]", "[batches, heads, tokens, channels]"]

@@ -248,7 +248,7 @@ _STRIDE, _ALIGNMENT, _OVERLAP, _INDEXED = 23, 24, 25, 54
 NO_GRADIENT = 56
 _SUBJECTS = {
     7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
-    41: "table", 42: "table", 43: "q_scale, k_scale", 53: "scale", 55: "positions", 57: "lse",
+    41: "table", 42: "table", 43: "q_scale, k_scale", 51: "v, out", 53: "scale", 55: "positions", 57: "lse",
     58: "grad.table", 59: "cu_seqlens, k_cu_seqlens", 60: "cu_seqlens",
     61: "block_table, lengths, k, v", 62: "block_table", 63: "lengths", 64: "block_table", 65: "slots", 66: "slots",
     67: "slots", 68: "q_norm, k_norm, epsilon", 69: "q_norm, k_norm, v_cache",

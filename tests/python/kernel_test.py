@@ -246,6 +246,7 @@ class Encode(unittest.TestCase):
              lambda: alibi(rows(1, 4, 7, 64), rows(1, 4, 7, 64))),
             ("^out is of type float64", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 5, 64, dtype="float64"))),
             ("^out has the shape", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 4, 64))),
+            ("^v, out: the last dimension", lambda: alibi(rows(1, 4, 5, 64), rows(1, 4, 5, 32))),
             ("^out has 32 channels; expected 64", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 5, 32))),
             ("^out of q is of type float64", lambda: kernel.encode(good, positions=places, out=good.astype(float))),
             ("^grad_q is of type float64", lambda: kernel.encode_backward(good.astype(float), positions=places)),
@@ -513,6 +514,8 @@ class Attention(unittest.TestCase):
         of = {"own": rows(3, 4, 1, seed=4), "rows": rows(3, 4, 1, 3, seed=5)}
         slope = {"slope": numpy.array([0.1, 0.2, 0.3, 0.4], "float32")}
         self.assertEqual({x.name for x in kernel.inputs}, {"own", "rows", "of_key", "key_rows"})
+        with self.assertRaisesRegex(pk.ArgumentError, "^encode: score_inputs has no such entry; it has: attention"):
+            kernel.encode(q)  # whatever else it lacks
         for heads in (1, 4):
             paged = {"of_key": rows(5, heads, 16, seed=6).swapaxes(1, 2), "key_rows": rows(5, 16, heads, 4, seed=7)}
 
