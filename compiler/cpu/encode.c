@@ -325,8 +325,7 @@ static void ask_for_row(encode_emitter *e, int tensor) {
 /* What the next head's rotor is built of: behind many requests it would be long waited for. */
 static void ask_for_prepared(encode_emitter *e) {
   enum { MOST_BYTES = 4096 };
-  int64_t bytes = 0;
-  for (int i = 0; i < e->row->n_parts; i++) bytes += emit_prepared_bytes(e->row->part[i].p);
+  int64_t bytes = e->row->prepared_bytes;
   ir_value next = ir_offset_const(e->b, e->prepared, bytes);
   emit_prefetch_lines(e->b, next, (int)(bytes < MOST_BYTES ? bytes : MOST_BYTES), 1);
 }
