@@ -591,7 +591,7 @@ static void emit_ops(encode_emitter *e, const program_op *list) {
     case OP_EVAL:
     case OP_MATRIX: /* rotor_T does all evals of a token and its matrices at once */
       if (op->next && is_of_token(op->next)) break;
-      if (e->head.ptr) ask_for_rows(e);
+      if (e->head.ptr && e->part[0].dtype == NUMBER_F32) ask_for_rows(e);
       emit_token_coefficients(e, e->prepared, coefficients_at(e));
       break;
     case OP_REDUCE: emit_token_gradient(e); return;
