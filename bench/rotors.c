@@ -1,22 +1,27 @@
 /* rotors.c: what rows whose rotors differ from head to head reach when written by hand, as a share of plain scaling.
  *
- *     cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 bench/rotors.c -o rotors && ./rotors
+ *     cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 bench/rotors.c -lm -o rotors && ./rotors
  *
  * q and k of [8,196,12,64] in place; every head has rotors of its own, which serve eight batches. The rotors of one or
  * two tokens are built, then their rows are walked, `together` batches of q and of k at a time while a head's
  * coefficients are in registers: the order of compiled kernels is one batch at a time. "rows" have their coefficients
  * for nothing, "with rotors" build them from a position and learned frequencies: 32 turns of planes a head, phases in
  * float64, sines and cosines in float32, as accurate as those of kernels; of blocks of eight two turns a block, their
- * product as a quaternion, its matrix laid out in three terms. Channels hold ones; what blocks of eight do
- * to them is of no meaning, the operations are the ones that count.
+ * product as a quaternion, its matrix laid out in three terms; of blocks of 3, QuatRo's, two turns a block, too, but in
+ * float64 up to the quaternion, so that entries are within 2^-22 at positions up to 10^6, as kernels' are (it is
+ * measured and printed): float32 sines of half angles are not enough. "Rows asked for": requests of rows while their
+ * rotors are built, when memory has nothing else to do. Channels hold ones; what blocks of eight do to them is of no
+ * meaning, the operations are the ones that count.
  *
  * Then one batch, [1,196,12,64] in place, whose heads share a token's rotor: with coefficients for nothing, and with
  * the rotor built before the token's rows, for planes and for blocks of eight as CARE turns them in two axes.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -173,6 +178,152 @@ static void begin_eights(void) {
   }
 }
 
+/* ---- a rotor: 21 products of two turns, of blocks of 3 ---- */
+
+/* Of a head and an axis: half turns of half the angle a unit of position; unit axes and what their products are made
+ * of. Blocks 21 to 23 are empty and do not turn: the channel that is left over passes as the first of them. */
+enum { THREES = 24, EIGHT = 8 };
+typedef struct threes {
+  _Alignas(64) double frequency[2][THREES], axes[2][3][THREES], dot[THREES], cross[3][THREES];
+} threes;
+static threes learned[HEADS];
+static __m512i of_block[VECTORS]; /* where a vector's channels find their block */
+static __m512i spread[VECTORS][3][2]; /* where they find x, y and z of it in turn: of x and y, of those and z */
+static __m512i mixed[VECTORS][2]
+                    [2]; /* and the channels that they mix with: of a vector and the last, of those and the next */
+
+static inline __m512d polynomial_64(__m512d x, const double *c, int count) {
+  __m512d sum = _mm512_set1_pd(c[count - 1]);
+  for (int i = count - 2; i >= 0; i--) sum = _mm512_fmadd_pd(sum, x, _mm512_set1_pd(c[i]));
+  return sum;
+}
+
+/* Cosines and sines of 8 phases in half turns, both of either sign, within 2^-28: errors of half angles count twice. */
+static inline void folded(const double *frequency, double position, __m512d *c, __m512d *s) {
+  static const double sine[] = {3.1415925800444833, -5.167706878910712, 2.5500313770164156, -0.5980451725106194,
+                                0.07722012572797149};
+  static const double cosine[] = {0.99999999978066,    -4.934802137228911, 4.058709164351962,
+                                  -1.3352120567237669, 0.2349375590661747, -0.02439671660860726};
+  const __m512d rounder = _mm512_set1_pd(0x1.8p52), x = _mm512_set1_pd(position), y = _mm512_load_pd(frequency);
+  __m512d f = _mm512_fmsub_pd(x, y, _mm512_sub_pd(_mm512_fmadd_pd(x, y, rounder), rounder)), square = f * f;
+  *s = f * polynomial_64(square, sine, 5);
+  *c = polynomial_64(square, cosine, 6);
+}
+
+/* Quaternions of 8 blocks from `at` on: (c0 + s0 a) (c1 + s1 b). */
+static inline void product_64(int head, int at, double x, double y, __m256 q[4]) {
+  __m512d c0, s0, c1, s1;
+  folded(learned[head].frequency[0] + at, x, &c0, &s0);
+  folded(learned[head].frequency[1] + at, y, &c1, &s1);
+  __m512d both = s0 * s1, of_a = s0 * c1, of_b = c0 * s1;
+  q[3] = _mm512_cvtpd_ps(_mm512_fnmadd_pd(both, _mm512_load_pd(learned[head].dot + at), c0 * c1));
+  for (int i = 0; i < 3; i++) {
+    __m512d sum = _mm512_fmadd_pd(of_b, _mm512_load_pd(learned[head].axes[1][i] + at),
+                                  both * _mm512_load_pd(learned[head].cross[i] + at));
+    q[i] = _mm512_cvtpd_ps(_mm512_fmadd_pd(of_a, _mm512_load_pd(learned[head].axes[0][i] + at), sum));
+  }
+}
+
+/* A vector's coefficients of 16 blocks' quaternions x, y, z, w. */
+static inline void threes_vector(int j, const __m512 q[4], coefficients out) {
+  __m512 x[3], unit = all(one), two = all(2), w = two * _mm512_permutexvar_ps(of_block[j], q[3]);
+  for (int i = 0; i < 3; i++) /* x_c, x_c+1 and x_c+2 of a block's channel c */
+    x[i] = _mm512_permutex2var_ps(_mm512_permutex2var_ps(q[0], spread[j][i][0], q[1]), spread[j][i][1], q[2]);
+  __m512 y2 = two * x[1], z2 = two * x[2];
+  _mm512_store_ps(out[j], _mm512_fnmadd_ps(z2, x[2], _mm512_fnmadd_ps(y2, x[1], unit)));
+  _mm512_store_ps(out[VECTORS + j], _mm512_fmsub_ps(x[0], y2, w * x[2]));
+  _mm512_store_ps(out[2 * VECTORS + j], _mm512_fmadd_ps(x[0], z2, w * x[1]));
+}
+
+static inline void build_threes_at(double x, double y, int head, coefficients out) {
+  __m256 q[3][4];
+  __m512 first[4], second[4];
+  for (int i = 0; i < 3; i++) product_64(head, i * EIGHT, x, y, q[i]);
+  for (int i = 0; i < 4; i++) {
+    first[i] = _mm512_insertf32x8(_mm512_castps256_ps512(q[0][i]), q[1][i], 1);
+    second[i] = _mm512_castps256_ps512(q[2][i]);
+  }
+  for (int j = 0; j < VECTORS; j++) threes_vector(j, j < 3 ? first : second, out);
+}
+
+static inline void build_threes(int token, int head, coefficients out) {
+  build_threes_at(token / GRID, token % GRID, head, out); /* NOLINT(bugprone-integer-division): coordinates of a grid */
+}
+
+static void place_threes(int j) {
+  int at[3][2][LANES], block[LANES], other[2][2][LANES];
+  for (int l = 0; l < LANES; l++) {
+    int channel = j * LANES + l, b = channel / 3 % LANES;
+    block[l] = b;
+    for (int i = 0; i < 3; i++) {
+      int component = (channel + i) % 3;
+      at[i][0][l] = component == 1 ? LANES + b : b;
+      at[i][1][l] = component == 2 ? LANES + b : l;
+    }
+    for (int t = 0; t < 2; t++) {
+      int source = channel == CHANNELS - 1 ? l : channel / 3 * 3 + (channel + t + 1) % 3 - j * LANES;
+      other[t][0][l] = source < 0 ? 2 * LANES + source : source < LANES ? source : 0;
+      other[t][1][l] = source >= LANES ? source : l;
+    }
+  }
+  of_block[j] = _mm512_loadu_si512(block);
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; k < 2; k++) spread[j][i][k] = _mm512_loadu_si512(at[i][k]);
+  for (int t = 0; t < 2; t++)
+    for (int k = 0; k < 2; k++) mixed[j][t][k] = _mm512_loadu_si512(other[t][k]);
+}
+
+static void begin_threes(void) {
+  for (int h = 0; h < HEADS; h++)
+    for (int b = 0; b < CHANNELS / 3; b++) {
+      double tilt = .1 * h + .2 * b, a[3] = {cos(tilt), sin(tilt), 0}, c[3] = {0, .6, .8};
+      learned[h].frequency[0][b] = .05 + .01 * b + .02 * h;
+      learned[h].frequency[1][b] = .11 - .004 * b + .03 * h;
+      for (int i = 0; i < 3; i++) {
+        learned[h].axes[0][i][b] = a[i], learned[h].axes[1][i][b] = c[i], learned[h].dot[b] += a[i] * c[i];
+        learned[h].cross[i][b] = a[(i + 1) % 3] * c[(i + 2) % 3] - a[(i + 2) % 3] * c[(i + 1) % 3];
+      }
+    }
+  for (int j = 0; j < VECTORS; j++) place_threes(j);
+}
+
+/* A turn by 2 `half` half turns about u (Rodrigues), times m. */
+static void turn(const double u[3], long double half, long double m[3][3]) {
+  long double c = cosl(2 * acosl(-1) * half), s = sinl(2 * acosl(-1) * half), r[3][3], product[3][3] = {{0}};
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) {
+      int k = 3 - i - j;
+      long double across = i == j ? 0 : (j == (i + 1) % 3 ? -s : s) * u[k];
+      r[i][j] = (i == j ? c : 0) + (1 - c) * u[i] * u[j] + across;
+    }
+  for (int i = 0; i < 9; i++)
+    for (int k = 0; k < 3; k++) product[i / 3][i % 3] += r[i / 3][k] * m[k][i % 3];
+  memcpy(m, product, sizeof product);
+}
+
+/* The largest error of an entry, at positions up to 10^6. */
+static long double error_of_threes(void) {
+  long double worst = 0;
+  for (int sample = 0; sample < 2000; sample++) {
+    double x = sample * 4999999. / 10000, y = 1e6 - 37. * sample * sample / 200;
+    int h = sample % HEADS;
+    build_threes_at(x, y, h, rotor[0]);
+    for (int b = 0; b < CHANNELS / 3; b++) {
+      long double m[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
+      double u[2][3];
+      for (int i = 0; i < 6; i++) u[i / 3][i % 3] = learned[h].axes[i / 3][i % 3][b];
+      turn(u[1], fmodl((long double)learned[h].frequency[1][b] * y, 1), m);
+      turn(u[0], fmodl((long double)learned[h].frequency[0][b] * x, 1), m);
+      for (int i = 0; i < 9; i++) {
+        int c = 3 * b + i / 3, term = (i % 3 - i / 3 + 3) % 3;
+        long double error = fabsl(rotor[0][term * VECTORS + c / LANES][c % LANES] - m[i / 3][i % 3]);
+        worst = error > worst ? error : worst;
+      }
+    }
+  }
+  return worst;
+}
+
 /* ---- rows ---- */
 
 static inline void scale_row(const __m512 *a, const __m512 *x, __m512 *y) {
@@ -188,6 +339,19 @@ static inline void eights_row(const __m512 *a, const __m512 *x, __m512 *y) {
   for (int j = 0; j < VECTORS; j++) {
     __m512 sum = _mm512_fmadd_ps(a[VECTORS + j], _mm512_permutexvar_ps(rot[0], x[j]), _mm512_mul_ps(a[j], x[j]));
     y[j] = _mm512_fmadd_ps(a[2 * VECTORS + j], _mm512_permutexvar_ps(rot[1], x[j]), sum);
+  }
+}
+
+/* Channels of a block are in one vector or in two. */
+static inline void threes_row(const __m512 *a, const __m512 *x, __m512 *y) {
+  for (int j = 0; j < VECTORS; j++) {
+    y[j] = _mm512_mul_ps(a[j], x[j]);
+    for (int t = 0; t < 2; t++) {
+      __m512 other = j % 3 == 0 ? _mm512_permutexvar_ps(mixed[j][t][0], x[j])
+                                : _mm512_permutex2var_ps(x[j], mixed[j][t][0], x[j - 1]);
+      if (j < 2) other = _mm512_permutex2var_ps(other, mixed[j][t][1], x[j + 1]);
+      y[j] = _mm512_fmadd_ps(a[(t + 1) * VECTORS + j], other, y[j]);
+    }
   }
 }
 
@@ -233,6 +397,23 @@ WALK(built_4, planes, 2 * VECTORS, 4, build(t, h, out))
 WALK(eights_1, eights, 3 * VECTORS, 1, (void)0)
 WALK(eights_4, eights, 3 * VECTORS, 4, (void)0)
 WALK(eights_built_1, eights, 3 * VECTORS, 1, build_eights(t, out))
+WALK(threes_1, threes, 3 * VECTORS, 1, (void)0)
+WALK(threes_built_1, threes, 3 * VECTORS, 1, build_threes(t, h, out))
+
+/* The same, and with each rotor a request for the first halves of its rows, two of four lines: more wait for one
+ * another, and of two the hardware finds the others. Inlined early: GCC leaves out calls of what only asks. */
+static inline __attribute__((always_inline)) void ask(int t, int h) {
+  for (int b = 0; b < BATCHES; b++) {
+    long at = b * BATCH + ((long)t * HEADS + h) * CHANNELS;
+    for (int line = 0; line < 2; line++) {
+      _mm_prefetch((const char *)(q + at + line * LANES), _MM_HINT_T1);
+      _mm_prefetch((const char *)(k + at + line * LANES), _MM_HINT_T1);
+    }
+  }
+}
+WALK(threes_asked, threes, 3 * VECTORS, 1, (build_threes(t, h, out), ask(t, h)))
+WALK(eights_asked, eights, 3 * VECTORS, 1, (build_eights(t, out), ask(t, h)))
+WALK(planes_asked, planes, 2 * VECTORS, 1, (build(t, h, out), ask(t, h)))
 
 /* One batch, its heads share a token's rotor. */
 #define WALK_ONE(name, of, count, build_one) \
@@ -277,6 +458,12 @@ static __attribute__((noinline)) void only_rotors(int tile) {
     for (int h = 0; h < HEADS; h++) build(t, h, rotor[h]);
 }
 
+static __attribute__((noinline)) void only_threes(int tile) {
+  (void)tile;
+  for (int t = 0; t < TOKENS; t++)
+    for (int h = 0; h < HEADS; h++) build_threes(t, h, rotor[h]);
+}
+
 /* ---- measuring ---- */
 
 static double seconds(void) {
@@ -315,17 +502,31 @@ int main(void) {
                {"planes: rows, 4 batches, 1 token", planes_4, 1},
                {"planes: with rotors, 1 batch, 2 tokens", built_1, 2},
                {"planes: with rotors, 4 batches, 1 token", built_4, 1},
+               {"planes: with rotors, rows asked for, 1 token", planes_asked, 1},
                {"blocks of 8: rows, 1 batch, 2 tokens", eights_1, 2},
                {"blocks of 8: rows, 4 batches, 1 token", eights_4, 1},
                {"blocks of 8: with rotors, 1 batch, 2 tokens", eights_built_1, 2},
+               {"blocks of 8: the same, rows asked for, 1 token", eights_asked, 1},
+               {"blocks of 3: rotors alone", only_threes, 0},
+               {"blocks of 3: rows, 1 batch, 1 token", threes_1, 1},
+               {"blocks of 3: with rotors, 1 batch, 1 token", threes_built_1, 1},
+               {"blocks of 3: the same, rows asked for", threes_asked, 1},
                {"one batch, heads alike: scaling", one_scale, 0},
                {"planes: rows", one_planes, 0},
                {"planes: with rotors", one_planes_built, 0},
                {"blocks of 8: rows", one_eights, 0},
                {"blocks of 8: with rotors of two turns", one_eights_built, 0}};
-  enum { LOOPS = sizeof loops / sizeof *loops, ALONE = 2, EIGHTS = 7, ONE_BATCH = 10, ONE_EIGHTS = 13 };
+  enum {
+    LOOPS = sizeof loops / sizeof *loops,
+    ALONE = 2,
+    EIGHTS = 8,
+    THREES_ALONE = 12,
+    ONE_BATCH = 16,
+    ONE_EIGHTS = 19
+  };
   static double sample[LOOPS][RUNS];
   begin_eights();
+  begin_threes();
   q = allocate();
   k = allocate();
   for (int h = 0; h < HEADS; h++)
@@ -335,8 +536,8 @@ int main(void) {
   for (int r = 0; r < 2; r++) rot[r] = _mm512_loadu_si512(lanes[r]);
   for (int round = 0; round < RUNS; round++)
     for (int i = 0; i < LOOPS; i++) {
-      if (i == EIGHTS || i == ONE_BATCH + 1 ||
-          i == ONE_EIGHTS) /* what is left of the planes would shrink channels to nothing */
+      if (i == EIGHTS || i == THREES_ALONE + 1 || i == ONE_BATCH + 1 ||
+          i == ONE_EIGHTS) /* what is left of others would shrink channels to nothing */
         for (int r = 0; r < MOST_TOKENS * HEADS; r++)
           for (int j = 0; j < TERMS * VECTORS * LANES; j++) ((float *)rotor[r])[j] = j < VECTORS * LANES ? one : 0;
       loops[i].run(loops[i].tile);
@@ -347,8 +548,10 @@ int main(void) {
   for (int i = 0; i < LOOPS; i++) qsort(sample[i], RUNS, sizeof(double), ascending);
   int limit = sample[0][RUNS / 2] < sample[1][RUNS / 2] ? 0 : 1; /* the faster one */
   for (int i = 0; i < LOOPS; i++) {
-    printf("%-43s %6.1f us", loops[i].what, 1e6 * sample[i][RUNS / 2]);
-    printf(i == ALONE ? "\n" : "  %.2f\n", sample[i < ONE_BATCH ? limit : ONE_BATCH][RUNS / 2] / sample[i][RUNS / 2]);
+    printf("%-46s %6.1f us", loops[i].what, 1e6 * sample[i][RUNS / 2]);
+    printf(i == ALONE || i == THREES_ALONE ? "\n" : "  %.2f\n",
+           sample[i < ONE_BATCH ? limit : ONE_BATCH][RUNS / 2] / sample[i][RUNS / 2]);
   }
+  printf("blocks of 3: largest error of an entry 2^%.1f\n", (double)log2l(error_of_threes()));
   return 0;
 }

@@ -309,7 +309,6 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
     int64_t tile =
         w->batches > 1 ? tuning->tile_rotors / (w->driver->kernel->heads > 0 ? w->driver->kernel->heads : 1) : 1;
     w->loop.loop.tile_tokens = tile < 1 ? 1 : tile;
-    if (!w->driver->turns_rows) pegen_prefetch_built(&w->loop.loop, tuning, touched);
   }
   w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
   w->together = most_together(w);
@@ -318,6 +317,8 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   w->loop.loop.unfold = rows ? rows->unfold : 0;
   w->loop.loop.side = (double)first->keys;
   open_tables(w, is_first_pass);
+  if (w->driver->per_head && !w->driver->turns_rows && !w->table)
+    pegen_prefetch_built(&w->loop.loop, tuning, first, touched);
   if (w->table) run_chunks(w, 0, w->driver->per_head ? w->driver->kernel->heads : w->loop.loop.rows[0].heads, 0);
   else run_heads(w, args, rows);
 }

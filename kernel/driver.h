@@ -266,8 +266,10 @@ PEGEN_INTERNAL void pegen_set_kept(pegen_input_rows *rows, const pegen_view *kep
 /* Sets how far ahead rows are asked for. broken: the hardware does not see what is read next, for the walk leaves and
  * enters rows far apart, or computes too long between them. */
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);
-/* In place of that, where it is better, of rows whose rotors heads have to themselves. */
-PEGEN_INTERNAL void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, int64_t touched);
+/* In place of that, where it is better, of rows of float32 whose rotors heads have to themselves: those of 16 bits are
+ * turned more slowly than they come. */
+PEGEN_INTERNAL void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, const pegen_stream *of,
+                                         int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
 /* Copies tokens [begin, end) of a batch as they are, or converted; zeros where the output is wider. A row of them. */

@@ -215,7 +215,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   }
   p->by_head = pegen_by_head(first);
   pegen_set_prefetch(&p->loop, p->tuning, p->by_head, p->touched);
-  if (p->driver->per_head && !p->driver->turns_rows) pegen_prefetch_built(&p->loop, p->tuning, p->touched);
+  if (p->driver->per_head && !p->driver->turns_rows && !p->table)
+    pegen_prefetch_built(&p->loop, p->tuning, first, p->touched);
   p->loop.tile_tokens = tile_tokens(p, heads);
   p->loop.group_rows = p->by_head ? p->tuning->group_rows : INT32_MAX;
   p->loop.head_begin = 0;

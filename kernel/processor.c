@@ -25,10 +25,13 @@ static const row rows[] = {
      * .91, .90, .87 (a Xeon with 480 MiB of last cache). Tiles of tokens reused over batches are slower there: .67 to
      * .93 where streaming gets .85 to 1.0. Rotors that differ from head to head, 12 heads at [8,196,12,64] in place, by
      * tiles of 6, 12, 24 and 48: care .85, .85, .84, .80, quatro .73, .73, .72, .70, rope_mixed .91, .92, .91, .89.
-     * Rotors of 1, 2 and 4 tokens at once at [1,196,12,64]: care .80, .77, .75, rope .97, .92, .91. The last cache is a
-     * whole socket's, and one program has not all of it: outputs elsewhere with one reading of q and k after them,
-     * through the caches and past them, rope: 39 MB 1.99 and 2.50 ms, 77 MB 5.2 and 5.1, 154 MB 12.9 and 10.1 (two
-     * threads 2.2 and 2.7, 2.5 and 2.7, 6.5 and 5.6). */
+     * Rows of these asked for while their rotors are built, and not ahead of one another, on model 207 (260 MiB):
+     * quatro 567 and 484 us, care 493 and 455, rope_mixed 454 and 429; at [8,4096,12,64], beyond the last cache,
+     * rope_mixed 11.9 and 14.7 ms. Both at once bring nothing, and bfloat16 loses (rope_mixed 460 and 486 us), so that
+     * float32 alone is. Rotors of 1, 2 and 4 tokens at once at [1,196,12,64]: care .80, .77, .75, rope .97, .92, .91.
+     * The last cache is a whole socket's, and one program has not all of it: outputs elsewhere with one reading of q
+     * and k after them, through the caches and past them, rope: 39 MB 1.99 and 2.50 ms, 77 MB 5.2 and 5.1, 154 MB 12.9
+     * and 10.1 (two threads 2.2 and 2.7, 2.5 and 2.7, 6.5 and 5.6). */
     {PEGEN_VENDOR_INTEL,
      0,
      INT64_MAX,

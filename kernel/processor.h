@@ -22,7 +22,7 @@ typedef struct pegen_tuning {
   int64_t prefetch_above;  /* from how many bytes on rows are asked for ahead, into the nearest cache */
   int64_t prefetch_broken; /* the same, into the second cache, where the hardware cannot see what is read next */
   int64_t prefetch_bytes;  /* how far ahead */
-  int64_t prefetch_built; /* up to how many rows are asked for while their rotors are built, where heads have their own */
+  int64_t prefetch_built; /* up to how many rows are asked for while rotors are built, where heads have their own */
   int64_t stream_above;    /* from how many bytes on outputs that are elsewhere go past the caches */
   int64_t share_below;     /* up to how many bytes batches that share positions are walked together */
   int64_t tile_tokens;     /* tokens whose rotors are built at once where rows are walked over and over by a tile */

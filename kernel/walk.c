@@ -34,8 +34,8 @@ void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken
   loop->prefetch_second = !loop->prefetch && broken && touched > tuning->prefetch_broken ? tuning->prefetch_bytes : 0;
 }
 
-void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, int64_t touched) {
-  if (touched <= tuning->prefetch_above || touched > tuning->prefetch_built) return;
+void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, const pegen_stream *of, int64_t touched) {
+  if (of->in_type != PEGEN_NUMBER_F32 || touched <= tuning->prefetch_above || touched > tuning->prefetch_built) return;
   loop->prefetch = loop->prefetch_second = 0;
   loop->prefetch_built = 1;
 }

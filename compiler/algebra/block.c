@@ -499,20 +499,47 @@ static const expr *regrouped(expr_pool *pool, const expr *x, double c) {
   return f.moving ? expr_mul(pool, f.moving, still) : still;
 }
 
-/* A turn as the quaternion of either sign. */
-static quaternion unit_quaternion(const builder *b, const factor *f) {
+/* A turn as the quaternion of either sign: cosine + sine axis. */
+typedef struct half_turn {
+  const expr *cosine, *sine, *axis[3];
+} half_turn;
+
+static half_turn half_turn_of(const builder *b, const factor *f) {
   expr_pool *pool = b->pool;
   factor clean;
   const expr *zero = constant(b, 0);
-  if (choose_form(b, f, &clean) == CLOSED_IDENTITY) return (quaternion){constant(b, 1), {zero, zero, zero}};
+  if (choose_form(b, f, &clean) == CLOSED_IDENTITY) return (half_turn){constant(b, 1), zero, {zero, zero, zero}};
   const expr *quarters = expr_mul(pool, f->angle, normalize(b, &clean.plane));
   const expr *half = regrouped(pool, quarters, 0.25); /* of the angle, in half turns */
-  const expr *sine = expr_unary(pool, EXPR_SIN_FOLDED, half);
+  const expr *cosine = expr_unary(pool, EXPR_COS_FOLDED, half), *sine = expr_unary(pool, EXPR_SIN_FOLDED, half);
   expr_matrix u = bivector_action(b, &clean.plane);
-  const expr *axis[3] = {u.entry[2 * 3 + 1], u.entry[0 * 3 + 2], u.entry[1 * 3 + 0]};
-  quaternion q = {expr_unary(pool, EXPR_COS_FOLDED, half), {NULL}};
-  for (int i = 0; i < 3; i++) q.v[i] = expr_mul(pool, sine, axis[i]);
+  return (half_turn){cosine, sine, {u.entry[2 * 3 + 1], u.entry[0 * 3 + 2], u.entry[1 * 3 + 0]}};
+}
+
+static quaternion unit_quaternion(const builder *b, const half_turn *t) {
+  quaternion q = {t->cosine, {NULL}};
+  for (int i = 0; i < 3; i++) q.v[i] = expr_mul(b->pool, t->sine, t->axis[i]);
   return q;
+}
+
+static bool has_still_axis(const half_turn *t) {
+  unsigned depends = t->axis[0]->depends | t->axis[1]->depends | t->axis[2]->depends;
+  return !(depends & (DEPENDS_POSITION | DEPENDS_QUERY));
+}
+
+/* Two turns whose axes' products are the same for all tokens: 14 operations a token in place of 22. */
+static quaternion product_of_turns(const builder *b, const half_turn *x, const half_turn *y) {
+  expr_pool *pool = b->pool;
+  const expr *of_x = expr_mul(pool, x->sine, y->cosine), *of_y = expr_mul(pool, x->cosine, y->sine);
+  const expr *both = expr_mul(pool, x->sine, y->sine), *zero = constant(b, 0);
+  quaternion p = {zero, {x->axis[0], x->axis[1], x->axis[2]}}, q = {zero, {y->axis[0], y->axis[1], y->axis[2]}};
+  quaternion of_axes = quaternion_product(pool, &p, &q), all = {expr_mul(pool, x->cosine, y->cosine), {NULL}};
+  all.w = expr_add(pool, all.w, expr_mul(pool, both, of_axes.w));
+  for (int i = 0; i < 3; i++) {
+    const expr *sum = expr_add(pool, expr_mul(pool, of_x, x->axis[i]), expr_mul(pool, of_y, y->axis[i]));
+    all.v[i] = expr_add(pool, sum, expr_mul(pool, both, of_axes.v[i]));
+  }
+  return all;
 }
 
 bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
@@ -523,10 +550,13 @@ bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
   factor factors[BLOCK_MOST_TURNS];
   int count = combine(&b, factors);
   if (!needs_wide(factors, count)) return false;
-  quaternion all = unit_quaternion(&b, &factors[0]);
+  half_turn first = half_turn_of(&b, &factors[0]);
+  quaternion all = unit_quaternion(&b, &first);
   for (int i = 1; i < count; i++) {
-    quaternion next = unit_quaternion(&b, &factors[i]);
-    all = quaternion_product(s->pool, &all, &next);
+    half_turn turn = half_turn_of(&b, &factors[i]);
+    quaternion next = unit_quaternion(&b, &turn);
+    bool is_second = i == 1 && has_still_axis(&first) && has_still_axis(&turn);
+    all = is_second ? product_of_turns(&b, &first, &turn) : quaternion_product(s->pool, &all, &next);
   }
   *out = (block_program){.spec = s, .matrix = on_blades(a, s, quaternion_rotation(a, s->pool, &all)), .n_turns = count};
   for (int i = 0; i < count; i++) out->turn[i] = CLOSED_HALF_ANGLE;

@@ -322,11 +322,20 @@ static void ask_for_row(encode_emitter *e, int tensor) {
   if (e->keeps) emit_prefetch_lines(b, kept_row(e, &t, e->head), half, 2);
 }
 
+/* What the next head's rotor is built of: behind many requests it would be long waited for. */
+static void ask_for_prepared(encode_emitter *e) {
+  enum { MOST_BYTES = 4096 };
+  int64_t bytes = e->row->prepared_bytes;
+  ir_value next = ir_offset_const(e->b, e->prepared, bytes);
+  emit_prefetch_lines(e->b, next, (int)(bytes < MOST_BYTES ? bytes : MOST_BYTES), 1);
+}
+
 /* Asks for the head's rows of all batches, which are turned when the tile's rotors are built: memory has nothing else
  * to do meanwhile. Half of a row is enough for the hardware to see what comes behind it. */
 static void ask_for_rows(encode_emitter *e) {
   ir *b = e->b;
   ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", LOOP_I64(e, prefetch_built), i64(b, 0)));
+  ask_for_prepared(e);
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
   e->batch = batches.index;
   ask_for_row(e, 0);
@@ -582,8 +591,8 @@ static void emit_ops(encode_emitter *e, const program_op *list) {
     case OP_EVAL:
     case OP_MATRIX: /* rotor_T does all evals of a token and its matrices at once */
       if (op->next && is_of_token(op->next)) break;
+      if (e->head.ptr && e->part[0].dtype == NUMBER_F32) ask_for_rows(e);
       emit_token_coefficients(e, e->prepared, coefficients_at(e));
-      if (e->head.ptr) ask_for_rows(e);
       break;
     case OP_REDUCE: emit_token_gradient(e); return;
     case OP_HOLD: hold_coefficients(e, op); break;

@@ -226,6 +226,7 @@ row_code emit_row_code(arena *a, const spec *s, const plan *const *plans, int co
     row.part[i].t = t;
     row.part[i].slots = row.slot_bytes;
     row.slot_bytes += (int64_t)t->n_slots * t->width * 4;
+    row.prepared_bytes += emit_prepared_bytes(plans[i]);
   }
   row.whole = count == 1 ? row.part[0].t : whole_row(a, s, plans[0], target);
   return row;

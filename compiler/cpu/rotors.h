@@ -52,6 +52,7 @@ typedef struct row_code {
     int64_t slots; /* byte of a token's coefficients where its own begin */
   } part[SPEC_MAX_PARTS];
   int64_t slot_bytes; /* of a token, or of a head of it */
+  int64_t prepared_bytes; /* of a head */
   const plan_tile *whole; /* vectors of all channels */
 } row_code;
 row_code emit_row_code(arena *a, const spec *s, const plan *const *plans, int count, const cpu_target *target);

@@ -70,8 +70,8 @@ static bool is_product(const expr_walker *w, const expr *x, bool is_f32) {
   return x->op == EXPR_MUL && is_narrow(w, x) == is_f32;
 }
 
-/* x + y or x - y, a product among them fused: of float32 in exact code said here and not left to the target, so that all
- * machines give one result; on processors because LLVM fuses no product that others read, too. */
+/* x + y or x - y, a product among them fused: of float32 in exact code said here and not left to the target, so that
+ * all machines give one result; on processors because LLVM fuses no product that others read, too. */
 static bool is_fused(const expr_walker *w, const expr *x) {
   bool is_f32 = is_narrow(w, x), in_lanes = w->machine->has_idioms && w->context.has_fma && expr_lanes(w, x);
   if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !(in_lanes || (w->context.b->exact && is_f32))) return false;

@@ -103,10 +103,10 @@ ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
 ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
 
 ir_value math_sin_folded_f64(ir *b, math_phase x) {
-  static const double series[] = {3.1415926532437517, -5.1677127412214725, 2.550162794718258,
-                                  -0.599247404872975, 0.0820312299960042,  -0.007000500120992219};
+  static const double series[] = {3.1415925800444833, -5.167706878910712, 2.5500313770164156, -0.5980451725106194,
+                                  0.07722012572797149};
   ir_value f = reduce(b, x).fraction;
-  return mul(b, f, polynomial(b, mul(b, f, f), series, 6));
+  return mul(b, f, polynomial(b, mul(b, f, f), series, 5));
 }
 
 ir_value math_cos_folded_f64(ir *b, math_phase x) {

@@ -26,7 +26,8 @@ ir_value math_turn_f32(ir *b, ir_value fraction, ir_value quadrant, int quarter_
 ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
 ir_value math_cosq_f64(ir *b, ir_value x);
 /* sin(pi (x - n)) and cos(pi (x - n)) with the integer n next to x, x in half turns: both change their sign together
- * where a sine and a cosine would, so that quadrants need not be told apart. float64, error < 2^-31. */
+ * where a sine and a cosine would, so that quadrants need not be told apart. float64, error < 2^-28 (of the cosine
+ * 2^-31). */
 ir_value math_sin_folded_f64(ir *b, math_phase x);
 ir_value math_cos_folded_f64(ir *b, math_phase x);
 ir_value math_floor_f64(ir *b, ir_value x); /* |x| < 2^51, as positions are */

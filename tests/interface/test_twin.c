@@ -213,6 +213,35 @@ static void large_calls_stream(void **state) {
   *twin_plain_driver.chosen = own;
 }
 
+/* Where heads have rotors of their own, rows are asked for while these are built, where that was measured to be better
+ * than asking ahead: within the last cache of a Xeon. */
+static void rows_are_asked_for_while_rotors_are_built(void **state) {
+  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0}};
+  const int64_t mib = 1 << 20;
+  int32_t own = *twin_learned_driver.chosen;
+  (void)state;
+  for (int i = 0; i < 2 * (int)(sizeof kinds / sizeof *kinds); i++) {
+    int fits = i % 2, intel = kinds[i / 2].vendor == PEGEN_VENDOR_INTEL;
+    for (int is_small = 0; is_small < 2; is_small++) {
+      host h;
+      host_shape shape = host_usual(&twin_learned_kernel);
+      shape.layout = HOST_BNHD;
+      shape.in_place = 1;
+      if (!is_small) shape.tokens = shape.kv_tokens = 40960; /* above 16 MiB and below 80 */
+      *twin_learned_driver.chosen = pegen_choice((own & PEGEN_CHOSEN_TARGET) - 1, pegen_processor_row(&kinds[i / 2]),
+                                                 fits ? 256 * mib : 16 * mib);
+      host_begin(&h, &twin_learned_kernel, &shape);
+      traced(&h, 0, 1);
+      int is_built = intel && fits && !is_small;
+      assert_int_equal(twin_traced.loop[0].prefetch_built, is_built);
+      if (is_built) assert_int_equal(twin_traced.loop[0].prefetch, 0);
+      else if (intel && !is_small) assert_int_equal(twin_traced.loop[0].prefetch, 2048);
+      host_end(&h);
+    }
+  }
+  *twin_learned_driver.chosen = own;
+}
+
 /* A cache that is not known, or larger than the number has room for. */
 static void caches_of_any_size(void **state) {
   static const pegen_processor_id zen_5 = {PEGEN_VENDOR_AMD, 0x1a, 0};
@@ -363,6 +392,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(far_heads_are_walked_apart),
       cmocka_unit_test(streams_apart),
       cmocka_unit_test(large_calls_stream),
+      cmocka_unit_test(rows_are_asked_for_while_rotors_are_built),
       cmocka_unit_test(caches_of_any_size),
       cmocka_unit_test(no_code_for_processor),
       cmocka_unit_test(float16_operands),

@@ -211,7 +211,7 @@ static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
                                               .attention = NULL, \
                                               .workspace = title##_workspace}
 
-extern const pegen_driver twin_grid_driver, twin_learned_driver;
+extern const pegen_driver twin_grid_driver;
 static const char *const axis_names[] = {"row", "column"};
 static const int64_t rate_shape[] = {2, TWIN_HEADS, TWIN_BLOCKS};
 static const char *const rate_dimension[] = {"axes", "heads", "blocks"};

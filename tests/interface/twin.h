@@ -8,7 +8,7 @@ extern const pegen_kernel twin_plain_kernel;   /* one axis, any heads, no operan
 extern const pegen_kernel twin_grid_kernel;    /* two axes, grid of 2 x 3, one token passes through */
 extern const pegen_kernel twin_learned_kernel; /* two axes, three heads, operand rate [axes, heads, blocks] */
 extern const pegen_kernel twin_tabled_kernel;  /* as plain, with prepare and tables */
-extern const pegen_driver twin_plain_driver;
+extern const pegen_driver twin_plain_driver, twin_learned_driver;
 
 /* Elements of a number type. */
 typedef struct twin_number {
