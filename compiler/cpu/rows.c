@@ -278,9 +278,10 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value first = adds ? coefficient(r, k, j) : permuted(r, r->p, x, k, j, true);
-    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j, true), first)
-                        : multiply_add(r, coefficient(r, k, j), first, y);
+    ir_value taken = permuted(r, r->p, x, k, j, true);
+    if (!taken.ptr) continue; /* of a pair the other vector's channels alone take something */
+    ir_value own = coefficient(r, k, j);
+    ir_value sum = adds ? ir_op2(b, "arith.addf", taken, own) : multiply_add(r, own, taken, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);
@@ -354,13 +355,18 @@ row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x) {
   return transformed_vectors(r, group, true, x);
 }
 
+/* A pair is stored where one of its vectors must be. */
+static bool is_kept(const plan_tile *t, const row_vectors *y, int j) {
+  return y->kept[j] && (!is_pair(t, j) || y->kept[j + 1]);
+}
+
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place) {
   const plan_tile *t = r->t;
   bool kept = false;
   for (int j = 0; j < t->n_vectors; j++) {
     if (t->group[j] != group || is_second(t, j)) continue;
-    if (!y->kept[j]) store_channels(r, y, out, j);
-    kept = kept || y->kept[j];
+    if (!is_kept(t, y, j)) store_channels(r, y, out, j);
+    kept = kept || is_kept(t, y, j);
   }
   if (!kept) return;
   bool may_be_there = r->out == r->dtype; /* rows that are converted are not in place */
@@ -371,7 +377,7 @@ void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_valu
     ir_else(r->b, &branch);
   }
   for (int j = 0; j < t->n_vectors; j++)
-    if (t->group[j] == group && y->kept[j] && !is_second(t, j)) store_channels(r, y, out, j);
+    if (t->group[j] == group && !is_second(t, j) && is_kept(t, y, j)) store_channels(r, y, out, j);
   if (may_be_there) ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
 }
 

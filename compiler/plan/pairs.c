@@ -30,9 +30,11 @@ static bool passes_through(const plan *p, const plan_tile *t, int vector) {
   return true;
 }
 
-/* Neighbours of which the same is to be done: a lane gets no product that it had not, nor a store. */
+/* Neighbours of which the same is to be done: a lane gets no product that it had not, nor a store. They begin at a
+ * multiple of both, for stores past the caches must be aligned to what they store. */
 static bool may_pair(const plan *p, const plan_tile *t, int first) {
   int second = first + 1;
+  if ((t->start[first] - t->start[0]) % (2 * t->width) != 0) return false;
   if (second >= t->n_vectors || t->start[second] != t->start[first] + t->width) return false;
   if (passes_through(p, t, first) != passes_through(p, t, second)) return false;
   for (int k = 0; k < p->n_terms; k++) {

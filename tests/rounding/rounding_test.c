@@ -19,21 +19,24 @@
 enum { TOKENS = 24, MOST_DEFINES = 3 };
 
 typedef struct description {
-  const char *name;
+  const char *folder, *name;
   loader_define defines[MOST_DEFINES];
 } description;
 
 static const description DESCRIPTIONS[] = {
-    {"rope", {{"head_dim", "128"}}},
-    {"rope", {{"head_dim", "128"}, {"layout", "split"}}},
-    {"rope", {{"head_dim", "80"}, {"rotary_dim", "40"}}}, /* vectors that turn, that do not, and that begin early */
-    {"rope_mixed", {{"heads", "3"}}},
-    {"rope_axial", {{NULL}}},
-    {"geope2d", {{NULL}}},
-    {"geope3d", {{"head_dim", "80"}}},
-    {"care", {{NULL}}},
-    {"quatro", {{"heads", "3"}}},
-    {"sincos", {{NULL}}},
+    {SPECS_DIR, "rope", {{"head_dim", "128"}}},
+    {SPECS_DIR, "rope", {{"head_dim", "128"}, {"layout", "split"}}},
+    {SPECS_DIR,
+     "rope",
+     {{"head_dim", "80"}, {"rotary_dim", "40"}}}, /* vectors that turn, that do not, and that begin early */
+    {SPECS_DIR, "rope_mixed", {{"heads", "3"}}},
+    {SPECS_DIR, "rope_axial", {{NULL}}},
+    {SPECS_DIR, "geope2d", {{NULL}}},
+    {SPECS_DIR, "geope3d", {{"head_dim", "80"}}},
+    {SPECS_DIR, "care", {{NULL}}},
+    {SPECS_DIR, "quatro", {{"heads", "3"}}},
+    {SPECS_DIR, "sincos", {{NULL}}},
+    {HERE, "shear", {{NULL}}},
 };
 
 static const uint32_t PLACES[] = {0x7fffffff, 0x7f800001, 0xffffffff, 0xff812345, 0x7f800000, 0xff800000, 0x3f800000};
@@ -106,7 +109,8 @@ static void rows_are_rounded_once(void **state) {
     const char **targets;
     int count = 0, n_targets = trial_targets(a, NULL, &targets);
     while (count < MOST_DEFINES && d->defines[count].name) count++;
-    spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, d->name), DSL_DIR, count, d->defines);
+    const char *file = arena_printf(a, "%s/%s.lua", d->folder, d->name);
+    spec *s = loader_load(a, file, DSL_DIR, count, d->defines);
     assert_non_null(s);
     for (int target = 0; target < n_targets; target++) {
       unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
