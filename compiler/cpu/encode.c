@@ -629,8 +629,16 @@ static bool has_kept(const program *p) {
 /* Stores past the caches are of whole vectors where these begin at multiples of their size. */
 static bool may_stream(const plan_tile *t) {
   for (int j = 0; j < t->n_vectors; j++)
-    if (t->start[j] % t->width) return false;
+    if (t->start[j] % (t->pair && t->pair[j] == j ? 2 * t->width : t->width)) return false;
   return true;
+}
+
+/* Vectors of a part. Torques are summed in lanes that stand in the tensor's order, and loops over chunks are short. */
+static const plan_tile *vectors_of(arena *a, const row_code *row, int part, int dtype, const cpu_target *target,
+                                   bool has_gradient) {
+  const plan_tile *t = row->part[part].t;
+  if (!number_takes_turns(dtype) || has_gradient || target->is_compact) return t;
+  return plan_tile_in_pairs(a, row->part[part].p, t);
 }
 
 static void emit_function(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
@@ -642,16 +650,19 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const row_c
   e.keeps = has_kept(scheduled);
   e.normalises = normalises;
   e.has_slots = !gradient && most == INT_MAX; /* a few rows: attention's own */
-  for (int i = 0; i < row->n_parts; i++)
+  for (int i = 0; i < row->n_parts; i++) {
+    const plan_tile *t = vectors_of(a, row, i, dtype, target, gradient != NULL);
     e.part[i] = (row_emitter){.b = b,
                               .memory = a,
                               .p = row->part[i].p,
-                              .t = row->part[i].t,
+                              .t = t,
                               .target = target,
                               .dtype = dtype,
                               .out = out,
-                              .streaming = streaming && (row->n_parts == 1 || may_stream(row->part[i].t)),
-                              .by_chunks = target->is_compact && !gradient && row->part[i].t->row_step > 0};
+                              .streaming = streaming && (row->n_parts == 1 || may_stream(t)),
+                              .cuts_nan = t->pair && !p->per_head, /* of two rows it would not pay */
+                              .by_chunks = target->is_compact && !gradient && t->row_step > 0};
+  }
   const char *name =
       out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);

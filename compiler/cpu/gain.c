@@ -153,8 +153,8 @@ void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_val
 /* A group's vectors are at hand and no others: pairs must lie in it, as what the rows' matrix mixes does. */
 static void check_group(const gradient_code *g, const plan_tile *t, int term, int j) {
   for (int channel = t->start[j]; channel < t->start[j] + t->width; channel++) {
-    int other = plan_source(g->of->pairs, term, channel);
-    if (other >= 0 && t->group[emit_vector_of(t, other, j)] != t->group[j])
+    int other = plan_source(g->of->pairs, term, channel), lane;
+    if (other >= 0 && t->group[plan_tile_vector(t, other, j, &lane)] != t->group[j])
       diag_bug("cpu/gain", "channels %d and %d turn together, and their vectors are apart", channel, other);
   }
 }
@@ -241,11 +241,11 @@ static ir_value pair_of_chunk(const gradient_code *g, row_emitter *r, ir_value *
     int block = t->chunk_begin[chunk] + i;
     request.from[i] = -1;
     if (block >= s->n_blocks) continue;
-    int channel = s->channel[component * s->n_blocks + block], vector = emit_vector_of(t, channel, 0);
+    int channel = s->channel[component * s->n_blocks + block],
+        vector = plan_tile_vector(t, channel, 0, &request.lane[i]);
     ir_value *sums = &loaded[term * t->n_vectors + vector];
     if (!sums->ptr) *sums = ir_load(r->b, ir_vector(r->b, t->width, r->b->f32), slot_at(r->b, t, at, term, vector), 4);
     request.from[i] = emit_gather_source(&request, *sums);
-    request.lane[i] = channel - t->start[vector];
   }
   return emit_gather(r->b, &request);
 }

@@ -37,14 +37,15 @@ static ir_value emit_map(row_emitter *r, const expr *map, const ir_value *channe
 
 row_vectors emit_vectors_map(row_emitter *r, int group, const program_op *op, const row_vectors *const *rows) {
   const plan_tile *t = r->t;
-  row_vectors y = {arena_array(r->memory, ir_value, t->n_vectors), arena_array(r->memory, bool, t->n_vectors)};
+  row_vectors y = {arena_array(r->memory, ir_value, t->n_vectors), arena_array(r->memory, bool, t->n_vectors),
+                   arena_array(r->memory, bool, t->n_vectors)};
   const row_vectors *last = rows[op->n_arguments - 1];
   for (int j = 0; j < t->n_vectors; j++) {
     if (t->group[j] != group) continue;
     ir_value channels[PROGRAM_MAX_ARGUMENTS];
     bool mask[GATHER_MAX_LANES], some = false, all = true;
     for (int i = 0; i < t->width; i++) {
-      mask[i] = r->p->block_of[t->start[j] + i] >= 0;
+      mask[i] = r->p->block_of[plan_tile_channel(t, j, i)] >= 0;
       some = some || mask[i];
       all = all && mask[i];
     }

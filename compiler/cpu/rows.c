@@ -5,6 +5,7 @@
  * done stay where they are (which AVX2 turns into one permutation and one blend).
  */
 #include "cpu/rows.h"
+#include "mlir/math.h"
 #include "mlir/number.h"
 
 #include "base/diag.h"
@@ -51,7 +52,7 @@ static double lane_constant(const plan *p, const expr *x, int channel) {
   return x->op == EXPR_CONST ? x->value : x->table[p->block_of[channel]];
 }
 
-/* A vector of the lanes that are numbers, 0 elsewhere. */
+/* A vector of the lanes that are numbers, 0 elsewhere; of channels in order. */
 static ir_value constant_lanes(ir *b, const plan *p, const plan_tile *t, int term, int start) {
   double values[GATHER_MAX_LANES];
   for (int i = 0; i < t->width; i++) {
@@ -168,6 +169,7 @@ static void load_slots(row_emitter *r, ir_value from, int begin, int end) {
   for (int i = begin; i < end; i++) {
     ir_value at = ir_offset_const(r->b, from, (int64_t)i * r->t->width * 4);
     r->slots[i] = ir_load(r->b, ir_vector(r->b, r->t->width, r->b->f32), at, 4);
+    if (r->cuts_nan) r->slots[i] = math_cut_nan(r->b, r->slots[i]);
   }
 }
 
@@ -185,23 +187,35 @@ void emit_load_chunk(row_emitter *r, ir_value chunk) {
 
 /* ---- rows ---- */
 
-static ir_value load_channels(row_emitter *r, ir_value row, int start) {
-  return emit_load_channels(r->b, r->target->native, r->dtype, r->t->width,
-                            ir_offset_const(r->b, row, (int64_t)start * number_bytes(r->dtype)));
+static ir_value at_channel(row_emitter *r, ir_value row, int channel, int type) {
+  return ir_offset_const(r->b, row, (int64_t)channel * number_bytes(type));
 }
 
-static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
+/* What is done of both vectors of a pair is done with the first. */
+static bool is_pair(const plan_tile *t, int vector) { return t->pair && t->pair[vector] == vector; }
+static bool is_second(const plan_tile *t, int vector) { return t->pair && t->pair[vector] == vector - 1; }
+
+static void load_channels(row_emitter *r, ir_value row, int j, ir_value *x) {
+  ir_value at = at_channel(r, row, r->t->start[j], r->dtype);
+  if (is_pair(r->t, j)) emit_load_channel_pair(r->b, r->target->native, r->dtype, r->t->width, at, x);
+  else x[0] = emit_load_channels(r->b, r->target->native, r->dtype, r->t->width, at);
+}
+
+static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, int j) {
   ir *b = r->b;
-  if (r->out != r->dtype) v = ir_op2(b, "arith.mulf", v, ir_broadcast(b, ir_type(v), r->gain));
-  emit_store_channels(b, r->target->native, r->out, v, ir_offset_const(b, row, (int64_t)start * number_bytes(r->out)),
-                      r->streaming);
-}
-
-/* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
-int emit_vector_of(const plan_tile *t, int channel, int asking) {
-  if (channel >= t->start[asking] && channel < t->start[asking] + t->width) return asking;
-  int j = (channel - t->start[0]) / t->width;
-  return j < t->n_vectors - 1 ? j : t->n_vectors - 1;
+  const ir_value *x = y->lanes + j;
+  bool pair = is_pair(r->t, j), nan_is_cut = pair && y->nan_is_cut[j] && y->nan_is_cut[j + 1];
+  ir_value at = at_channel(r, row, r->t->start[j], r->out);
+  if (pair && r->out == r->dtype) {
+    emit_store_channel_pair(b, r->target->native, r->out, x, at,
+                            (r->streaming ? STORE_STREAMING : 0) | (nan_is_cut ? STORE_CUT_NAN : 0));
+    return;
+  }
+  for (int i = 0; i <= pair; i++) {
+    ir_value v = pair ? emit_in_order(b, x, i) : x[0];
+    if (r->out != r->dtype) v = ir_op2(b, "arith.mulf", v, ir_broadcast(b, ir_type(v), r->gain));
+    emit_store_channels(b, r->target->native, r->out, v, at_channel(r, at, i * r->t->width, r->out), r->streaming);
+  }
 }
 
 /* Null where no lane takes anything. skips: lanes that are known to stay as they are take nothing. */
@@ -209,12 +223,10 @@ static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int t
   const plan_tile *t = r->t;
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
-    int source = plan_source(p, term, t->start[j] + i);
+    int channel = plan_tile_channel(t, j, i), source = plan_source(p, term, channel);
     g.from[i] = -1;
-    if (source < 0 || (skips && plan_is_identity(p, t->start[j] + i))) continue;
-    int from = emit_vector_of(t, source, j);
-    g.from[i] = emit_gather_source(&g, x[from]);
-    g.lane[i] = source - t->start[from];
+    if (source < 0 || (skips && plan_is_identity(p, channel))) continue;
+    g.from[i] = emit_gather_source(&g, x[plan_tile_vector(t, source, j, &g.lane[i])]);
   }
   return g.count ? emit_gather(r->b, &g) : (ir_value){NULL};
 }
@@ -230,16 +242,25 @@ ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *
 static bool mask_of_term(const row_emitter *r, int term, int j, bool *mask) {
   bool all = true;
   for (int i = 0; i < r->t->width; i++) {
-    int channel = r->t->start[j] + i;
+    int channel = plan_tile_channel(r->t, j, i);
     mask[i] = plan_source(r->p, term, channel) >= 0 || plan_is_identity(r->p, channel);
     all = all && mask[i];
   }
   return all;
 }
 
-static ir_value coefficient(row_emitter *r, int term, int j) {
+static ir_value coefficient_in_order(row_emitter *r, int term, int j) {
   int slot = r->t->slot[term * r->t->n_vectors + j];
   return slot >= 0 ? r->slots[slot] : constant_lanes(r->b, r->p, r->t, term, r->t->start[j]);
+}
+
+/* Of a pair they are brought into its order, which LLVM does where they are loaded, outside of the loop over rows. */
+static ir_value coefficient(row_emitter *r, int term, int j) {
+  int first = r->t->pair ? r->t->pair[j] : -1;
+  if (first < 0) return coefficient_in_order(r, term, j);
+  ir_value both[2];
+  for (int i = 0; i < 2; i++) both[i] = coefficient_in_order(r, term, first + i);
+  return emit_taking_turns(r->b, both, j - first);
 }
 
 static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value sum) {
@@ -257,9 +278,10 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value first = adds ? coefficient(r, k, j) : permuted(r, r->p, x, k, j, true);
-    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j, true), first)
-                        : multiply_add(r, coefficient(r, k, j), first, y);
+    ir_value taken = permuted(r, r->p, x, k, j, true);
+    if (!taken.ptr) continue; /* of a pair the other vector's channels alone take something */
+    ir_value own = coefficient(r, k, j);
+    ir_value sum = adds ? ir_op2(b, "arith.addf", taken, own) : multiply_add(r, own, taken, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);
@@ -267,29 +289,47 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
     y = sum;
   }
   bool some = false;
-  for (int i = 0; i < t->width; i++) some |= mask[i] = plan_is_identity(r->p, t->start[j] + i);
+  for (int i = 0; i < t->width; i++) some |= mask[i] = plan_is_identity(r->p, plan_tile_channel(t, j, i));
   return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x[j], y) : y;
 }
 
 ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights) {
   x = ir_op2(b, "arith.mulf", x, ir_broadcast(b, ir_type(x), factor));
-  return ir_op2(b, "arith.mulf", x, ir_load(b, ir_type(x), weights, 4));
+  return ir_op2(b, "arith.mulf", x, weights);
+}
+
+static void normalise(row_emitter *r, int j, ir_value *x) {
+  bool pair = is_pair(r->t, j);
+  ir_value weights[2];
+  for (int i = 0; i <= pair; i++)
+    weights[i] = ir_load(r->b, ir_type(x[0]), ir_offset_const(r->b, r->weights, (int64_t)r->t->start[j + i] * 4), 4);
+  for (int i = 0; i <= pair; i++) {
+    ir_value own = pair ? emit_taking_turns(r->b, weights, i) : weights[0];
+    x[i] = emit_normalised(r->b, x[i], r->factor, own);
+  }
 }
 
 static row_vectors new_vectors(row_emitter *r) {
-  return (row_vectors){arena_array(r->memory, ir_value, r->t->n_vectors),
+  return (row_vectors){arena_array(r->memory, ir_value, r->t->n_vectors), arena_array(r->memory, bool, r->t->n_vectors),
                        arena_array(r->memory, bool, r->t->n_vectors)};
+}
+
+/* Whether all that a vector's lanes can be is what arithmetic made of loaded channels and of coefficients. */
+static bool is_made_of_loaded(const row_emitter *r, int group, const row_vectors *x, int j) {
+  bool made = r->cuts_nan;
+  for (int i = 0; i < r->t->n_vectors; i++) made = made && (r->t->group[i] != group || x->kept[i]);
+  for (int i = 0; i < r->t->width; i++) made = made && !plan_is_identity(r->p, plan_tile_channel(r->t, j, i));
+  return made;
 }
 
 row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in) {
   row_vectors x = new_vectors(r);
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
-    x.lanes[j] = load_channels(r, in, r->t->start[j]);
     x.kept[j] = !r->weights.ptr;
-    if (r->weights.ptr)
-      x.lanes[j] =
-          emit_normalised(r->b, x.lanes[j], r->factor, ir_offset_const(r->b, r->weights, (int64_t)r->t->start[j] * 4));
+    if (is_second(r->t, j)) continue;
+    load_channels(r, in, j, x.lanes + j);
+    if (r->weights.ptr) normalise(r, j, x.lanes + j);
   }
   return x;
 }
@@ -299,6 +339,7 @@ static row_vectors transformed_vectors(row_emitter *r, int group, bool adds, con
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
     y.lanes[j] = transformed(r, adds, x->lanes, j);
+    y.nan_is_cut[j] = y.lanes[j].ptr && is_made_of_loaded(r, group, x, j);
     if (y.lanes[j].ptr) continue;
     y.lanes[j] = x->lanes[j];
     y.kept[j] = x->kept[j];
@@ -314,13 +355,18 @@ row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x) {
   return transformed_vectors(r, group, true, x);
 }
 
+/* A pair is stored where one of its vectors must be. */
+static bool is_kept(const plan_tile *t, const row_vectors *y, int j) {
+  return y->kept[j] && (!is_pair(t, j) || y->kept[j + 1]);
+}
+
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place) {
   const plan_tile *t = r->t;
   bool kept = false;
   for (int j = 0; j < t->n_vectors; j++) {
-    if (t->group[j] != group) continue;
-    if (!y->kept[j]) store_channels(r, y->lanes[j], out, t->start[j]);
-    kept = kept || y->kept[j];
+    if (t->group[j] != group || is_second(t, j)) continue;
+    if (!is_kept(t, y, j)) store_channels(r, y, out, j);
+    kept = kept || is_kept(t, y, j);
   }
   if (!kept) return;
   bool may_be_there = r->out == r->dtype; /* rows that are converted are not in place */
@@ -331,7 +377,7 @@ void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_valu
     ir_else(r->b, &branch);
   }
   for (int j = 0; j < t->n_vectors; j++)
-    if (t->group[j] == group && y->kept[j]) store_channels(r, y->lanes[j], out, t->start[j]);
+    if (t->group[j] == group && !is_second(t, j) && is_kept(t, y, j)) store_channels(r, y, out, j);
   if (may_be_there) ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
 }
 

@@ -36,6 +36,7 @@ typedef struct row_emitter {
   ir_value factor;     /* float32, of rows that are normalised: one over the root of their mean square */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
+  bool cuts_nan;       /* coefficients are loaded by math_cut_nan, so that rows need not look for NaN */
   bool by_chunks;      /* looped chunks are a loop of the row, too, and their coefficients stay in memory */
   ir_value coefficients; /* by_chunks: where */
 } row_emitter;
@@ -49,6 +50,7 @@ void emit_load_chunk(row_emitter *r, ir_value chunk);
 typedef struct row_vectors {
   ir_value *lanes; /* [n_vectors] */
   bool *kept;      /* [n_vectors]: as they were loaded */
+  bool *nan_is_cut; /* [n_vectors]: NaN are as math_cut_nan leaves them */
 } row_vectors;
 
 /* What the ops of a program do to the vectors of one group. */
@@ -57,12 +59,10 @@ row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x);
 row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x);
 /* x's channels as a term of the plan takes them, in the lanes of vector j; null where the term takes none there. */
 ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j);
-/* Which vector holds a channel; `asking`, where it does. */
-int emit_vector_of(const plan_tile *t, int channel, int asking);
 /* in_place (i1): out is where the row was loaded from, and vectors that were kept are not stored. */
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place);
 
-/* Channels of a row times its factor and their weights, the address of which is given. */
+/* Channels of a row times its factor and their weights. */
 ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights);
 
 /* How far ahead rows are asked for, pegen_loop's: bytes into the nearest cache, and into the second; 0: not at all. */

@@ -285,14 +285,24 @@ ir_value math_f32_from_bf16(ir *b, ir_value bits) {
   return ir_cast(b, "arith.bitcast", shl(b, wide, 16), b->f32);
 }
 
-ir_value math_bf16_from_f32(ir *b, ir_value x) {
+ir_value math_bf16_above_f32(ir *b, ir_value x, bool nan_is_cut) {
   ir_value bits = ir_cast(b, "arith.bitcast", x, b->i32);
   ir_value odd = iand(b, shr(b, bits, 16), 1);
   ir_value rounded = ir_op2(b, "arith.addi", bits, iadd(b, odd, 0x7fff));
+  if (nan_is_cut) return rounded; /* there is no carry into an exponent of ones */
   ir_value is_nan = ir_compare_float(b, "uno", x, x);
   ir_value quiet = ir_op2(b, "arith.ori", bits, splat_i(b, bits, 0x400000));
-  ir_value result = shr(b, ir_select(b, is_nan, quiet, rounded), 16);
-  return ir_cast(b, "arith.trunci", result, b->i16);
+  return ir_select(b, is_nan, quiet, rounded);
+}
+
+ir_value math_bf16_from_f32(ir *b, ir_value x) {
+  return ir_cast(b, "arith.trunci", shr(b, math_bf16_above_f32(b, x, false), 16), b->i16);
+}
+
+ir_value math_cut_nan(ir *b, ir_value x) {
+  ir_value bits = ir_cast(b, "arith.bitcast", x, b->i32), is_nan = ir_compare_float(b, "uno", x, x);
+  ir_value cut = iand(b, ir_op2(b, "arith.ori", bits, splat_i(b, bits, 0x400000)), 0xffff0000);
+  return ir_cast(b, "arith.bitcast", ir_select(b, is_nan, cut, bits), b->f32);
 }
 
 ir_value math_f32_from_f16(ir *b, ir_value bits) {

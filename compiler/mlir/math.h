@@ -48,6 +48,11 @@ ir_value math_log1p_unit_f32(ir *b, ir_value x); /* log(1 + x) for 0 <= x <= 1: 
 /* Conversions that no instruction of the target does; x float32, bits int16 with x's lanes. Round to
  * nearest even, NaN stays NaN. */
 ir_value math_bf16_from_f32(ir *b, ir_value x);
+/* i32, of which it is the upper half; the lower one is anything. nan_is_cut: NaN are quiet and have a lower half of
+ * zeros, as what arithmetic makes of bfloat16 and of numbers of math_cut_nan. */
+ir_value math_bf16_above_f32(ir *b, ir_value x, bool nan_is_cut);
+/* x; NaN quiet, and without what bfloat16 has not of them. */
+ir_value math_cut_nan(ir *b, ir_value x);
 ir_value math_f32_from_bf16(ir *b, ir_value bits);
 ir_value math_f16_from_f32(ir *b, ir_value x);
 ir_value math_f32_from_f16(ir *b, ir_value bits);

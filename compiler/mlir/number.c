@@ -11,7 +11,8 @@ typedef struct number_conversion {
   MlirType (*type)(const ir *b);                   /* MLIR's own, for targets that convert it */
   ir_value (*to_f32)(ir *b, ir_value bits);        /* by integer arithmetic, from integers of its size */
   ir_value (*from_f32)(ir *b, ir_value x);
-  bool is_upper_half;                              /* of a float32: no target needs an instruction to read it */
+  /* Of a type that is a float32's upper half, which no target needs an instruction to read: i32 with it there. */
+  ir_value (*above)(ir *b, ir_value x, bool nan_is_cut);
   const char *pair;                                /* i16 (f32 high, f32 low), where no MLIR type stands for it */
 } number_conversion;
 
@@ -49,8 +50,8 @@ static ir_value f8e4m3(ir *b, ir_value x) { return saturated(b, number_type_info
 static ir_value f8e5m2(ir *b, ir_value x) { return saturated(b, number_type_info(NUMBER_F8E5M2), x); }
 
 static const number_conversion conversions[NUMBER_OUT_TYPES] = {
-    [NUMBER_BF16] = {bf16, math_f32_from_bf16, math_bf16_from_f32, .is_upper_half = true},
-    [NUMBER_F16] = {f16, math_f32_from_f16, math_f16_from_f32, .is_upper_half = false},
+    [NUMBER_BF16] = {bf16, math_f32_from_bf16, math_bf16_from_f32, .above = math_bf16_above_f32},
+    [NUMBER_F16] = {f16, math_f32_from_f16, math_f16_from_f32},
     /* Outputs alone: nothing reads them. */
     [NUMBER_F8E4M3] = {.from_f32 = f8e4m3, .pair = "llvm.nvvm.ff.to.e4m3x2.rn"},
     [NUMBER_F8E5M2] = {.from_f32 = f8e5m2, .pair = "llvm.nvvm.ff.to.e5m2x2.rn"},
@@ -61,9 +62,7 @@ MlirType number_bits(ir *b, int type) {
   return bytes == 4 ? b->i32 : bytes == 2 ? b->i16 : b->i8;
 }
 
-static bool reads_natively(unsigned native, int type) {
-  return native & NUMBER_BIT(type) && !conversions[type].is_upper_half;
-}
+static bool reads_natively(unsigned native, int type) { return native & NUMBER_BIT(type) && !conversions[type].above; }
 
 /* ---- vectors, as processors have them ---- */
 
@@ -106,7 +105,7 @@ static ir_value further(ir *b, int type, int width, ir_value at) {
 }
 
 void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_value at, ir_value *x) {
-  if (conversions[type].is_upper_half) {
+  if (conversions[type].above) {
     unpack_upper_halves(b, ir_load(b, ir_vector(b, width, b->i32), at, number_bytes(type)), x);
     return;
   }
@@ -114,19 +113,42 @@ void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_valu
   x[1] = emit_load_channels(b, native, type, width, further(b, type, width, at));
 }
 
-/* The lower or the upper half of two registers whose lanes take turns. */
-static ir_value by_turns(ir *b, const ir_value *x, int upper) {
+bool number_takes_turns(int type) { return conversions[type].above != NULL; }
+
+ir_value emit_taking_turns(ir *b, const ir_value *x, int odd) {
+  int64_t mask[64];
+  for (int i = 0; i < ir_lanes(x[0]); i++) mask[i] = 2 * i + odd;
+  return ir_shuffle(b, x[0], x[1], ir_lanes(x[0]), mask);
+}
+
+ir_value emit_in_order(ir *b, const ir_value *x, int upper) {
   int64_t mask[64];
   int lanes = ir_lanes(x[0]);
   for (int i = 0; i < lanes; i++) mask[i] = (upper * lanes + i) / 2 + (i % 2 ? lanes : 0);
   return ir_shuffle(b, x[0], x[1], lanes, mask);
 }
 
-void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at) {
-  bool turns = conversions[type].is_upper_half;
+/* Words of two numbers, the first below the second. LLVM would see a shuffle of halves in it, which AVX-512 has as
+ * three instructions where these are two: it does not look through the fence, which is none. */
+static ir_value pack_upper_halves(ir *b, int type, const ir_value *x, bool nan_is_cut) {
+  ir_value low = conversions[type].above(b, x[0], nan_is_cut), high = conversions[type].above(b, x[1], nan_is_cut);
+  low = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shrui", low, like(b, low, 16)), b->f32);
+  low = ir_cast(b, "arith.bitcast", ir_intrinsic(b, "llvm.arithmetic.fence", ir_type(low), 1, &low), b->i32);
+  return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.andi", high, like(b, high, 0xffff0000ll)));
+}
+
+void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at, unsigned how) {
+  bool streaming = how & STORE_STREAMING;
+  bool turns = number_takes_turns(type);
+  if (turns && !(native & NUMBER_BIT(type))) {
+    int bytes = number_bytes(type);
+    ir_store(b, pack_upper_halves(b, type, x, how & STORE_CUT_NAN), at, streaming ? 2 * ir_lanes(x[0]) * bytes : bytes,
+             streaming);
+    return;
+  }
   for (int half = 0; half < 2; half++) {
     ir_value to = half ? further(b, type, ir_lanes(x[0]), at) : at;
-    emit_store_channels(b, native, type, turns ? by_turns(b, x, half) : x[half], to, false);
+    emit_store_channels(b, native, type, turns ? emit_in_order(b, x, half) : x[half], to, streaming);
   }
 }
 
@@ -156,7 +178,7 @@ ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits) {
 
 void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value *x) {
   int count = 4 / number_bytes(type);
-  if (conversions[type].is_upper_half) {
+  if (conversions[type].above) {
     unpack_upper_halves(b, word, x);
     return;
   }

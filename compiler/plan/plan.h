@@ -78,6 +78,8 @@ typedef struct plan_tile {
   int *vector_chunk; /* [n_vectors]: the chunk that holds all blocks of a vector; -1: several, or none */
   int n_slots; /* coefficient vectors that are computed per token */
   int *slot; /* [n_terms][n_vectors]: index of the coefficient vector; -1: absent; -2: constant */
+  int *pair; /* [n_vectors], NULL: no pairs; the first of two neighbours whose channels take turns: the even ones stand
+              * in its lanes and the odd ones in the second's; -1: in order */
 } plan_tile;
 
 /* Lanes of the chunk that takes the last `blocks` blocks: a power of two; 0 of none. */
@@ -91,6 +93,14 @@ enum { PLAN_LEAST_LOOPED = 4 };
 plan_tile *plan_tile_build(arena *a, const plan *p, int width);
 /* The same with another number in that one's place, 2 or more. */
 plan_tile *plan_tile_looped(arena *a, const plan *p, int width, int least);
+
+/* The same vectors for types whose rows are read and written by pairs for less; the tile itself where bringing channels
+ * together would take what that saves. Slots hold coefficients in order. */
+const plan_tile *plan_tile_in_pairs(arena *a, const plan *p, const plan_tile *t);
+/* The channel in a lane. */
+int plan_tile_channel(const plan_tile *t, int vector, int lane);
+/* Which vector holds a channel: the one that asks, or its pair, where it can be, for then no shuffle is needed. */
+int plan_tile_vector(const plan_tile *t, int channel, int asking, int *lane);
 
 /* Text of the whole block program for --emit expr. */
 void plan_print(FILE *out, const plan *p);

@@ -115,6 +115,41 @@ static void assert_tile(const fixture *f, int width) {
   for (int i = 0; i < t->n_slots; i++) assert_int_equal(slot_used[i], 1);
 }
 
+/* Pairs: every channel stands in one lane, or as often as without pairs; a lane finds its channel again; what a vector
+ * reads is in its group; and of a pair the same is absent. Returns whether there are any. */
+static bool assert_pairs(const fixture *f, int width) {
+  const plan *p = f->plan;
+  const plan_tile *t = plan_tile_build(f->memory, p, width), *paired = plan_tile_in_pairs(f->memory, p, t);
+  int *found = arena_array(f->memory, int, f->spec->head_dim), lane = -1;
+  if (paired == t) return false;
+  assert_null(t->pair);
+  for (int v = 0; v < t->n_vectors; v++) {
+    int first = paired->pair[v];
+    if (first >= 0) assert_true((first == v || first == v - 1) && paired->pair[first] == first);
+    for (int term = 0; first >= 0 && term < p->n_terms; term++) {
+      const int *slot = t->slot + term * t->n_vectors;
+      assert_int_equal(slot[first] == PLAN_ABSENT, slot[first + 1] == PLAN_ABSENT);
+    }
+    for (int i = 0; i < t->width; i++) {
+      int channel = plan_tile_channel(paired, v, i), of_v = plan_tile_vector(paired, channel, v, &lane);
+      found[t->start[v] + i]--;
+      found[channel]++;
+      assert_true(first < 0 || channel % 2 == (t->start[first] + v - first) % 2);
+      assert_int_equal(of_v, v);
+      assert_int_equal(lane, i);
+      for (int term = 0; term < p->n_terms; term++) {
+        int source = plan_source(p, term, channel);
+        if (source < 0) continue;
+        int from = plan_tile_vector(paired, source, v, &lane);
+        assert_int_equal(plan_tile_channel(paired, from, lane), source);
+        assert_int_equal(paired->group[from], paired->group[v]);
+      }
+    }
+  }
+  for (int channel = 0; channel < f->spec->head_dim; channel++) assert_int_equal(found[channel], 0);
+  return true;
+}
+
 /* One code does for all looped chunks: the same gathering from the same coefficients, slots one chunk after the other.
  */
 static int assert_looped(const fixture *f, int width) {
@@ -179,6 +214,7 @@ static void chunks_alike_are_looped(void **state) {
 static void plans_of_all_shapes(void **state) {
   (void)state;
   uint64_t random = 3;
+  int n_paired = 0;
   for (int n = 2; n <= 4; n++)
     for (unsigned grades = 2; grades < 1u << (n + 1); grades++)
       for (int blocks = 1; blocks <= 21; blocks += 10)
@@ -190,9 +226,23 @@ static void plans_of_all_shapes(void **state) {
           assert_terms_are_matrix(&f);
           assert_hoisted(&f);
           for (int width = 4; width <= 16; width *= 2)
-            if (f.spec->head_dim >= 4) assert_tile(&f, width);
+            if (f.spec->head_dim >= 4) {
+              assert_tile(&f, width);
+              n_paired += assert_pairs(&f, width);
+            }
           arena_destroy(f.memory);
         }
+  assert_true(n_paired > 0);
+}
+
+/* Neighbours that turn in planes stand in one lane of a pair. */
+static void planes_are_paired(void **state) {
+  (void)state;
+  uint64_t random = 5;
+  hand_request request = {{2, 0, 0}, COMBINE_PRODUCT, 2, 40, 1, 2, 0, true, false, false, 1};
+  fixture f = build(&request, &random);
+  for (int width = 4; width <= 16; width *= 2) assert_true(assert_pairs(&f, width));
+  arena_destroy(f.memory);
 }
 
 /* Vectors of three dimensions: three diagonals. All of Cl(3,0): the same three, grades side by side. */
@@ -213,6 +263,6 @@ static void diagonals_are_few(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(chunks_alike_are_looped),
-                                     cmocka_unit_test(diagonals_are_few)};
+                                     cmocka_unit_test(diagonals_are_few), cmocka_unit_test(planes_are_paired)};
   return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

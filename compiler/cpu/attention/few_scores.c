@@ -8,7 +8,7 @@
  */
 #include "cpu/attention/few_stages.h"
 
-enum { QUAD = 4, MAX_QUADS = 4 };
+enum { QUAD = 4, MAX_QUADS = 4, FEW_PAIRS = 2 };
 
 typedef struct score_block {
   const attention_emitter *e;
@@ -40,26 +40,36 @@ static void add_products(const score_block *s, const ir_value *k, int step, int 
     }
 }
 
-static void emit_pairs(score_block *s) {
+/* Products of pair `pair` of four keys, or (index not null) of the one that so many are before. */
+static void emit_pair(const score_block *s, int pair, ir_value index, ir_value *sums) {
   const attention_emitter *e = s->e;
-  ir *b = e->b;
-  int count = QUAD * s->rows, together = e->target->registers >= 32 ? QUAD : QUAD / 2;
-  ir_value now[QUAD * PEGEN_FEW_BLOCK];
-  if (!s->row.pairs) return;
-  ir_loop pairs = ir_for_with(b, e->zero, i64(b, s->row.pairs), count, s->sums, now);
+  int together = e->target->registers >= 32 ? QUAD : QUAD / 2;
   for (int first = 0; first < QUAD; first += together) {
     ir_value q[PEGEN_FEW_BLOCK], k[2 * QUAD];
     few_place places[QUAD];
     for (int j = 0; j < together; j++) {
-      places[j] = few_pair_place(&s->row, 0, s->key[first + j], pairs.index);
+      places[j] = few_pair_place(&s->row, pair, s->key[first + j], index);
       places[j].ahead = s->ahead[first + j];
     }
     emit_few_load(e, &s->row, together, places, k);
     for (int half = 0; half < 2; half++) {
-      for (int r = 0; r < s->rows; r++) q[r] = query_register(s, r, pairs.index, half);
-      add_products(s, k + half, 2, first, together, q, now);
+      for (int r = 0; r < s->rows; r++) q[r] = query_register(s, r, index, 2 * pair + half);
+      add_products(s, k + half, 2, first, together, q, sums);
     }
   }
+}
+
+static void emit_pairs(score_block *s) {
+  const attention_emitter *e = s->e;
+  ir *b = e->b;
+  int count = QUAD * s->rows;
+  ir_value now[QUAD * PEGEN_FEW_BLOCK];
+  if (s->row.pairs <= FEW_PAIRS) { /* no loop */
+    for (int pair = 0; pair < s->row.pairs; pair++) emit_pair(s, pair, (ir_value){NULL}, s->sums);
+    return;
+  }
+  ir_loop pairs = ir_for_with(b, e->zero, i64(b, s->row.pairs), count, s->sums, now);
+  emit_pair(s, 0, pairs.index, now);
   ir_end_for_with(b, pairs, count, now, s->sums);
 }
 

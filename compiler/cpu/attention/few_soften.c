@@ -14,8 +14,19 @@ typedef struct soften {
   bool paired;
   key_places places;
   ir_value count, first, registers;
+  ir_value next, next_token; /* the row of the next tile's first key, and bytes from key to key */
   ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
 } soften;
+
+/* Of keys in pages the next tile's are elsewhere: what is asked for is at hand. */
+static void find_next(soften *s) {
+  const attention_emitter *e = s->e;
+  ir *b = e->b;
+  ir_value follows = ir_compare_int(b, "eq", ATTENTION_TILE(e, pages, b->i64), e->zero);
+  ir_value token = ATTENTION_TILE(e, k_token, b->i64), behind = mul(b, add(b, s->first, s->count), token);
+  s->next_token = ir_select(b, follows, token, e->zero);
+  s->next = ir_offset(b, ATTENTION_TILE(e, k, b->ptr), ir_select(b, follows, behind, e->zero));
+}
 
 /* One row. */
 typedef struct soften_row {
@@ -23,6 +34,7 @@ typedef struct soften_row {
   attention_emitter e; /* leaves are those of the row's head */
   two_float *fixed;
   ir_value place[SPEC_MAX_AXES]; /* of the query, float32 */
+  ir_value asked;                /* the first key of the next tile that is asked for while the row is at hand */
   ir_value scores, limit;        /* limit: i32, of keys from the tile's first on */
 } soften_row;
 
@@ -103,6 +115,17 @@ static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
   return ir_broadcast(b, e->lanes, across(b, found, false));
 }
 
+/* While powers are computed memory has nothing to do: with a register of them a key of the next tile is asked for, of
+ * whose row values ask for the rest. */
+static void ask_for_key(const soften_row *row, ir_value index) {
+  enum { LINES = 2, LEAST_BYTES = 2 };
+  const soften *s = row->s;
+  ir *b = row->e.b;
+  ir_value at = ir_offset(b, s->next, mul(b, add(b, row->asked, index), s->next_token));
+  for (int line = 0; line < LINES && line * CACHE_LINE < row->e.p->head_dim * LEAST_BYTES; line++)
+    ir_prefetch(b, ir_offset_const(b, at, line * CACHE_LINE), 1);
+}
+
 /* Scores become powers; their sum, lane by lane. */
 static ir_value emit_powers(const soften_row *row, ir_value maximum, ir_value sum) {
   const soften *s = row->s;
@@ -116,6 +139,7 @@ static ir_value emit_powers(const soften_row *row, ir_value maximum, ir_value su
     begin[1] = load(e, least), begin[2] = load(e, largest);
   }
   ir_loop loop = ir_for_with(b, e->zero, s->registers, count, begin, now);
+  ask_for_key(row, loop.index);
   ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, e->shape.lanes * 4)),
            p = emit_exp2(b, sub(b, load(e, at), maximum));
   store(e, p, at);
@@ -150,6 +174,7 @@ static void emit_row(const soften *s, ir_value index) {
   ir *b = e->b;
   soften_row row = {.s = s, .e = *e};
   if (s->paired) begin_bias(&row, index);
+  row.asked = mul(b, index, s->registers);
   row.scores = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, index, FEW_SCORE_BYTES));
   ir_value limits = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits));
   ir_value limit =
@@ -177,6 +202,7 @@ void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
   e->zero = i64(b, 0);
   s.count = FEW(e, count, b->i64), s.first = FEW(e, first, b->i64);
   s.registers = attention_groups(b, s.count, e->shape.lanes);
+  find_next(&s);
   if (s.paired) {
     key_tile t = {.first = s.first, .count = s.count};
     s.places = emit_key_places_begin(e);

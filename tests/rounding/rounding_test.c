@@ -1,0 +1,130 @@
+/* rounding_test: 16-bit rows of encode are those of float32, rounded once to nearest even, on every target.
+ *
+ * Rows hold every kind of number of their type, and positions NaN of all bits, among others: what rows are multiplied
+ * by is NaN then whose lower half, were it rounded as that of a number, would carry into the sign.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "verify/trial.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TOKENS = 24, MOST_DEFINES = 3 };
+
+typedef struct description {
+  const char *folder, *name;
+  loader_define defines[MOST_DEFINES];
+} description;
+
+static const description DESCRIPTIONS[] = {
+    {SPECS_DIR, "rope", {{"head_dim", "128"}}},
+    {SPECS_DIR, "rope", {{"head_dim", "128"}, {"layout", "split"}}},
+    {SPECS_DIR,
+     "rope",
+     {{"head_dim", "80"}, {"rotary_dim", "40"}}}, /* vectors that turn, that do not, and that begin early */
+    {SPECS_DIR, "rope_mixed", {{"heads", "3"}}},
+    {SPECS_DIR, "rope_axial", {{NULL}}},
+    {SPECS_DIR, "geope2d", {{NULL}}},
+    {SPECS_DIR, "geope3d", {{"head_dim", "80"}}},
+    {SPECS_DIR, "care", {{NULL}}},
+    {SPECS_DIR, "quatro", {{"heads", "3"}}},
+    {SPECS_DIR, "sincos", {{NULL}}},
+    {HERE, "shear", {{NULL}}},
+};
+
+static const uint32_t PLACES[] = {0x7fffffff, 0x7f800001, 0xffffffff, 0xff812345, 0x7f800000, 0xff800000, 0x3f800000};
+enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
+
+/* Whole numbers, and every third one of those. */
+static const DLTensor *places(arena *a, const spec *s) {
+  float *values = arena_array(a, float, TOKENS * s->n_axes);
+  double *none = arena_array(a, double, TOKENS * s->n_axes);
+  for (int i = 0; i < TOKENS * s->n_axes; i++) {
+    values[i] = (float)(i * 7 % 31);
+    if (i % 3 == 0 && i < 3 * PLACE_COUNT * s->n_axes) memcpy(&values[i], &PLACES[i / 3 % PLACE_COUNT], 4);
+  }
+  DLTensor *tensor = tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){TOKENS, s->n_axes}, none);
+  memcpy(tensor->data, values, sizeof *values * (size_t)(TOKENS * s->n_axes));
+  return tensor;
+}
+
+/* Rows of the type, numbers of all bits among ordinary ones, and the same as float32. */
+static DLTensor *rows(arena *a, number_type type, int heads, int channels, uint64_t *random, DLTensor **wide) {
+  DLTensor *narrow = tensor_rows(a, type, ROWS_BNHD, 1, heads, TOKENS, channels);
+  *wide = tensor_rows(a, NUMBER_F32, ROWS_BNHD, 1, heads, TOKENS, channels);
+  tensor_randomize(narrow, random);
+  int64_t count = (int64_t)TOKENS * heads * channels;
+  uint16_t *bits = narrow->data;
+  for (int64_t i = 0; i < count; i++) {
+    if (i % 61 == 0) bits[i] = (uint16_t)(i * 40503);
+    ((float *)(*wide)->data)[i] = (float)number_load(type, &bits[i]);
+  }
+  return narrow;
+}
+
+static void assert_rounded(const description *d, const char *target, number_type type, const DLTensor *narrow,
+                           const DLTensor *wide, int64_t count) {
+  const uint16_t *bits = narrow->data;
+  const float *exact = wide->data;
+  for (int64_t i = 0; i < count; i++) {
+    uint16_t rounded;
+    number_store(type, &rounded, exact[i]);
+    if (isnan(exact[i]) ? !isnan(number_load(type, &bits[i])) : bits[i] != rounded)
+      fail_msg("%s, %s, type %d: element %lld is %04x, of %.9g", d->name, target, (int)type, (long long)i, bits[i],
+               (double)exact[i]);
+  }
+}
+
+static void compare(arena *a, const description *d, const spec *s, const char *target, const pegen_kernel *kernel,
+                    number_type type) {
+  uint64_t random = 5;
+  int heads = s->heads > 1 ? s->heads : 2;
+  trial_operands operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  const DLTensor *positions = places(a, s);
+  DLTensor *q_wide, *k_wide, *q = rows(a, type, heads, s->head_dim, &random, &q_wide),
+                             *k = rows(a, type, heads, s->head_dim, &random, &k_wide);
+  DLTensor *q_out = tensor_copy(a, q), *k_out = tensor_copy(a, k), *q_exact = tensor_copy(a, q_wide),
+           *k_exact = tensor_copy(a, k_wide);
+  int64_t count = (int64_t)TOKENS * heads * s->head_dim;
+  assert_int_equal(trial_call(kernel, positions, &operands, q_wide, q_exact, k_wide, k_exact, 1), 0);
+  assert_int_equal(trial_call(kernel, positions, &operands, q, q_out, k, k_out, 1), 0);
+  assert_rounded(d, target, type, q_out, q_exact, count);
+  assert_rounded(d, target, type, k_out, k_exact, count);
+  assert_int_equal(trial_call(kernel, positions, &operands, q, q, k, k, 1), 0); /* in place */
+  assert_rounded(d, target, type, q, q_exact, count);
+}
+
+static void rows_are_rounded_once(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof DESCRIPTIONS / sizeof *DESCRIPTIONS; i++) {
+    const description *d = &DESCRIPTIONS[i];
+    arena *a = arena_create();
+    const char **targets;
+    int count = 0, n_targets = trial_targets(a, NULL, &targets);
+    while (count < MOST_DEFINES && d->defines[count].name) count++;
+    const char *file = arena_printf(a, "%s/%s.lua", d->folder, d->name);
+    spec *s = loader_load(a, file, DSL_DIR, count, d->defines);
+    assert_non_null(s);
+    for (int target = 0; target < n_targets; target++) {
+      unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
+      loaded_kernel *loaded = trial_load(a, s, targets[target], dtypes, 2);
+      assert_non_null(loaded);
+      compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_BF16);
+      compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_F16);
+      run_unload(loaded);
+    }
+    arena_destroy(a);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_rounded_once)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
