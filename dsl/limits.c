@@ -83,9 +83,11 @@ static void on_count(lua_State *L, lua_Debug *unused) {
   (void)unused;
   dsl_state *s = dsl_state_of(L);
   limits_charge(L, s->step);
-  double steps = seconds_left(s) * STEPS_A_SECOND_LEFT;
-  s->step = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : (int)steps;
-  lua_sethook(L, on_count, LUA_MASKCOUNT, s->step);
+  double left = seconds_left(s) * STEPS_A_SECOND_LEFT;
+  int step = left > MOST_STEPS ? MOST_STEPS : left < LEAST_STEPS ? LEAST_STEPS : (int)left;
+  if (step == s->step) return; /* setting a hook takes as long as calls are deep */
+  s->step = step;
+  lua_sethook(L, on_count, LUA_MASKCOUNT, step);
 }
 
 static void on_every_instruction(lua_State *L, lua_Debug *unused) {
