@@ -18,18 +18,17 @@ const expr *torque_widen(expr_pool *pool, const expr *x) { return x->is_f32 ? ex
 
 /* ---- entire functions ---- */
 
-enum { TERMS = 9, NARROW_TERMS = 5 };
+enum { TERMS = 9 };
 
-/* sum over k of (-square)^k / (2k + first)!: below 1 to the last digits of a float64, or (narrow) of a float32. */
+/* sum over k of (-square)^k / (2k + first)!: below 1 to the last digits of a float64. */
 static const expr *series(expr_pool *pool, const expr *square, int first) {
   double factorial[TERMS];
-  int last = (square->is_f32 ? NARROW_TERMS : TERMS) - 1;
-  for (int k = 0; k <= last; k++) {
+  for (int k = 0; k < TERMS; k++) {
     factorial[k] = 1;
     for (int i = 2; i <= 2 * k + first; i++) factorial[k] *= i;
   }
-  const expr *sum = number(pool, 1 / factorial[last]), *minus = expr_neg(pool, square);
-  for (int k = last - 1; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, minus), number(pool, 1 / factorial[k]));
+  const expr *sum = number(pool, 1 / factorial[TERMS - 1]), *minus = expr_neg(pool, square);
+  for (int k = TERMS - 2; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, minus), number(pool, 1 / factorial[k]));
   return sum;
 }
 
