@@ -1,4 +1,4 @@
-/* cpu/attention/key_sums: what keys gain of a tile of queries: channels in the lanes. */
+/* cpu/attention/key_sums: what keys gain of a tile of queries, and queries of a tile of keys: channels in the lanes. */
 #ifndef PEGEN_CPU_ATTENTION_KEY_SUMS_H
 #define PEGEN_CPU_ATTENTION_KEY_SUMS_H
 
@@ -19,5 +19,10 @@ void emit_key_sums_functions(const attention_emitter *e);
  * products of weights of 0 are left out. */
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
                    ir_value sums, ir_value guarded);
+/* sums [query][pitch] += weights [key][queries] of a tile of keys times the keys' rows, in order of the keys: for plans
+ * whose pairs are not turned and whose rows of keys are as long as those of sums; others gain by emit_weighted_rows. */
+bool query_sums_by_channels(const attention_emitter *e);
+void emit_query_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *sums,
+                     ir_value guarded);
 
 #endif
