@@ -88,7 +88,6 @@ typedef struct pegen_attention_tile {
   int64_t queries; /* lanes from this one on are empty */
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
-  double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES]; /* of the queries, from the origin of keys */
   /* Of rows that come turned, which are float32: k and k_token are a panel's, and keys [begin, end) are looked at. */
   int64_t stages; /* pegen_attention_stage bits */
   int64_t begin;
@@ -96,6 +95,8 @@ typedef struct pegen_attention_tile {
   const float *rows; /* [lanes][head_dim] */
   float *state; /* pegen_attention_turned.state_numbers */
   const pegen_attention_pages *pages; /* of k and v; NULL: their rows follow each other. Then `stage` is 1 */
+  /* Of the queries, from the origin of keys. Last: gradients copy tiles, and no more rows of these than there are. */
+  double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES];
 } pegen_attention_tile;
 
 /* What a call of an emitted function does for a tile beside its keys: an empty sum, its queries' rows into the state,

@@ -93,6 +93,7 @@ static void add_ahead(backward *w, const pegen_view *view, int64_t batch, int64_
   int64_t stride = view->stride[PEGEN_TOKEN];
   const char *row = (const char *)row_zero(view, batch, head) + begin * stride;
   if (end > begin + PEGEN_ATTENTION_QUERIES) end = begin + PEGEN_ATTENTION_QUERIES;
+  if (end > begin + PEGEN_BACKWARD_AHEAD - w->tile.n_ahead) end = begin + PEGEN_BACKWARD_AHEAD - w->tile.n_ahead;
   for (int64_t i = begin; i < end; i++, row += stride) w->ahead[w->tile.n_ahead++] = row;
 }
 
@@ -107,29 +108,46 @@ static int64_t head_of(const backward *w, int64_t item) {
   return w->cut.keeps ? item / k->size[PEGEN_BATCH] : item % k->size[PEGEN_HEAD];
 }
 
-/* During tile `index` of the item's: the rows of the next tile's queries, and a share of the next item's keys; in a run
- * of batches, of which the first tile alone brings another item's, all of them. */
-static void set_ahead(backward *w, int64_t batch, int64_t shared, int64_t index) {
+/* Of the tile behind tile `index` of the item's: rows of its queries, and of what these gain. */
+static void ahead_of_queries(backward *w, int64_t batch, int64_t shared, int64_t index) {
+  const pegen_attention_call *c = &w->call->forward;
+  if (w->run_end && ++batch == w->run_end) batch = w->run_begin;
+  if ((!w->run_end || batch == w->run_begin) && ++index == w->group * w->walk.tiles) {
+    if (w->next < 0) return;
+    batch = batch_of(w, w->next), shared = head_of(w, w->next), index = 0;
+  }
+  int64_t head = shared * w->group + index / w->walk.tiles, begin = index % w->walk.tiles * w->walk.queries,
+          end = begin + w->walk.queries < w->walk.tokens ? begin + w->walk.queries : w->walk.tokens;
+  add_ahead(w, &c->q, batch, head, begin, end);
+  add_ahead(w, &w->call->g_out, batch, head, begin, end);
+  add_ahead(w, &c->out, batch, head, begin, end);
+  if (!w->call->g_q.empty) add_ahead(w, &w->call->g_q, batch, head, begin, end);
+  if (!w->weights.unweigh) return;
+  for (int i = 0; i < w->walk.driver->kernel->n_inputs; i++) {
+    if (pegen_input_is_of_pairs(w->walk.driver->kernel, i)) continue;
+    add_ahead(w, &c->input[i], batch, head, begin, end);
+    if (!w->call->g_input[i].empty) add_ahead(w, &w->call->g_input[i], batch, head, begin, end);
+  }
+}
+
+/* During tile `index` of the item's: the rows of the next tile's queries, a share of the next item's keys, and of what
+ * this one's gain where the walk is all of the item's; in a run of batches, of which the first tile alone brings
+ * another item's, all of the keys. What is written is asked for, too: a store of a line that is far away is waited for
+ * when there are as many as the processor holds. */
+static void set_ahead(backward *w, int64_t batch, int64_t shared, int64_t index, int is_whole) {
   const pegen_attention_call *c = &w->call->forward;
   int64_t tiles = w->group * w->walk.tiles, begin, end;
   w->tile.n_ahead = 0;
   if (!w->looks_ahead) return;
+  ahead_of_queries(w, batch, shared, index);
+  pegen_share(w->walk.keys, w->run_end ? 0 : (int)index, w->run_end ? 1 : (int)tiles, &begin, &end);
   if (w->next >= 0) {
-    pegen_share(w->walk.keys, w->run_end ? 0 : (int)index, w->run_end ? 1 : (int)tiles, &begin, &end);
     add_ahead(w, &c->k, batch_of(w, w->next), head_of(w, w->next), begin, end);
     add_ahead(w, &c->v, batch_of(w, w->next), head_of(w, w->next), begin, end);
   }
-  if (w->run_end && ++batch == w->run_end) batch = w->run_begin;
-  if ((!w->run_end || batch == w->run_begin) && ++index == tiles) {
-    if (w->next < 0) return;
-    batch = batch_of(w, w->next), shared = head_of(w, w->next), index = 0;
-  }
-  int64_t head = shared * w->group + index / w->walk.tiles;
-  begin = index % w->walk.tiles * w->walk.queries;
-  end = begin + w->walk.queries < w->walk.tokens ? begin + w->walk.queries : w->walk.tokens;
-  add_ahead(w, &c->q, batch, head, begin, end);
-  add_ahead(w, &c->out, batch, head, begin, end);
-  add_ahead(w, &w->call->g_out, batch, head, begin, end);
+  if (!is_whole || w->run_end) return;
+  if (!w->call->g_k.empty) add_ahead(w, &w->call->g_k, batch, shared, begin, end);
+  if (!w->call->g_v.empty) add_ahead(w, &w->call->g_v, batch, shared, begin, end);
 }
 
 /* What the coordinates of a head of q, or of its keys, gain; NULL: not wanted. */
@@ -175,7 +193,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
     pegen_attention_backward_copy_tile(w, &w->walk.tile);
     if (w->turns_values)
       pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, batch, head);
-    set_ahead(w, batch, shared, i);
+    set_ahead(w, batch, shared, i, of_queries && of_keys);
     if (t->tile.end > end) t->tile.end = end;
     t->begin = begin;
     t->g_q = of_queries && !w->call->g_q.empty ? (char *)row_zero(&w->call->g_q, batch, head) : 0;

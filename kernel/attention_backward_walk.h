@@ -9,6 +9,9 @@
 /* A head by whose rotors sums of keys, or of values, are turned: of q; or none, or they are 0. */
 enum { PEGEN_FRAME_NONE = -1, PEGEN_FRAME_EMPTY = -2 };
 
+/* Most rows that are asked for during a tile. */
+enum { PEGEN_BACKWARD_AHEAD = 12 * PEGEN_ATTENTION_QUERIES };
+
 /* Of rows that come turned: tiles of queries of one head that go through the keys together. */
 typedef struct pegen_backward_tiles {
   pegen_attention_tile *tiles;
@@ -32,7 +35,7 @@ typedef struct pegen_attention_backward_walk {
   int64_t next;    /* item, after this one; -1: none */
   int64_t run_begin, run_end; /* batches whose tiles follow each other, index by index; none: those of a batch do */
   int looks_ahead; /* 1: rows that are read next are asked for */
-  const char *ahead[5 * PEGEN_ATTENTION_QUERIES]; /* of q, k, v, out and its gradient */
+  const char *ahead[PEGEN_BACKWARD_AHEAD]; /* of q, k, v, out and its gradient, of inputs, and of what these gain */
   double *chunk_sums; /* [unit][chunk][elements] */
   float *pair_rooms;  /* of a cut that keeps pairs: [unit][chunk][2][pairs of a tile] */
   double *head_sums;  /* [n_scatters][n_blocks] */
@@ -55,7 +58,9 @@ static inline void pegen_attention_backward_copy_tile(pegen_attention_backward_w
                                                       const pegen_attention_tile *tile) {
   const char *from = (const char *)tile;
   char *to = (char *)&w->tile.tile;
-  for (size_t i = 0; i < sizeof w->tile.tile; i++) to[i] = from[i];
+  size_t axes = (size_t)(w->walk.places.axes + w->walk.form->n_numbers),
+         bytes = offsetof(pegen_attention_tile, positions) + axes * sizeof tile->positions[0];
+  for (size_t i = 0; i < bytes; i++) to[i] = from[i];
 }
 
 /* Tiles [first, last) of a head that is set, against keys [begin, end): rows of q and k turned, and turned back. */

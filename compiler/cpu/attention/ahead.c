@@ -1,34 +1,62 @@
 /* cpu/attention/ahead: see cpu/attention/ahead.h.
  *
- * The driver lists rows that the next tile of queries will read; a few of them are asked for between two products, into
- * the second cache: few requests at a time leave room for what products themselves load.
+ * The driver lists rows that the next tile of queries will read, and rows that will be written; a few of them are asked
+ * for between groups of sums, into the second cache. Some 16 lines can be under way: as many requests at once are
+ * waited for, one row or two after each 500 cycles of multiply-adds are not.
  */
 #include "cpu/attention/ahead.h"
 
 #include "mlir/arith.h"
 
+#include "kernel/attention.h"
+
+#include <stddef.h>
+
 enum { SECOND_CACHE = 2 };
+
+static ir_value of_tile(ir *b, const rows_ahead *a, size_t offset, MlirType type) {
+  return ir_load(b, type, ir_offset_const(b, a->tile, (int64_t)offset), 8);
+}
 
 rows_ahead emit_ahead_begin(const attention_emitter *e, ir_value keys, int calls) {
   ir *b = e->b;
-  ir_value tiles = add(b, ir_op2(b, "arith.divui", keys, i64(b, e->shape.keys)), i64(b, 1));
-  rows_ahead a = {.rows = GRADIENT_TILE(e, ahead, b->ptr),
-                  .count = GRADIENT_TILE(e, n_ahead, b->i64),
-                  .lines = GRADIENT_TILE(e, ahead_lines, b->i64)};
-  a.step = add(b, ir_op2(b, "arith.divui", a.count, attention_mul(b, tiles, calls)), i64(b, 1));
-  a.next = ir_alloca(b, 8, 8);
-  ir_store(b, e->zero, a.next, 8, false);
+  rows_ahead a = {.tile = e->tile};
+  a.state = ir_alloca(b, 16, 8);
+  ir_value count = of_tile(b, &a, offsetof(pegen_attention_gradient_tile, n_ahead), b->i64),
+           groups = attention_groups(b, keys, e->shape.rows), all = add(b, attention_mul(b, groups, calls), i64(b, 1));
+  ir_store(b, e->zero, a.state, 8, false);
+  ir_value step = add(b, ir_op2(b, "arith.divui", count, all), i64(b, 1)), to = ir_offset_const(b, a.state, 8);
+  ir_store(b, step, to, 8, false);
   return a;
 }
 
-void emit_ahead(const attention_emitter *e, const rows_ahead *a) {
+static const char *name_of(const attention_emitter *e) {
+  return arena_printf(e->memory, "ask_ahead_%s", e->target->suffix);
+}
+
+/* ask_ahead_T(tile, state) */
+void emit_ahead_function(const attention_emitter *e) {
   ir *b = e->b;
-  ir_value first = ir_load(b, b->i64, a->next, 8), end = smaller(b, add(b, first, a->step), a->count);
+  MlirType types[] = {b->ptr, b->ptr};
+  ir_value x[2];
+  ir_function(b, name_of(e), true, (MlirType){NULL}, 2, types, x);
+  rows_ahead a = {x[0], x[1]};
+  ir_value first = ir_load(b, b->i64, a.state, 8), step = ir_load(b, b->i64, ir_offset_const(b, a.state, 8), 8),
+           count = of_tile(b, &a, offsetof(pegen_attention_gradient_tile, n_ahead), b->i64),
+           all = of_tile(b, &a, offsetof(pegen_attention_gradient_tile, ahead), b->ptr),
+           lines = of_tile(b, &a, offsetof(pegen_attention_gradient_tile, ahead_lines), b->i64),
+           end = smaller(b, add(b, first, step), count), zero = i64(b, 0);
   ir_loop rows = ir_for(b, first, end);
-  ir_value row = ir_load(b, b->ptr, ir_offset(b, a->rows, attention_mul(b, rows.index, 8)), 8);
-  ir_loop lines = ir_for(b, e->zero, a->lines);
-  ir_prefetch(b, ir_offset(b, row, attention_mul(b, lines.index, CACHE_LINE)), SECOND_CACHE);
-  ir_end_for(b, lines);
+  ir_value row = ir_load(b, b->ptr, ir_offset(b, all, attention_mul(b, rows.index, 8)), 8);
+  ir_loop each = ir_for(b, zero, lines);
+  ir_prefetch(b, ir_offset(b, row, attention_mul(b, each.index, CACHE_LINE)), SECOND_CACHE);
+  ir_end_for(b, each);
   ir_end_for(b, rows);
-  ir_store(b, end, a->next, 8, false);
+  ir_store(b, end, a.state, 8, false);
+  ir_return(b);
+}
+
+void emit_ahead(const attention_emitter *e, const rows_ahead *a) {
+  ir_value given[] = {a->tile, a->state};
+  ir_call(e->b, name_of(e), 2, given);
 }

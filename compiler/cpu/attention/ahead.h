@@ -5,14 +5,14 @@
 #include "cpu/attention/tile.h"
 
 typedef struct rows_ahead {
-  ir_value rows, count, lines; /* of the gradient's tile */
-  ir_value step;               /* rows that each call asks for */
-  ir_value next;               /* i64 in memory: the first that nobody asked for */
+  ir_value tile;  /* the gradient's, which has the rows */
+  ir_value state; /* in memory, i64 [2]: the first row that nobody asked for, and how many each call asks for */
 } rows_ahead;
 
-/* emit_ahead will run so many times a tile of the keys. */
+/* emit_ahead will run so many times for each group of `keys` whose scores are summed together. */
 rows_ahead emit_ahead_begin(const attention_emitter *e, ir_value keys, int calls);
-/* Asks for the next few. */
+/* Asks for the next few, by a function of the module, once for each target. */
+void emit_ahead_function(const attention_emitter *e);
 void emit_ahead(const attention_emitter *e, const rows_ahead *a);
 
 #endif

@@ -4,9 +4,10 @@
  *
  *     P = 2^(S - lse),  V' += P^T g,  S' = P (g V^T - D),  K' += S'^T Q,  Q' += S' K
  *
- * S and g V^T are the product that makes scores, Q' the one that makes outputs; V' and K' have channels in the lanes
- * (cpu/attention/key_sums). Queries stay: what they gain is written once, and what keys gain goes through memory once a
- * tile. A pair that is not seen has P = 0, whatever its score and its numbers are, and S' = 0.
+ * S and g V^T are the product that makes scores; V', K' and Q' have channels in the lanes (cpu/attention/key_sums), Q'
+ * where its rows fill registers: else it is the product that makes outputs. Queries stay: what they gain is written
+ * once, and what keys gain goes through memory once a tile. A pair that is not seen has P = 0, whatever its score and
+ * its numbers are, and S' = 0.
  */
 #include "cpu/attention/gradient.h"
 
@@ -43,13 +44,13 @@ typedef struct gradient_emitter {
   ir_value g_columns;     /* [value_dim][queries] */
   ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
   ir_value weights, turned; /* P and S', [keys][queries] */
-  ir_value g_q;           /* Q' [head_dim][queries] */
+  ir_value g_q;           /* Q' [head_dim][queries], or [queries][pitch] where sums are by channels */
   ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
   ir_value is_wanted[3];  /* i1: of q, k, v */
 } gradient_emitter;
 
 enum { OF_Q, OF_K, OF_V };
-enum { CALLS_OF_A_TILE = 5 }; /* of emit_ahead */
+enum { AHEAD_OF_A_GROUP = 5 }; /* emit_ahead: of scores, of their gradients, of sums by channels */
 
 static int64_t row_bytes(const gradient_emitter *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
 
@@ -166,6 +167,7 @@ static void emit_score_gradients(const gradient_emitter *f, const key_tile *t) {
   for (int x = 0; x < vectors; x++) less[x] = load(e, attention_at_constant(e, f->less, 0, x));
   ir_loop loop = ir_for(b, e->zero, groups);
   ir_value key = attention_mul(b, loop.index, n), row[ATTENTION_MAX_ROWS], sums[ATTENTION_MAX_SUMS];
+  emit_ahead(e, t->ahead);
   for (int r = 0; r < n; r++)
     row[r] = ir_offset(b, rows.at, mul(b, smaller(b, add(b, key, i64(b, r)), last), rows.stride));
   for (int i = 0; i < n * vectors; i++) sums[i] = zero;
@@ -212,8 +214,13 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns, .products = f->pairs.products};
   ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
   row_view rows = emit_key_rows(e, &f->rows, first, count);
-  key_tile t = {
-      .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->weights, .paired = paired};
+  key_tile t = {.first = first,
+                .count = count,
+                .rows = rows.at,
+                .stride = rows.stride,
+                .scores = f->weights,
+                .paired = paired,
+                .ahead = &f->ahead};
   if (paired) {
     t.whole_begin = f->whole_begin;
     t.whole_end = f->whole_end;
@@ -225,16 +232,12 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   emit_scores(&scores, &t, maxima);
   if (paired && e->p->matrix) emit_pair_rotations(&f->pairs, &t);
   if (paired && (e->p->matrix || e->p->score)) emit_final_maxima(&scores, &t, maxima);
-  emit_ahead(e, &f->ahead);
   emit_weights(f, &t);
-  emit_ahead(e, &f->ahead);
   ir_value guarded = emit_is_guarded(e, &t);
   ir_branch values = ir_if(b, f->is_wanted[OF_V]);
   emit_key_sums(e, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
   ir_end_if(b, values);
-  emit_ahead(e, &f->ahead);
   emit_score_gradients(f, &t);
-  emit_ahead(e, &f->ahead);
   if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
   bool moves = paired && attention_moves(e->p);
   if (moves) emit_place_sums_open(&f->places);
@@ -249,11 +252,12 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
   emit_key_sums(e, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
   ir_end_if(b, keys);
-  emit_ahead(e, &f->ahead);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   key_tile turned = t;
   turned.scores = f->turned;
-  emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
+  query_rows sums = {f->g_q, f->q.pitch, f->q.nowhere};
+  if (query_sums_by_channels(e->p)) emit_query_sums(e, &t, f->turned, &sums, guarded);
+  else emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
   ir_end_if(b, queries);
 }
 
@@ -296,7 +300,7 @@ static void emit_begin(gradient_emitter *f) {
   e->zero = i64(b, 0);
   e->queries = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE);
   f->g_columns = ir_alloca(b, row_bytes(f, e->p->value_dim), CACHE_LINE);
-  f->g_q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE);
+  f->g_q = ir_alloca(b, row_bytes(f, attention_pitch(e->p->head_dim)), CACHE_LINE);
   f->weights = ir_alloca(b, row_bytes(f, s->keys), CACHE_LINE);
   f->turned = ir_alloca(b, row_bytes(f, s->keys), CACHE_LINE);
   f->lse = ir_alloca(b, row_bytes(f, 1), CACHE_LINE);
@@ -318,8 +322,9 @@ static void emit_queries(const gradient_emitter *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
-  emit_zeros(e, f->q.room, (int64_t)f->q.pitch * e->shape.queries);
-  emit_zeros(e, f->g.room, (int64_t)f->g.pitch * e->shape.queries);
+  /* Behind a row's channels there are none; rows of no query are cleared with the others. */
+  if (f->q.pitch > e->p->head_dim) emit_zeros(e, f->q.room, (int64_t)f->q.pitch * e->shape.queries);
+  if (f->g.pitch > e->p->value_dim) emit_zeros(e, f->g.room, (int64_t)f->g.pitch * e->shape.queries);
   row_view q = {ATTENTION_HEAD(e, q), ATTENTION_TILE(e, q_token, b->i64)},
            g = {GRADIENT_TILE(e, g_out, b->ptr), GRADIENT_TILE(e, g_out_token, b->i64)};
   emit_turned_rows(
@@ -348,6 +353,31 @@ static void emit_turned(gradient_emitter *f) {
   emit_turned_rows(e, &rows, ir_float(b, e->lanes, 1));
 }
 
+/* Q' as rows of the tensor. */
+static void emit_queries_gain(const gradient_emitter *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  row_view g_q = {GRADIENT_TILE(e, g_q, b->ptr), GRADIENT_TILE(e, g_q_token, b->i64)};
+  if (!query_sums_by_channels(e->p)) {
+    turned_back back = {g_q, f->rows.write, e->p->head_dim, f->rows.key_room, f->g_q};
+    emit_turned_back(e, &back, product_factor, NULL);
+    return;
+  }
+  ir_value factor = product_factor(e, NULL, e->zero);
+  ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
+  ir_value token = attention_lane_token(e, e->zero, queries.index),
+           row = ir_offset(b, f->g_q, attention_mul(b, queries.index, (int64_t)f->q.pitch * 4));
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
+  for (int c = 0; c < e->p->head_dim; c += e->shape.lanes) {
+    ir_value at = ir_offset_const(b, row, (int64_t)c * 4);
+    store(e, mul(b, load(e, at), factor), at);
+  }
+  ir_value to[] = {row, ir_offset(b, g_q.at, mul(b, token, g_q.stride))};
+  ir_call_pointer(b, f->rows.write, 2, to);
+  ir_end_if(b, given);
+  ir_end_for(b, queries);
+}
+
 static void emit_attend_gradient(gradient_emitter *f) {
   attention_emitter *e = &f->e;
   ir *b = e->b;
@@ -361,7 +391,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
-  f->ahead = emit_ahead_begin(e, sub(b, end, begin), CALLS_OF_A_TILE);
+  f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
   if (p->columns) {
     f->columns = emit_columns_begin(e);
     f->weights_gain = emit_columns_sums_begin(&f->columns);
@@ -383,8 +413,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   if (p->torques) emit_turned_torques_end(&f->torques);
   if (p->n_sums) emit_place_sums_end(&f->places);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
-  row_view g_q = {GRADIENT_TILE(e, g_q, b->ptr), GRADIENT_TILE(e, g_q_token, b->i64)};
-  emit_turned_back(e, &(turned_back){g_q, f->rows.write, p->head_dim, f->rows.key_room, f->g_q}, product_factor, NULL);
+  emit_queries_gain(f);
   ir_end_if(b, queries);
   ir_return(b);
 }
@@ -406,6 +435,12 @@ static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_targ
   emit_tiles(&f, dtypes);
 }
 
+/* Whether queries of a plan gain by query_sums_T_PITCH; NULL: there is no such plan. */
+static bool any_by_channels(const attention_plan *rows, const attention_plan *operands, const attention_plan *turned) {
+  return query_sums_by_channels(rows) || (operands && query_sums_by_channels(operands)) ||
+         (turned && query_sums_by_channels(turned));
+}
+
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes) {
   gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
@@ -417,7 +452,8 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
   emit_square_functions(&f.e);
-  emit_key_sums_functions(&f.e);
+  emit_ahead_function(&f.e);
+  emit_key_sums_functions(&f.e, any_by_channels(p, operands, turned));
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_gradient_rows(&f.e, dtype);
   emit_tiles(&f, dtypes);

@@ -1,4 +1,4 @@
-/* cpu/attention/key_sums: what keys gain of a tile of queries: channels in the lanes. */
+/* cpu/attention/key_sums: what keys gain of a tile of queries, and queries of a tile of keys: channels in the lanes. */
 #ifndef PEGEN_CPU_ATTENTION_KEY_SUMS_H
 #define PEGEN_CPU_ATTENTION_KEY_SUMS_H
 
@@ -13,12 +13,17 @@ typedef struct query_rows {
 
 enum { KEY_SUMS_NOWHERE = 2 * CACHE_LINE };
 
-/* key_sums_T_PITCH for the rows of keys and of values, once a module: the tiles of all plans and shapes of the target
- * call them, and stand behind them. */
-void emit_key_sums_functions(const attention_emitter *e);
+/* key_sums_T_PITCH for the rows of keys and of values, and query_sums_T_PITCH where a plan's queries gain so, once a
+ * module: the tiles of all plans and shapes of the target call them, and stand behind them. */
+void emit_key_sums_functions(const attention_emitter *e, bool of_queries);
 /* sums [key][pitch], from key 0 on, += weights [key][queries] of a tile of keys times the queries' rows. guarded (i1):
  * products of weights of 0 are left out. */
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
                    ir_value sums, ir_value guarded);
+/* sums [query][pitch] += weights [key][queries] of a tile of keys times the keys' rows, in order of the keys: for plans
+ * whose pairs are not turned and whose rows of keys are as long as those of sums; others gain by emit_weighted_rows. */
+bool query_sums_by_channels(const attention_plan *p);
+void emit_query_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *sums,
+                     ir_value guarded);
 
 #endif

@@ -61,16 +61,14 @@ static square square_of(const attention_emitter *e, ir_value room, ir_value colu
                   pitch};
 }
 
-void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value factor) {
+/* A register's rows to its room, one by one. */
+static void emit_rows_of_lanes(const attention_emitter *e, const turned_rows *t, ir_value vector, ir_value to) {
   ir *b = e->b;
-  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value register_room = t->room;
-  if (t->keeps) register_room = ir_offset(b, t->room, attention_mul(b, vectors.index, e->shape.lanes * t->pitch * 4));
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value token = attention_lane_token(e, vectors.index, lanes.index),
-           room = ir_offset(b, register_room, attention_mul(b, lanes.index, (int64_t)t->pitch * 4));
+  ir_value token = attention_lane_token(e, vector, lanes.index),
+           room = ir_offset(b, to, attention_mul(b, lanes.index, (int64_t)t->pitch * 4));
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value row = t->by_lane ? add(b, attention_mul(b, vectors.index, e->shape.lanes), lanes.index) : token;
+  ir_value row = t->by_lane ? add(b, attention_mul(b, vector, e->shape.lanes), lanes.index) : token;
   ir_value one_row[] = {ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", row, t->rows.stride)), t->rows.stride,
                         i64(b, 1), room};
   ir_call_pointer(b, t->read, 4, one_row);
@@ -80,6 +78,34 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir_end_for(b, empty);
   ir_end_if(b, (ir_branch){given.outer, {NULL}});
   ir_end_for(b, lanes);
+}
+
+/* The same by one call where the register's tokens, which ascend, follow each other. */
+static void emit_register_rows(const attention_emitter *e, const turned_rows *t, ir_value vector, ir_value to) {
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  if (t->pitch != t->width) {
+    emit_rows_of_lanes(e, t, vector, to);
+    return;
+  }
+  ir_value first = attention_lane_token(e, vector, e->zero), last = attention_lane_token(e, vector, i64(b, lanes - 1));
+  ir_value follow = ir_compare_int(b, "eq", sub(b, last, first), i64(b, lanes - 1));
+  ir_branch together = ir_if(b, follow);
+  ir_value row = t->by_lane ? attention_mul(b, vector, lanes) : first,
+           from = ir_offset(b, t->rows.at, mul(b, row, t->rows.stride));
+  ir_value of_register[] = {from, t->rows.stride, i64(b, lanes), to};
+  ir_call_pointer(b, t->read, 4, of_register);
+  ir_else(b, &together);
+  emit_rows_of_lanes(e, t, vector, to);
+  ir_end_if(b, (ir_branch){together.outer, {NULL}});
+}
+
+void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value factor) {
+  ir *b = e->b;
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value register_room = t->room;
+  if (t->keeps) register_room = ir_offset(b, t->room, attention_mul(b, vectors.index, e->shape.lanes * t->pitch * 4));
+  emit_register_rows(e, t, vectors.index, register_room);
   square s = square_of(e, register_room, t->columns, vectors.index, t->width, t->pitch);
   emit_squares(e, &s, factor, false);
   ir_end_for(b, vectors);

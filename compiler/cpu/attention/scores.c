@@ -1,6 +1,7 @@
 /* cpu/attention/scores: see cpu/attention/scores.h. */
 #include "cpu/attention/scores.h"
 
+#include "cpu/attention/ahead.h"
 #include "cpu/attention/lone.h"
 #include "cpu/attention/products.h"
 #include "cpu/attention/seen.h"
@@ -103,6 +104,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
   ir_value key = attention_mul(b, loop.index, n), rows[ATTENTION_MAX_ROWS], sums[ATTENTION_MAX_SUMS],
            next[ATTENTION_MAX_VECTORS];
+  if (t->ahead) emit_ahead(e, t->ahead);
   for (int r = 0; r < n; r++) {
     ir_value row = smaller(b, add(b, key, i64(b, r)), last); /* rows past the end repeat it, and are masked */
     rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));

@@ -47,6 +47,7 @@ typedef struct key_tile {
   ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
   ir_value run_begin, run_end; /* i64: of the run of keys that the tile is of */
   ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/lone); null: nobody asks */
+  const struct rows_ahead *ahead; /* asked for in between, by gradients (cpu/attention/ahead); NULL: nothing */
 } key_tile;
 
 /* A register of float32 in the tile's own memory. */
