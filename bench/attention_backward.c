@@ -60,7 +60,7 @@ INLINE void ask(void) {
 /* During a head: what the next one reads and its queries gain, and what this one's keys gain. */
 static void ask_during(const tensors *t, long head, long heads) {
   long at = head * HEAD, next = head + 1 < heads ? at + HEAD : at;
-  const float *of[] = {t->q + next,     t->k + next,   t->v + next,  t->out + next,
+  const float *of[] = {t->q + next,     t->k + next,   t->v + next, t->out + next,
                        t->g_out + next, t->g_q + next, t->g_k + at, t->g_v + at};
   int groups = (TOKENS + GROUP - 1) / GROUP, calls = 4 * groups * (TOKENS / TILE);
   for (int i = 0; i < ROWS_ASKED; i++) asked[i] = (const char *)of[i];
@@ -118,8 +118,8 @@ INLINE void turn(const float *from, float *to, __m512 factor) {
   }
   for (int i = 0; i < LANES; i++) {
     int pair = i / 8 * 8 + i % 4;
-    y[i] = i / 4 % 2 ? _mm512_shuffle_f32x4(x[pair], x[pair + 4], 0xdd)
-                     : _mm512_shuffle_f32x4(x[pair], x[pair + 4], 0x88);
+    y[i] =
+        i / 4 % 2 ? _mm512_shuffle_f32x4(x[pair], x[pair + 4], 0xdd) : _mm512_shuffle_f32x4(x[pair], x[pair + 4], 0x88);
   }
   for (int i = 0; i < LANES; i++)
     _mm512_store_ps(to + i * TILE, i / 8 ? _mm512_shuffle_f32x4(y[i % 8], y[i % 8 + 8], 0xdd)
@@ -222,8 +222,7 @@ static void go_through_keys(const float *q, const float *k, const float *v, cons
     for (int i = 0; i < count; i += GROUP) OF_GROUP(count - i, weigh(keys + i * CHANNELS, N, weights + i));
     for (int i = 0; i < count; i += GROUP)
       OF_GROUP(count - i, add(weights[i], TILE, 1, g, TILE, N, value_sums[first + i]));
-    for (int i = 0; i < count; i += GROUP)
-      OF_GROUP(count - i, gain(values + i * CHANNELS, N, weights + i, turned + i));
+    for (int i = 0; i < count; i += GROUP) OF_GROUP(count - i, gain(values + i * CHANNELS, N, weights + i, turned + i));
     for (int i = 0; i < count; i += GROUP)
       OF_GROUP(count - i, add(turned[i], TILE, 1, q, TILE, N, key_sums[first + i]));
     for (int i = 0; i < TILE; i += GROUP) add(&turned[0][i], 1, TILE, keys, count, GROUP, q_sums[i]);
@@ -425,8 +424,8 @@ int main(int argc, char **argv) {
   }
   qsort(share, TURNS, sizeof *share, by_size);
   for (long head = 0; head < heads; head += heads - 1) worst = fmax(worst, compare(&t, head));
-  printf("[%ld,%d,%d,%d] %.3f ms at best; of the multiply-adds' peak .%02.0f in the median turn, .%02.0f to .%02.0f in half "
-         "of them; off by %.1e of the largest\n",
+  printf("[%ld,%d,%d,%d] %.3f ms at best; of the multiply-adds' peak .%02.0f in the median turn, .%02.0f to .%02.0f in "
+         "half of them; off by %.1e of the largest\n",
          batches, HEADS, TOKENS, CHANNELS, best * 1e3, share[TURNS / 2] * 100, share[TURNS / 4] * 100,
          share[3 * TURNS / 4] * 100, worst);
   return worst < 1e-5 ? 0 : 1;
