@@ -193,7 +193,9 @@ static ir_value at_channel(row_emitter *r, ir_value row, int channel, int type) 
 
 /* What is done of both vectors of a pair is done with the first. */
 static bool is_pair(const plan_tile *t, int vector) { return t->pair && t->pair[vector] == vector; }
-static bool is_second(const plan_tile *t, int vector) { return t->pair && t->pair[vector] == vector - 1; }
+static bool is_second(const plan_tile *t, int vector) {
+  return t->pair && t->pair[vector] >= 0 && t->pair[vector] < vector;
+}
 
 static void load_channels(row_emitter *r, ir_value row, int j, ir_value *x) {
   ir_value at = at_channel(r, row, r->t->start[j], r->dtype);

@@ -66,22 +66,24 @@ static two_float chosen(expr_walker *w, const expr *x, int lanes) {
   return of_type(w, is_narrow(w, x))->select(b, condition, v[0], v[1]);
 }
 
-static bool is_product(const expr_walker *w, const expr *x, bool is_f32) {
-  return x->op == EXPR_MUL && is_narrow(w, x) == is_f32;
+/* A product that is made here: of one that is at hand, prepared before, the factors may be nowhere. */
+static bool makes_product(expr_walker *w, const expr *x, bool is_f32) {
+  two_float at_hand;
+  return x->op == EXPR_MUL && is_narrow(w, x) == is_f32 && !w->leaf(w, x, is_f32, &at_hand);
 }
 
 /* x + y or x - y, a product among them fused: of float32 in exact code said here and not left to the target, so that
  * all machines give one result; on processors because LLVM fuses no product that others read, too. */
-static bool is_fused(const expr_walker *w, const expr *x) {
+static bool is_fused(expr_walker *w, const expr *x) {
   bool is_f32 = is_narrow(w, x), in_lanes = w->machine->has_idioms && w->context.has_fma && expr_lanes(w, x);
   if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !(in_lanes || (w->context.b->exact && is_f32))) return false;
-  return is_product(w, x->arg[0], is_f32) || is_product(w, x->arg[1], is_f32);
+  return makes_product(w, x->arg[0], is_f32) || makes_product(w, x->arg[1], is_f32);
 }
 
 static two_float fused(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   bool is_f32 = is_narrow(w, x);
-  int side = is_product(w, x->arg[1], is_f32) ? 0 : 1;
+  int side = makes_product(w, x->arg[1], is_f32) ? 0 : 1;
   const expr *product = x->arg[1 - side], *other = x->arg[side];
   ir_value factor = argument(w, product->arg[0], lanes, is_f32).hi, rest = argument(w, other, lanes, is_f32).hi;
   if (x->op == EXPR_SUB && side == 0) factor = ir_op1(b, "arith.negf", factor);
