@@ -29,6 +29,7 @@ static const description DESCRIPTIONS[] = {
     {SPECS_DIR,
      "rope",
      {{"head_dim", "80"}, {"rotary_dim", "40"}}}, /* vectors that turn, that do not, and that begin early */
+    {SPECS_DIR, "rope", {{"head_dim", "66"}, {"rotary_dim", "2"}}}, /* the first vector is in no pair, others are */
     {SPECS_DIR, "rope_mixed", {{"heads", "3"}}},
     {SPECS_DIR, "rope_axial", {{NULL}}},
     {SPECS_DIR, "geope2d", {{NULL}}},
