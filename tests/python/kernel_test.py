@@ -13,7 +13,21 @@ import pegen_kernels as pk
 from pegen_kernels import arrays
 
 FAST = {"targets": "native", "dtypes": "float32"}
-SCORE_INPUTS = pathlib.Path(__file__).resolve().parents[1] / "attention/score_inputs.lua"
+SCORE_INPUTS = """
+local pe = require "pegen"
+local own = pe.input { name = "own", shape = {}, doc = "a number of the query" }
+local rows = pe.input { name = "rows", shape = { 3 }, of = "query", doc = "three numbers of the query" }
+local of_key = pe.input { name = "of_key", shape = {}, of = "key", doc = "a number of the key" }
+local key_rows = pe.input { name = "key_rows", shape = { 4 }, of = "key", doc = "four numbers of the key" }
+local slope = pe.learned { name = "slope", shape = { "heads" }, doc = "how fast a head forgets" }
+return pe.encoding {
+  name = "score_inputs", axes = { "t" }, head_dim = 16, heads = 4, role = "pairwise",
+  score = function(s, d, h)
+    local far = pe.abs(d.t) * slope(h) * key_rows(1)
+    return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(0), pe.masked)
+  end,
+}
+"""
 TURN = """local pe = require "pegen"
 return pe.encoding { name = "turn", axes = { "t" }, head_dim = pe.option("head_dim", 8, "channels"),
   block = pe.plane(), generators = { t = pe.bivector { e12 = 1 } }, phase = function(axis, i) return 1 / (i + 1) end }
@@ -506,7 +520,7 @@ class Attention(unittest.TestCase):
 
     def test_inputs_of_keys_in_pages(self):
         """They lie in the pages of the keys that they are of, of any strides, with a head for all or one for each."""
-        kernel = pk.compile(SCORE_INPUTS, kind="mixed", heads=4, **FAST)
+        kernel = pk.compile(SCORE_INPUTS, **FAST)
         lengths, table = numpy.array([37, 5, 0], "int32"), numpy.zeros((3, 3), "int32")
         table[0], table[1, 0] = [4, 0, 2], 3
         q, k, v = rows(3, 4, 1, 16), rows(5, 16, 2, 16, seed=2), rows(5, 16, 2, 16, seed=3)
