@@ -303,17 +303,8 @@ static int launch_input(const finish *f, int input, int64_t first) {
   int64_t *of = step.parameter;
   of[PEGEN_PTX_INPUTS_SHARES] = f->workspace + p->shares[of_keys];
   of[PEGEN_PTX_INPUTS_BATCHES] = wants_sums(p->request, p->call, of_keys) ? rows->size[PEGEN_BATCH] : 0;
-  of[PEGEN_PTX_INPUTS_TOKENS] = out->size[PEGEN_TOKEN];
   of[PEGEN_PTX_INPUTS_HEADS] = of_keys ? p->key_heads : rows->size[PEGEN_HEAD];
-  of[PEGEN_PTX_INPUTS_FIRST] = first;
-  of[PEGEN_PTX_INPUTS_SIZE] = size;
-  of[PEGEN_PTX_INPUTS_OUT] = (int64_t)out->base;
-  of[PEGEN_PTX_INPUTS_OUT_BATCH] = out->stride[PEGEN_BATCH];
-  of[PEGEN_PTX_INPUTS_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
-  of[PEGEN_PTX_INPUTS_OUT_HEAD] = out->stride[PEGEN_HEAD];
-  of[PEGEN_PTX_INPUTS_OUT_BATCHES] = out->size[PEGEN_BATCH];
-  of[PEGEN_PTX_INPUTS_OUT_HEADS] = out->size[PEGEN_HEAD];
-  of[PEGEN_PTX_INPUTS_ADDS] = f->adds;
+  pegen_launch_set_input(of, out, first, size, f->adds);
   return f->run(f->context, &step);
 }
 

@@ -128,6 +128,19 @@ void pegen_launch_copy_call(const pegen_call *call, pegen_call *copy) {
   }
 }
 
+void pegen_launch_set_input(int64_t *of, const pegen_view *out, int64_t first, int64_t size, int64_t adds) {
+  of[PEGEN_PTX_INPUTS_TOKENS] = out->size[PEGEN_TOKEN];
+  of[PEGEN_PTX_INPUTS_FIRST] = first;
+  of[PEGEN_PTX_INPUTS_SIZE] = size;
+  of[PEGEN_PTX_INPUTS_OUT] = (int64_t)out->base;
+  of[PEGEN_PTX_INPUTS_OUT_BATCH] = out->stride[PEGEN_BATCH];
+  of[PEGEN_PTX_INPUTS_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
+  of[PEGEN_PTX_INPUTS_OUT_HEAD] = out->stride[PEGEN_HEAD];
+  of[PEGEN_PTX_INPUTS_OUT_BATCHES] = out->size[PEGEN_BATCH];
+  of[PEGEN_PTX_INPUTS_OUT_HEADS] = out->size[PEGEN_HEAD];
+  of[PEGEN_PTX_INPUTS_ADDS] = adds;
+}
+
 int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input) {
   const pegen_view *out = &g->call->inputs[input];
   if (out->empty) return 0; /* not wanted; of elements in memory: far below 2^63 */

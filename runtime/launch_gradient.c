@@ -133,17 +133,8 @@ static int launch_inputs(const gradient_launch *l, const pegen_gradient_pass *p,
     int64_t *of = step.parameter;
     of[PEGEN_PTX_INPUTS_SHARES] = l->workspace + g->at.input_shares;
     of[PEGEN_PTX_INPUTS_BATCHES] = p ? p->stream[0]->in.size[PEGEN_BATCH] : 0;
-    of[PEGEN_PTX_INPUTS_TOKENS] = out->size[PEGEN_TOKEN];
     of[PEGEN_PTX_INPUTS_HEADS] = p ? p->heads : 1;
-    of[PEGEN_PTX_INPUTS_FIRST] = first;
-    of[PEGEN_PTX_INPUTS_SIZE] = pegen_launch_input_size(g->kernel, i);
-    of[PEGEN_PTX_INPUTS_OUT] = (int64_t)out->base;
-    of[PEGEN_PTX_INPUTS_OUT_BATCH] = out->stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUTS_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
-    of[PEGEN_PTX_INPUTS_OUT_HEAD] = out->stride[PEGEN_HEAD];
-    of[PEGEN_PTX_INPUTS_OUT_BATCHES] = out->size[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUTS_OUT_HEADS] = out->size[PEGEN_HEAD];
-    of[PEGEN_PTX_INPUTS_ADDS] = adds;
+    pegen_launch_set_input(of, out, first, pegen_launch_input_size(g->kernel, i), adds);
     error = l->run(l->context, &step);
   }
   return error;
