@@ -28,7 +28,6 @@ typedef struct pegen_turned_rows {
 PEGEN_INTERNAL void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attention_walk *w, int target);
 /* What follows is of this head of q. */
 PEGEN_INTERNAL void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head);
-/* `count` rows of each by the rotors of coordinates places[axes][stride]. */
 /* Whether one of `count` places, [axes][stride], is nowhere: what is turned by it is no number, either. */
 static inline int pegen_some_are_nowhere(const double *places, int64_t axes, int64_t count, int64_t stride) {
   int lost = 0;
@@ -36,6 +35,7 @@ static inline int pegen_some_are_nowhere(const double *places, int64_t axes, int
     for (int64_t i = 0; i < count; i++) lost |= !__builtin_isfinite(places[axis * stride + i]);
   return lost;
 }
+/* `count` rows of each by the rotors of coordinates places[axes][stride]. */
 PEGEN_INTERNAL void pegen_attention_turn(const pegen_attention_turner *t, const pegen_turned_rows rows[2],
                                          int64_t count, const double *places, int64_t stride);
 /* `count` rows where they are, `token` bytes apart, by R(-r) = R(r)^-1: at most PEGEN_ATTENTION_TURNED_KEYS, which are

@@ -554,9 +554,12 @@ bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
   quaternion all = unit_quaternion(&b, &first);
   for (int i = 1; i < count; i++) {
     half_turn turn = half_turn_of(&b, &factors[i]);
+    if (i == 1 && has_still_axis(&first) && has_still_axis(&turn)) {
+      all = product_of_turns(&b, &first, &turn);
+      continue;
+    }
     quaternion next = unit_quaternion(&b, &turn);
-    bool is_second = i == 1 && has_still_axis(&first) && has_still_axis(&turn);
-    all = is_second ? product_of_turns(&b, &first, &turn) : quaternion_product(s->pool, &all, &next);
+    all = quaternion_product(s->pool, &all, &next);
   }
   *out = (block_program){.spec = s, .matrix = on_blades(a, s, quaternion_rotation(a, s->pool, &all)), .n_turns = count};
   for (int i = 0; i < count; i++) out->turn[i] = CLOSED_HALF_ANGLE;

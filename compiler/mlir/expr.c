@@ -74,21 +74,24 @@ static bool makes_product(expr_walker *w, const expr *x, bool is_f32) {
 
 /* x + y or x - y, a product among them fused: of float32 in exact code said here and not left to the target, so that
  * all machines give one result; on processors because LLVM fuses no product that others read, too. */
-static bool is_fused(expr_walker *w, const expr *x) {
+static bool may_fuse(const expr_walker *w, const expr *x) {
   bool is_f32 = is_narrow(w, x), in_lanes = w->machine->has_idioms && w->context.has_fma && expr_lanes(w, x);
-  if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !(in_lanes || (w->context.b->exact && is_f32))) return false;
-  return makes_product(w, x->arg[0], is_f32) || makes_product(w, x->arg[1], is_f32);
+  return (x->op == EXPR_ADD || x->op == EXPR_SUB) && (in_lanes || (w->context.b->exact && is_f32));
 }
 
-static two_float fused(expr_walker *w, const expr *x, int lanes) {
+static bool fused(expr_walker *w, const expr *x, int lanes, two_float *v) {
   ir *b = w->context.b;
   bool is_f32 = is_narrow(w, x);
-  int side = makes_product(w, x->arg[1], is_f32) ? 0 : 1;
+  int side = 0; /* what the product is added to */
+  if (!may_fuse(w, x)) return false;
+  while (side < 2 && !makes_product(w, x->arg[1 - side], is_f32)) side++;
+  if (side == 2) return false;
   const expr *product = x->arg[1 - side], *other = x->arg[side];
   ir_value factor = argument(w, product->arg[0], lanes, is_f32).hi, rest = argument(w, other, lanes, is_f32).hi;
   if (x->op == EXPR_SUB && side == 0) factor = ir_op1(b, "arith.negf", factor);
   if (x->op == EXPR_SUB && side == 1) rest = ir_op1(b, "arith.negf", rest);
-  return two_float_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, is_f32).hi, rest));
+  *v = two_float_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, is_f32).hi, rest));
+  return true;
 }
 
 /* ---- idioms: nodes that are dearer one by one ---- */
@@ -127,7 +130,7 @@ static two_float folded_turn(expr_walker *w, const expr *turn, int lanes) {
 }
 
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
-  if (is_fused(w, x)) return *v = fused(w, x, lanes), true;
+  if (fused(w, x, lanes, v)) return true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
   if (!x->is_f32 && (x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED)) return *v = folded_turn(w, x, lanes), true;
