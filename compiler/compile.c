@@ -10,6 +10,7 @@
 #include "gpu/target.h"
 #include "object/describe.h"
 #include "object/object.h"
+#include "tile/tile.h"
 
 #include "spec/adjoint.h"
 #include "spec/size.h"
@@ -34,6 +35,24 @@ static void write_programs(arena *a, const form *f, const void *plan, compile_ou
     program_print(stream, programs[i]);
   }
   if (fclose(stream)) arena_must(NULL);
+}
+
+/* Attention's programs over tiles, as tensor cores are given them. */
+static bool write_tiles(arena *a, const spec *s, const compile_options *options, compile_output *out) {
+  if (!s->pairwise) {
+    diag_error(s->file, s->line, "'%s' has no attention; --emit tile is for descriptions with role = \"pairwise\"",
+               s->name);
+    return false;
+  }
+  const tile_program *forward = tile_forward(a);
+  FILE *stream = arena_must(open_memstream(&out->data, &out->size));
+  tile_print(stream, tile_pipeline(a, forward));
+  for (int own_keys = 0; own_keys < 2 && !options->no_gradients; own_keys++) {
+    fputc('\n', stream);
+    tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, own_keys)));
+  }
+  if (fclose(stream)) arena_must(NULL);
+  return true;
 }
 
 /* The GPU to write for, NULL where none is named, and the processors. */
@@ -103,7 +122,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
   if (plan && !options->no_gradients && !adjoint_check_size(a, s)) return false;
-  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, f, plan, dtypes, !options->no_gradients) : NULL;
+  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, on.gpu, f, plan, dtypes, !options->no_gradients) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);
@@ -113,6 +132,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
     write_programs(a, f, plan, out);
     return true;
   }
+  if (options->emit == EMIT_TILE) return write_tiles(a, s, options, out);
   if (on.gpu_alone) {
     gpu_write(a, program, on.gpu, options, out);
     return true;

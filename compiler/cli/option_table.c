@@ -43,7 +43,7 @@ static const struct {
 } emit_kinds[EMIT_KIND_COUNT] = {
     [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},        [EMIT_LLVM] = {"llvm", ".ll"},
     [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"},   [EMIT_PROGRAM] = {"program", ".program"},
-    [EMIT_PTX] = {"ptx", ".ptx"},    [EMIT_SHARED] = {"shared", ".so"},
+    [EMIT_TILE] = {"tile", ".tile"}, [EMIT_PTX] = {"ptx", ".ptx"},      [EMIT_SHARED] = {"shared", ".so"},
 };
 
 const char *ending_of_kind(emit_kind kind) { return emit_kinds[kind].ending; }

@@ -104,7 +104,7 @@ static int decide_kind(parser *p) {
   const char *output = p->out->output;
   if (p->emit_given) return STATUS_OK;
   if (!strcmp(output, "-"))
-    return usage("-o -: say what to write with --emit obj, shared, asm, llvm, mlir, program, expr or ptx");
+    return usage("-o -: say what to write with --emit obj, shared, asm, llvm, mlir, tile, program, expr or ptx");
   if (!strcmp(ending_of(output), ending_of_kind(EMIT_ASM)) && names_only_ptx(p))
     return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx",
                  output, p->out->compile.targets);

@@ -7,6 +7,7 @@
 #include "gpu/attention.h"
 #include "gpu/attention_backward.h"
 #include "gpu/gradient.h"
+#include "gpu/mma.h"
 
 #include "base/diag.h"
 #include "base/number.h"
@@ -403,6 +404,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
+  case GPU_MMA: gpu_emit_mma(b, a, program, entry, native, host); break;
   case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
   default: emit_attention(b, a, program, entry, native, host);
   }
@@ -429,6 +431,23 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
                                                      .tile = make_tile(a, d, element, access),
                                                      .flight = d->shape.keys,
                                                      .blocks = blocks_of(&d->shape)};
+}
+
+/* On tensor cores: before the entries that take any rows, so that it is chosen where rows allow. */
+static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
+  const mma_shape *s = &d->mma->shape;
+  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE);
+  tile->owners = s->tile.own;
+  program->entry[program->n_entries++] =
+      (gpu_entry){.name = arena_printf(a, "%s_attention_%s_mma", program->spec->name, number_name(dtype)),
+                  .of = PEGEN_LAUNCH_attention,
+                  .kind = GPU_MMA,
+                  .dtype = dtype,
+                  .access = THREAD_PIECE,
+                  .tile = tile,
+                  .flight = s->tile.streamed,
+                  .blocks = 2,
+                  .shared = s->shared};
 }
 
 static void print_work(FILE *f, const gpu_program *program) {
@@ -474,6 +493,7 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p, .forward = attend_turns_rows(p) ? attend_plan_of_turned(a, p) : p};
   d->gradient = attend_gradient_plan(a, p);
+  d->mma = d->forward == p ? mma_forward_plan(a, p) : NULL;
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
@@ -508,6 +528,7 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
+    if (design->mma && dtype != NUMBER_F32) add_mma_entry(a, program, design, dtype);
     if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
     add_entry(a, program, design, dtype, true);
   }

@@ -35,6 +35,7 @@ typedef enum gpu_entry_kind {
   GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
   GPU_ATTENTION_KEYS,
   GPU_ATTENTION_WEIGHTS,
+  GPU_MMA, /* attention on tensor cores: gpu/mma.h */
   GPU_TOTAL
 } gpu_entry_kind;
 

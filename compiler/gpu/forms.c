@@ -59,6 +59,18 @@ static program_function *const programs[FORM_COUNT] = {
     [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
 };
 
-const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  return programs[f->kind](a, f, plan, dtypes, gradients);
+/* Entries on tensor cores stand before others that do the same on any GPU. */
+static const gpu_program *without_mma(arena *a, const gpu_program *program) {
+  gpu_program *rest = arena_new(a, gpu_program);
+  *rest = *program;
+  rest->n_entries = 0;
+  for (int i = 0; i < program->n_entries; i++)
+    if (program->entry[i].kind != GPU_MMA) rest->entry[rest->n_entries++] = program->entry[i];
+  return rest;
+}
+
+const gpu_program *gpu_program_of(arena *a, const gpu_target *target, const form *f, const void *plan, unsigned dtypes,
+                                  bool gradients) {
+  const gpu_program *program = programs[f->kind](a, f, plan, dtypes, gradients);
+  return !program || target->has_mma ? program : without_mma(a, program);
 }

@@ -137,7 +137,7 @@ void ir_else(ir *b, ir_branch *branch);
 void ir_end_if(ir *b, ir_branch branch);
 
 /* The same with values: each side ends by giving them. */
-enum { IR_MAX_RESULTS = 128 };
+enum { IR_MAX_RESULTS = 192 };
 typedef struct ir_choice {
   MlirBlock outer, otherwise;
   MlirOperation operation;

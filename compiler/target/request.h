@@ -13,6 +13,7 @@ typedef enum emit_kind {
   EMIT_MLIR,
   EMIT_EXPR,
   EMIT_PROGRAM,
+  EMIT_TILE,
   EMIT_PTX,
   EMIT_SHARED,
   EMIT_KIND_COUNT

@@ -143,7 +143,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  const gpu_program *program = gpu_program_of(a, f, f->plan(a, s), run_kernel(loaded)->dtypes, gradients);
+  const gpu_program *program = gpu_program_of(a, gpu, f, f->plan(a, s), run_kernel(loaded)->dtypes, gradients);
   gpu_write_host(a, program, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);

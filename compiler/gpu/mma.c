@@ -1,0 +1,353 @@
+/* gpu/mma: rows in shared memory, fragments and their products; see gpu/mma.h. */
+#include "gpu/mma.h"
+#include "gpu/index.h"
+
+#include "base/diag.h"
+
+#include "kernel/launch.h"
+
+#include <string.h>
+
+enum { PIECE = 16, ELEMENT = 2, PIECE_NUMBERS = PIECE / ELEMENT };
+
+/* ---- fragments ---- */
+
+int mma_width(const mma *m, int value) { return tile_size(&m->shape.tile, m->p->value[value].columns); }
+
+int mma_column_tiles(const mma *m, int value) { return mma_width(m, value) / MMA_COLUMNS; }
+
+int mma_registers(const mma *m, int value) {
+  return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT;
+}
+
+int mma_pitch(const tile_shape *shape, tile_space width) { return tile_size(shape, width) * ELEMENT + PIECE; }
+
+int mma_half(const mma *m, int value, int i) {
+  return i / (mma_column_tiles(m, value) * MMA_FRAGMENT) * 2 + i % MMA_FRAGMENT / 2;
+}
+
+ir_value mma_row_of(const mma *m, int half) {
+  ir *b = m->b;
+  ir_value first = scaled(b, m->warp, (int64_t)m->shape.row_tiles * MMA_ROWS);
+  return add(b, add(b, first, m->group), i32(b, half / 2 * MMA_ROWS + half % 2 * 8));
+}
+
+ir_value mma_column(const mma *m, int value, int i) {
+  ir *b = m->b;
+  int tile = i / MMA_FRAGMENT % mma_column_tiles(m, value);
+  return add(b, scaled(b, m->quad, 2), i32(b, tile * MMA_COLUMNS + i % 2));
+}
+
+ir_value mma_row_maximum(mma *m, ir_value x) {
+  for (int lanes = 1; lanes < 4; lanes *= 2) {
+    ir_value other = ir_warp_exchange(m->b, x, lanes);
+    x = ir_op2(m->b, "arith.maxnumf", x, other);
+  }
+  return x;
+}
+
+ir_value mma_row_sum(mma *m, ir_value x) {
+  for (int lanes = 1; lanes < 4; lanes *= 2) {
+    ir_value other = ir_warp_exchange(m->b, x, lanes);
+    x = add(m->b, x, other);
+  }
+  return x;
+}
+
+/* ---- rows to shared memory ---- */
+
+static ir_value stage_at(const mma *m, int value, ir_value stage) {
+  const tile_value *v = &m->p->value[value];
+  if (v->stages < 2) return m->memory_of[value];
+  int64_t bytes = (int64_t)tile_size(&m->shape.tile, v->rows) * mma_pitch(&m->shape.tile, v->columns);
+  return ir_offset(m->b, m->memory_of[value], wide(m->b, scaled(m->b, stage, bytes)));
+}
+
+static const struct {
+  int parameter;
+  bool of_keys_heads; /* heads of k, which some of q share */
+  bool of_gradients;  /* behind attention's own parameters */
+} tensors[TILE_TENSOR_COUNT] = {
+    [TILE_Q] = {PEGEN_PTX_ATTENTION_Q, false, false},
+    [TILE_K] = {PEGEN_PTX_ATTENTION_K, true, false},
+    [TILE_V] = {PEGEN_PTX_ATTENTION_V, true, false},
+    [TILE_OUT] = {PEGEN_PTX_ATTENTION_OUT, false, false},
+};
+
+static attend_rows rows_of(mma *m, tile_tensor tensor, int width) {
+  ir *b = m->b;
+  attend *t = m->t;
+  ir_value head = t->head;
+  if (tensors[tensor].of_keys_heads)
+    head = ir_op2(b, "arith.divui", head, attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP));
+  return attend_rows_of(t, tensors[tensor].parameter, head, width);
+}
+
+static int width_of(const mma *m, tile_space columns) {
+  return columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim;
+}
+
+/* Rows behind the last one are the last one again: what is made of them is masked, or not stored. */
+void mma_copy(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  const tile_value *v = &m->p->value[op->value];
+  bool own = v->rows == TILE_OWN;
+  int width = width_of(m, v->columns), pieces = width / PIECE_NUMBERS, rows = tile_size(&m->shape.tile, v->rows),
+      all = rows * pieces, pitch = mma_pitch(&m->shape.tile, v->columns);
+  attend_rows from = rows_of(m, op->tensor, width);
+  ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
+  if (op->ahead) {
+    first = add(b, first, i32(b, rows));
+    stage = sub(b, i32(b, 1), stage);
+  }
+  ir_value to = own ? m->memory_of[op->value] : stage_at(m, op->value, stage);
+  ir_value last = sub(b, tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys, i32(b, 1));
+  last = larger(b, last, i32(b, 0));
+  for (int i = 0; i < all; i += PEGEN_PTX_BLOCK) {
+    ir_value index = add(b, m->t->thread, i32(b, i));
+    ir_branch some = {{NULL}, {NULL}};
+    bool partial = i + PEGEN_PTX_BLOCK > all;
+    if (partial) some = ir_if(b, less(b, index, i32(b, all)));
+    ir_value row = quotient(b, index, pieces), piece = rest(b, index, pieces);
+    ir_value token = smaller(b, add(b, first, row), last);
+    ir_value at = add(b, from.base, mul(b, wide(b, token), from.stride));
+    ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece, PIECE))));
+    ir_value offset = add(b, scaled(b, row, pitch), scaled(b, piece, PIECE));
+    ir_copy_async(b, ir_offset(b, to, wide(b, offset)), source);
+    if (partial) ir_end_if(b, some);
+  }
+}
+
+/* Channels that make rows a multiple of 16, which copies leave alone, are 0 on both sides of a product. */
+void mma_clear_padding(mma *m) {
+  ir *b = m->b;
+  for (int value = 0; value < m->p->n_values; value++) {
+    const tile_value *v = &m->p->value[value];
+    int width = v->is_sum ? 0 : width_of(m, v->columns), pitch = mma_pitch(&m->shape.tile, v->columns);
+    if (v->is_sum || width == tile_size(&m->shape.tile, v->columns)) continue;
+    int rows = tile_size(&m->shape.tile, v->rows) * v->stages;
+    MlirType four = ir_vector(b, 4, b->i32);
+    ir_value zero = ir_int(b, four, 0);
+    ir_loop loop = ir_for(b, i64(b, 0), i64(b, (rows + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
+    ir_value row = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
+    ir_branch some = ir_if(b, less(b, row, i32(b, rows)));
+    ir_value at = add(b, scaled(b, row, pitch), i32(b, (int64_t)width * ELEMENT));
+    ir_store(b, zero, ir_offset(b, m->memory_of[value], wide(b, at)), PIECE, false);
+    ir_end_if(b, some);
+    ir_end_for(b, loop);
+  }
+}
+
+/* ---- products ---- */
+
+/* What a lane adds to the address of a tile for ldmatrix: of four 8 x 8 matrices, two below one another and two side by
+ * side. `down_first`: the second one is below the first. */
+static ir_value lane_offset(mma *m, int pitch, bool down_first) {
+  ir *b = m->b;
+  ir_value row = rest(b, m->lane, 8), second = rest(b, quotient(b, m->lane, 8), 2), third = quotient(b, m->lane, 16);
+  ir_value down = down_first ? second : third, across = down_first ? third : second;
+  row = add(b, row, scaled(b, down, 8));
+  return add(b, scaled(b, row, pitch), scaled(b, across, PIECE));
+}
+
+/* The address that tiles of `value` are read at, from its row `first` (i32; null: 0) on. */
+static ir_value read_at(mma *m, int value, bool down_first, ir_value first) {
+  ir *b = m->b;
+  int pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
+  ir_value at = ir_offset(b, stage_at(m, value, m->stage), wide(b, lane_offset(m, pitch, down_first)));
+  return first.ptr ? ir_offset(b, at, wide(b, scaled(b, first, pitch))) : at;
+}
+
+static ir_value first_row(mma *m) { return scaled(m->b, m->warp, (int64_t)m->shape.row_tiles * MMA_ROWS); }
+
+/* The left factor, 16 x 16 at inner step k of each of the warp's row tiles: from shared memory. */
+static void load_left(mma *m, int value, ir_value at, int k, ir_value *a) {
+  int pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
+  for (int i = 0; i < m->shape.row_tiles; i++)
+    ir_load_matrices(m->b, false, ir_offset_const(m->b, at, (int64_t)i * MMA_ROWS * pitch + k * MMA_INNER * ELEMENT),
+                     a + i * MMA_FRAGMENT);
+}
+
+/* The same from a sum's registers, rounded: columns 16 k up to 16 k + 15 are two column tiles. */
+static void pack_left(mma *m, int value, int k, ir_value *a) {
+  const ir_value *sum = m->sum[value];
+  int columns = mma_column_tiles(m, value);
+  for (int i = 0; i < m->shape.row_tiles; i++)
+    for (int part = 0; part < MMA_FRAGMENT; part++) {
+      const ir_value *two = sum + (i * columns + 2 * k + part / 2) * MMA_FRAGMENT + part % 2 * 2;
+      a[i * MMA_FRAGMENT + part] = ir_pack(m->b, m->is_bf16, two[0], two[1]);
+    }
+}
+
+void mma_hold(mma *m, const tile_op *op) {
+  int value = op->arg[0], steps = mma_width(m, value) / MMA_INNER;
+  m->held[value] = arena_array(m->memory, ir_value, steps * m->shape.row_tiles * MMA_FRAGMENT);
+  ir_value at = read_at(m, value, true, first_row(m));
+  for (int k = 0; k < steps; k++) load_left(m, value, at, k, m->held[value] + k * m->shape.row_tiles * MMA_FRAGMENT);
+}
+
+static bool is_held(const mma *m, int value) { return m->held[value] != NULL; }
+
+/* ---- rows that are not finite ---- */
+
+/* In place of a number that is not finite: what it adds to a count of those that a weight other than 0 has. Counts of
+ * a tile stay below the next one's unit. */
+typedef struct marks {
+  int64_t exponent, positive, negative, nan; /* bits of one number: all of an exponent; 1, 2^7, 2^14 */
+} marks;
+
+static marks marks_of(bool is_bf16) {
+  return is_bf16 ? (marks){0x7F80, 0x3F80, 0x4300, 0x4680} : (marks){0x7C00, 0x3C00, 0x5800, 0x7400};
+}
+
+enum { MARK_NEGATIVE = 1 << 7, MARK_NAN = 1 << 14 };
+
+/* One number of a pair: its bits, as the lower half, are `half`. */
+static void mark_half(mma *m, ir_value half, ir_value *finite, ir_value *mark) {
+  ir *b = m->b;
+  marks of = marks_of(m->is_bf16);
+  ir_value none = i32(b, 0), magnitude = both(b, half, i32(b, 0x7FFF));
+  ir_value is_finite = below(b, magnitude, i32(b, of.exponent));
+  ir_value is_nan = below(b, i32(b, of.exponent), magnitude);
+  ir_value is_negative = ir_compare_int(b, "ne", both(b, half, i32(b, 0x8000)), none);
+  ir_value infinite = ir_select(b, is_negative, i32(b, of.negative), i32(b, of.positive));
+  ir_value other = ir_select(b, is_nan, i32(b, of.nan), infinite);
+  *finite = ir_select(b, is_finite, half, none);
+  *mark = ir_select(b, is_finite, none, other);
+}
+
+static ir_value join(ir *b, ir_value low, ir_value high) {
+  return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
+}
+
+static void mark_pair(mma *m, ir_value pair, ir_value *finite, ir_value *mark) {
+  ir *b = m->b;
+  ir_value low[2], high[2];
+  mark_half(m, both(b, pair, i32(b, 0xFFFF)), &low[0], &low[1]);
+  mark_half(m, ir_op2(b, "arith.shrui", pair, i32(b, 16)), &high[0], &high[1]);
+  *finite = join(b, low[0], high[0]);
+  *mark = join(b, low[1], high[1]);
+}
+
+/* 1 for each weight of a pair that is not 0. */
+static ir_value mark_weights(mma *m, ir_value pair) {
+  ir *b = m->b;
+  ir_value one = i32(b, marks_of(m->is_bf16).positive), none = i32(b, 0);
+  ir_value low = ir_compare_int(b, "ne", both(b, pair, i32(b, 0x7FFF)), none),
+           high = ir_compare_int(b, "ne", both(b, pair, i32(b, 0x7FFF0000)), none);
+  ir_value high_mark = ir_select(b, high, one, none), low_mark = ir_select(b, low, one, none);
+  return join(b, low_mark, high_mark);
+}
+
+/* What a count of marks adds to a sum: 0, an infinity, or NaN. */
+static ir_value marked(mma *m, ir_value count) {
+  ir *b = m->b;
+  ir_value none = ir_float(b, b->f32, 0), infinity = ir_float(b, b->f32, __builtin_inf());
+  ir_value negative = ir_float(b, b->f32, MARK_NEGATIVE), nan = ir_float(b, b->f32, __builtin_nan(""));
+  /* Below MARK_NAN counts are whole numbers: negative ones in units of MARK_NEGATIVE, the rest positive. */
+  ir_value units = ir_op1(b, "math.floor", mul(b, count, ir_float(b, b->f32, 1.0 / MARK_NEGATIVE)));
+  ir_value positive = ir_compare_float(b, "ogt", sub(b, count, mul(b, units, negative)), none);
+  ir_value some_negative = ir_compare_float(b, "ogt", units, none);
+  ir_value is_nan = ir_op2(b, "arith.ori", both(b, positive, some_negative),
+                           ir_compare_float(b, "oge", count, ir_float(b, b->f32, MARK_NAN)));
+  ir_value one = ir_select(b, positive, infinity, none);
+  ir_value other = ir_select(b, some_negative, ir_op1(b, "arith.negf", infinity), one);
+  return ir_select(b, is_nan, nan, other);
+}
+
+/* ---- the walk over a product ---- */
+
+typedef struct factors {
+  int left, right; /* values */
+  bool transposed;
+  ir_value left_at, right_at; /* shared memory; null: the left one is in registers */
+  int steps, columns;         /* inner steps, column tiles */
+} factors;
+
+static factors begin_factors(mma *m, const tile_op *op) {
+  factors f = {.left = op->arg[0], .right = op->arg[1], .transposed = op->transposed};
+  f.steps = mma_width(m, f.left) / MMA_INNER;
+  f.columns = mma_column_tiles(m, op->value);
+  f.right_at = read_at(m, f.right, !f.transposed, (ir_value){NULL});
+  if (!m->p->value[f.left].is_sum && !is_held(m, f.left)) f.left_at = read_at(m, f.left, true, first_row(m));
+  return f;
+}
+
+static const ir_value *left_of(mma *m, const factors *f, int k, ir_value *a) {
+  if (is_held(m, f->left)) return m->held[f->left] + k * m->shape.row_tiles * MMA_FRAGMENT;
+  if (m->p->value[f->left].is_sum) pack_left(m, f->left, k, a);
+  else load_left(m, f->left, f->left_at, k, a);
+  return a;
+}
+
+/* The right factor at inner step k of two column tiles: two registers of each. */
+static void load_right(mma *m, const factors *f, int k, int column, ir_value *x) {
+  int64_t pitch = mma_pitch(&m->shape.tile, m->p->value[f->right].columns), along = k * MMA_INNER,
+          across = column * MMA_COLUMNS;
+  int64_t at = f->transposed ? across * pitch + along * ELEMENT : along * pitch + across * ELEMENT;
+  ir_load_matrices(m->b, !f->transposed, ir_offset_const(m->b, f->right_at, at), x);
+}
+
+static void multiply(mma *m, const factors *f, const ir_value *a, const ir_value *x, int column, ir_value *sum) {
+  for (int i = 0; i < m->shape.row_tiles; i++)
+    for (int j = 0; j < 2; j++)
+      ir_mma(m->b, m->is_bf16, a + i * MMA_FRAGMENT, x + 2 * j, sum + (i * f->columns + column + j) * MMA_FRAGMENT);
+}
+
+static void walk(mma *m, const factors *f, ir_value *sum) {
+  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4];
+  for (int k = 0; k < f->steps; k++) {
+    const ir_value *left = left_of(m, f, k, a);
+    for (int column = 0; column < f->columns; column += 2) {
+      load_right(m, f, k, column, x);
+      multiply(m, f, left, x, column, sum);
+    }
+  }
+}
+
+/* Sums of rows by weights, of which those that are not finite count where the weight is not 0 alone: numbers that are
+ * finite, and apart from them counts of the others. */
+static void walk_carefully(mma *m, const factors *f, int registers, ir_value *sum) {
+  ir *b = m->b;
+  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], weights[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4], finite[4], mark[4];
+  ir_value *counts = arena_array(m->memory, ir_value, registers);
+  for (int i = 0; i < registers; i++) counts[i] = ir_float(b, b->f32, 0);
+  for (int k = 0; k < f->steps; k++) {
+    const ir_value *left = left_of(m, f, k, a);
+    for (int i = 0; i < m->shape.row_tiles * MMA_FRAGMENT; i++) weights[i] = mark_weights(m, left[i]);
+    for (int column = 0; column < f->columns; column += 2) {
+      load_right(m, f, k, column, x);
+      for (int i = 0; i < 4; i++) mark_pair(m, x[i], &finite[i], &mark[i]);
+      multiply(m, f, left, finite, column, sum);
+      multiply(m, f, weights, mark, column, counts);
+    }
+  }
+  for (int i = 0; i < registers; i++) {
+    ir_value more = marked(m, counts[i]);
+    sum[i] = add(b, sum[i], more);
+  }
+}
+
+void mma_product(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value);
+  factors f = begin_factors(m, op);
+  if (!op->adds) {
+    m->sum[op->value] = arena_array(m->memory, ir_value, registers);
+    for (int i = 0; i < registers; i++) m->sum[op->value][i] = ir_float(b, b->f32, 0);
+    walk(m, &f, m->sum[op->value]);
+    return;
+  }
+  ir_value *sum = m->sum[op->value], *one = arena_array(m->memory, ir_value, registers),
+           *other = arena_array(m->memory, ir_value, registers);
+  MlirType *types = arena_array(m->memory, MlirType, registers);
+  for (int i = 0; i < registers; i++) {
+    types[i] = b->f32;
+    one[i] = other[i] = sum[i];
+  }
+  ir_choice choice = ir_choose(b, m->careful, registers, types);
+  walk_carefully(m, &f, registers, one);
+  ir_choose_else(b, &choice, registers, one);
+  walk(m, &f, other);
+  ir_end_choose(b, choice, registers, other, sum);
+}

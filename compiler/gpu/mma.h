@@ -1,0 +1,78 @@
+/* gpu/mma: tile programs on NVIDIA's tensor cores, by mma.sync of 16-bit numbers (sm_80 and later).
+ *
+ * A block has 4 warps; a warp has every row of 16 * row_tiles of the tile that the block owns. Sums are fragments:
+ * registers of one 16 x 8 product, of which lane 4 g + t has rows g and g + 8, columns 2 t and 2 t + 1 (PTX ISA,
+ * mma.m16n8k16). Tiles of rows lie in shared memory as they come, 16-bit, copied past the registers (cp.async); a row's
+ * pitch is an odd number of 16 bytes, so that ldmatrix meets every bank once.
+ *
+ * Numbers: products of 16-bit numbers are exact and summed in float32 by the tensor core, in its own order. Weights
+ * (P, and dS of gradients) are rounded to the rows' type before they are multiplied, as FlashAttention does.
+ */
+#ifndef PEGEN_GPU_MMA_H
+#define PEGEN_GPU_MMA_H
+
+#include "gpu/attention.h"
+#include "tile/tile.h"
+
+/* Rows of q of the row program's block, and what it needs of the machine. */
+typedef struct mma_shape {
+  tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
+  int row_tiles;     /* of 16 own rows, of a warp */
+  bool holds_own;    /* own rows that products read stay in registers */
+  int64_t shared;    /* bytes of dynamic shared memory */
+} mma_shape;
+
+/* A tile program and its shape. */
+typedef struct mma_plan {
+  const tile_program *program;
+  mma_shape shape;
+} mma_plan;
+
+/* NULL: mma.sync does not serve this: rotations stay on pairs or rows, columns, or rows are too long. */
+const mma_plan *mma_forward_plan(arena *a, const attention_plan *p);
+
+void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+
+/* ---- shared by gpu/mma*.c ---- */
+
+enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_INNER = 16, MMA_FRAGMENT = 4, MMA_WARPS = 4, MMA_MOST_ROW_TILES = 2 };
+
+typedef struct mma {
+  attend *t;
+  ir *b;
+  arena *memory;
+  const tile_program *p;
+  mma_shape shape;
+  bool is_bf16;
+  ir_value warp, lane, group, quad; /* i32: of the block's warps; of the warp; lane / 4; lane % 4 */
+  ir_value memory_of[TILE_MOST_VALUES]; /* shared memory of tiles: the first stage */
+  ir_value stage;                       /* i32: stage that streamed tiles of this turn have */
+  ir_value *sum[TILE_MOST_VALUES];      /* fragments: [row tiles][column tiles][4] */
+  ir_value *held[TILE_MOST_VALUES];     /* own rows in registers: [row tiles][inner][4] */
+  ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
+  const two_float *origin;
+  ir_value own_first, streamed_first;   /* i32: first tokens of the tiles */
+  ir_value scale;   /* f32: of products, positive, in powers of two */
+  ir_value careful; /* i1: rows that are not finite must not reach sums by a weight of 0 */
+  ir_value maximum[2 * MMA_MOST_ROW_TILES], total[2 * MMA_MOST_ROW_TILES]; /* of the thread's rows */
+} mma;
+
+int mma_width(const mma *m, int value);        /* columns of a value */
+int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
+int mma_registers(const mma *m, int value);    /* of a sum */
+int mma_pitch(const tile_shape *shape, tile_space width); /* bytes from row to row in shared memory */
+/* Row and column of register i of a sum, of the block's tile: i32. */
+ir_value mma_row(const mma *m, int i);
+ir_value mma_row_of(const mma *m, int half);   /* the thread's row `half` of 2 row_tiles */
+ir_value mma_column(const mma *m, int value, int i);
+int mma_half(const mma *m, int value, int i);  /* which of the thread's rows register i is of */
+/* An op over a tile: copies of rows that are begun, and products. */
+void mma_copy(mma *m, const tile_op *op);
+void mma_clear_padding(mma *m);
+void mma_hold(mma *m, const tile_op *op);
+void mma_product(mma *m, const tile_op *op);
+/* x of the four lanes that have one row: their maximum, their sum. */
+ir_value mma_row_maximum(mma *m, ir_value x);
+ir_value mma_row_sum(mma *m, ir_value x);
+
+#endif

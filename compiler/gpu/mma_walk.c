@@ -1,0 +1,504 @@
+/* gpu/mma_walk: the ops of a tile program, one after the other, as code of a thread; see gpu/mma.h and tile/tile.h. */
+#include "gpu/mma.h"
+#include "gpu/index.h"
+#include "mlir/exp2.h"
+
+#include "base/diag.h"
+
+#include "kernel/launch.h"
+
+#include <math.h>
+
+/* A maximum that no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
+static const double NOTHING_SEEN = -0x1p126;
+/* The least scale that is told from 0: a score that is masked stays -infinity times it. */
+static const double LEAST_SCALE = 0x1p-126;
+
+static bool has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }
+
+static ir_value tokens_of(const mma *m, bool own) { return own == m->p->owns_keys ? m->t->keys : m->t->tokens; }
+
+/* ---- what a turn's pairs are computed from ---- */
+
+static int side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
+
+static int64_t place_bytes(const mma *m, bool own) {
+  return attend_has_places(m->t->p) ? (int64_t)TWO_FLOAT_BYTES * m->t->p->spec->n_axes * side_tokens(m, own) : 0;
+}
+
+static int64_t number_bytes_of(const mma *m, bool own) {
+  return attend_number_bytes(m->t->p, own == m->p->owns_keys, side_tokens(m, own));
+}
+
+static ir_value staged(mma *m, ir_value memory, int64_t bytes, bool own, ir_value stage) {
+  return own || !memory.ptr ? memory : ir_offset(m->b, memory, wide(m->b, scaled(m->b, stage, bytes)));
+}
+
+static void set_side(mma *m, bool own, ir_value stage) {
+  attend *t = m->t;
+  bool of_keys = own == m->p->owns_keys;
+  ir_value places = staged(m, m->places_of[own], place_bytes(m, own), own, stage),
+           numbers = staged(m, m->numbers_of[own], number_bytes_of(m, own), own, stage);
+  if (of_keys) {
+    t->places = places;
+    t->key_numbers = numbers;
+  } else {
+    t->query_places = places;
+    t->query_numbers = numbers;
+  }
+}
+
+/* Coordinates and numbers of a tile's tokens, into shared memory. */
+static void lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
+  attend *t = m->t;
+  bool of_keys = own == m->p->owns_keys;
+  int count = side_tokens(m, own);
+  set_side(m, own, stage);
+  ir_value places = of_keys ? t->places : t->query_places;
+  if (places.ptr)
+    attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first,
+                       tokens_of(m, own), count, places, m->origin);
+  attend_lay_numbers_of(t, of_keys, first, count);
+}
+
+/* ---- scores ---- */
+
+static attend_pair_of pair_of(mma *m, int value, int i) {
+  ir *b = m->b;
+  ir_value own = mma_row_of(m, mma_half(m, value, i)), streamed = mma_column(m, value, i);
+  ir_value own_token = add(b, m->own_first, own), streamed_token = add(b, m->streamed_first, streamed);
+  if (m->p->owns_keys)
+    return (attend_pair_of){.query = streamed, .query_token = streamed_token, .key = own, .key_token = own_token};
+  return (attend_pair_of){.query = own, .query_token = own_token, .key = streamed, .key_token = streamed_token};
+}
+
+static ir_value scored(mma *m, ir_value product, const attend_pair_of *of) {
+  attend *t = m->t;
+  ir_value score = mul(m->b, product, m->scale);
+  if (t->p->bias) {
+    ir_value pair = attend_pair(t, of->query, of->query_token, of->key, of->key_token);
+    score = attend_paired(t, score, pair);
+  }
+  return t->p->score ? attend_score(t, score, of) : score;
+}
+
+/* i1: some query of the tile does not see some key of it, or the tile ends behind the last token. */
+static ir_value is_partial(mma *m) {
+  ir *b = m->b;
+  bool owns_keys = m->p->owns_keys;
+  ir_value first_query = owns_keys ? m->streamed_first : m->own_first, first_key = owns_keys ? m->own_first
+                                                                                          : m->streamed_first;
+  int queries = side_tokens(m, !owns_keys), keys = side_tokens(m, owns_keys);
+  ir_value limit = attend_limit_of(m->t, first_query);
+  ir_value some_keys = less(b, limit, add(b, first_key, i32(b, keys)));
+  if (!owns_keys) return some_keys; /* rows behind the last query are not stored */
+  return ir_op2(b, "arith.ori", some_keys, less(b, m->t->tokens, add(b, first_query, i32(b, queries))));
+}
+
+static ir_value is_seen(mma *m, int value, int i) {
+  ir *b = m->b;
+  attend_pair_of of = pair_of(m, value, i);
+  ir_value seen = less(b, of.key_token, attend_limit_of(m->t, of.query_token));
+  return m->p->owns_keys ? both(b, seen, less(b, of.query_token, m->t->tokens)) : seen;
+}
+
+static void emit_score(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value);
+  ir_value *score = m->sum[op->value] = arena_array(m->memory, ir_value, registers),
+           *masked = arena_array(m->memory, ir_value, registers);
+  MlirType *types = arena_array(m->memory, MlirType, registers);
+  for (int i = 0; i < registers; i++) {
+    attend_pair_of of = pair_of(m, op->value, i);
+    score[i] = m->sum[op->arg[0]][i];
+    if (has_pairs(m)) score[i] = scored(m, score[i], &of);
+    types[i] = b->f32;
+  }
+  ir_choice choice = ir_choose(b, is_partial(m), registers, types);
+  ir_value hidden = ir_float(b, b->f32, -INFINITY);
+  for (int i = 0; i < registers; i++) masked[i] = ir_select(b, is_seen(m, op->value, i), score[i], hidden);
+  ir_choose_else(b, &choice, registers, masked);
+  ir_end_choose(b, choice, registers, score, score);
+}
+
+/* ---- weights ---- */
+
+/* 2^(x scale - less); scores of pairs are scaled already. */
+static ir_value power(mma *m, ir_value x, ir_value less_by) {
+  ir *b = m->b;
+  if (has_pairs(m)) return emit_exp2_fast(b, sub(b, x, less_by));
+  ir_value negative = ir_op1(b, "arith.negf", less_by);
+  return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
+}
+
+static void emit_online(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value), halves = 2 * m->shape.row_tiles;
+  const ir_value *score = m->sum[op->arg[0]];
+  ir_value *weight = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
+  ir_value most[2 * MMA_MOST_ROW_TILES] = {{NULL}}, decay[2 * MMA_MOST_ROW_TILES];
+  for (int i = 0; i < registers; i++) {
+    ir_value *of_row = &most[mma_half(m, op->value, i)];
+    *of_row = of_row->ptr ? ir_op2(b, "arith.maxnumf", *of_row, score[i]) : score[i];
+  }
+  for (int h = 0; h < halves; h++) {
+    most[h] = mma_row_maximum(m, most[h]);
+    if (!has_pairs(m)) most[h] = mul(b, most[h], m->scale);
+    ir_value maximum = ir_op2(b, "arith.maxnumf", m->maximum[h], most[h]);
+    decay[h] = emit_exp2_fast(b, sub(b, m->maximum[h], maximum));
+    m->maximum[h] = maximum;
+    m->total[h] = mul(b, m->total[h], decay[h]);
+  }
+  for (int i = 0; i < registers; i++) {
+    int h = mma_half(m, op->value, i);
+    weight[i] = power(m, score[i], m->maximum[h]);
+    m->total[h] = add(b, m->total[h], weight[i]);
+  }
+  int out = op->arg[1];
+  for (int i = 0; i < mma_registers(m, out); i++)
+    m->sum[out][i] = mul(b, m->sum[out][i], decay[mma_half(m, out, i)]);
+}
+
+/* ---- rows that are stored ---- */
+
+static void store_rows(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  attend *t = m->t;
+  int value = op->arg[0], columns = mma_column_tiles(m, value), width = t->p->value_dim;
+  attend_rows out = attend_rows_of(t, PEGEN_PTX_ATTENTION_OUT, t->head, width);
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+    ir_value total = mma_row_sum(m, m->total[h]), zero = ir_float(b, b->f32, 0);
+    ir_value quotient_of = ir_op2(b, "arith.divf", ir_float(b, b->f32, 1), total);
+    ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", total, zero), zero, quotient_of);
+    ir_value row = mma_row_of(m, h), token = add(b, m->own_first, row);
+    ir_branch given = ir_if(b, less(b, token, tokens_of(m, true)));
+    ir_value at = ir_pointer(b, add(b, out.base, mul(b, wide(b, token), out.stride)));
+    at = ir_offset(b, at, wide(b, scaled(b, m->quad, 4)));
+    for (int n = 0; n < columns && n * MMA_COLUMNS < width; n++) {
+      const ir_value *two = m->sum[value] + (h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2;
+      ir_value low = mul(b, two[0], inverse), high = mul(b, two[1], inverse);
+      ir_store(b, ir_pack(b, m->is_bf16, low, high), ir_offset_const(b, at, (int64_t)n * MMA_COLUMNS * 2), 4, false);
+    }
+    ir_end_if(b, given);
+    attend_store_lse(t, ir_compare_int(b, "eq", m->quad, i32(b, 0)), row, m->maximum[h], total);
+  }
+}
+
+/* ---- the loop ---- */
+
+/* Values that go from turn to turn, as one list: sums that are added to, maxima and totals of rows. */
+static int flatten(const mma *m, ir_value *list) {
+  int count = 0;
+  for (int v = 0; v < m->p->n_values; v++)
+    if (m->p->value[v].columns != TILE_STREAMED && m->p->value[v].is_sum)
+      for (int i = 0; i < mma_registers(m, v); i++) list[count++] = m->sum[v][i];
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) list[count++] = m->maximum[h];
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) list[count++] = m->total[h];
+  return count;
+}
+
+static void unflatten(mma *m, const ir_value *list) {
+  for (int v = 0; v < m->p->n_values; v++)
+    if (m->p->value[v].columns != TILE_STREAMED && m->p->value[v].is_sum)
+      for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = *list++;
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) m->maximum[h] = *list++;
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) m->total[h] = *list++;
+}
+
+static void begin_sums(mma *m) {
+  ir *b = m->b;
+  for (int v = 0; v < m->p->n_values; v++) {
+    if (m->p->value[v].columns == TILE_STREAMED || !m->p->value[v].is_sum) continue;
+    m->sum[v] = arena_array(m->memory, ir_value, mma_registers(m, v));
+    for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = ir_float(b, b->f32, 0);
+  }
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+    m->maximum[h] = ir_float(b, b->f32, NOTHING_SEEN);
+    m->total[h] = ir_float(b, b->f32, 0);
+  }
+}
+
+/* Whether any sum that the block stores is not finite: i1, the same of all its threads. */
+static ir_value is_spoilt(mma *m) {
+  ir *b = m->b;
+  ir_value zero = ir_float(b, b->f32, 0), list[IR_MAX_RESULTS], sum = zero;
+  int count = flatten(m, list) - 4 * m->shape.row_tiles;
+  for (int i = 0; i < count; i++) sum = ir_fma(b, list[i], zero, sum);
+  ir_branch found = ir_if(b, ir_compare_float(b, "une", sum, zero));
+  ir_store(b, i32(b, 1), m->t->spoilt, 4, false);
+  ir_end_if(b, found);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  return ir_compare_int(b, "ne", ir_load(b, b->i32, m->t->spoilt, 4), i32(b, 0));
+}
+
+/* The streamed tiles that own rows see: [*begin, *end). */
+static void range(mma *m, ir_value *begin, ir_value *end) {
+  ir *b = m->b;
+  int streamed = m->shape.tile.streamed;
+  if (!m->p->owns_keys) {
+    *begin = i32(b, 0);
+    *end = quotient_up(b, attend_end_of_keys(m->t), streamed);
+    return;
+  }
+  /* With a causal mask the first query that sees the first key of its own is key - (keys - tokens). */
+  ir_value first = sub(b, m->own_first, sub(b, m->t->keys, m->t->tokens)), none = i32(b, 0);
+  ir_value causal = ir_compare_int(b, "ne", m->t->parameter[PEGEN_PTX_ATTENTION_CAUSAL], i64(b, 0));
+  first = ir_select(b, both(b, causal, less(b, none, first)), first, none);
+  *begin = quotient(b, first, streamed);
+  *end = quotient_up(b, m->t->tokens, streamed);
+}
+
+static void set_turn(mma *m, ir_value index) {
+  ir *b = m->b;
+  m->stage = rest(b, index, 2);
+  m->streamed_first = scaled(b, index, m->shape.tile.streamed);
+  set_side(m, true, m->stage);
+  set_side(m, false, m->stage);
+}
+
+static void emit_wait(mma *m) {
+  ir_copy_commit(m->b);
+  ir_copy_wait(m->b, 0);
+  ir_wait(m->b, IR_BARRIER_BLOCK);
+}
+
+static bool is_streamed_load(const mma *m, const tile_op *op) {
+  return op->kind == TILE_LOAD && m->p->value[op->value].rows == TILE_STREAMED;
+}
+
+/* Streamed tiles that are loaded before the first turn. */
+static void load_first(mma *m, int each) {
+  for (int i = 0; i < each; i++)
+    if (is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
+  lay_tokens(m, false, m->streamed_first, m->stage);
+}
+
+/* Tiles of the turn to come, where there is one. */
+static int load_next(mma *m, int i, ir_value end) {
+  ir *b = m->b;
+  ir_value next = add(b, m->streamed_first, i32(b, m->shape.tile.streamed));
+  ir_branch more = ir_if(b, less(b, next, scaled(b, end, m->shape.tile.streamed)));
+  for (; m->p->op[i].kind == TILE_LOAD; i++) mma_copy(m, &m->p->op[i]);
+  lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
+  ir_end_if(b, more);
+  set_side(m, false, m->stage);
+  return i;
+}
+
+static void emit_op(mma *m, const tile_op *op) {
+  switch (op->kind) {
+  case TILE_MMA: mma_product(m, op); break;
+  case TILE_SCORE: emit_score(m, op); break;
+  case TILE_ONLINE: emit_online(m, op); break;
+  case TILE_WAIT: emit_wait(m); break;
+  default: diag_bug("gpu_mma", "no code for %s", tile_kind_name(op->kind));
+  }
+}
+
+static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
+  ir *b = m->b;
+  ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
+  begin_sums(m);
+  set_turn(m, begin);
+  ir_branch some = ir_if(b, less(b, begin, end));
+  load_first(m, each);
+  ir_end_if(b, some);
+  int count = flatten(m, list);
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, list, inside);
+  unflatten(m, inside);
+  set_turn(m, narrow(b, loop.index));
+  for (int i = each + 1; m->p->op[i].kind != TILE_END;)
+    if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end);
+    else emit_op(m, &m->p->op[i++]);
+  flatten(m, inside);
+  ir_end_for_with(b, loop, count, inside, list);
+  unflatten(m, list);
+}
+
+/* All turns; then, where something that is not finite came into sums, all of them again, carefully: a row that no
+ * weight but 0 has must not be in them (0 times what is not finite is NaN). */
+static void emit_each(mma *m, int each) {
+  ir *b = m->b;
+  ir_value begin, end, before[IR_MAX_RESULTS], carried[IR_MAX_RESULTS], result[IR_MAX_RESULTS];
+  MlirType types[IR_MAX_RESULTS];
+  range(m, &begin, &end);
+  begin_sums(m);
+  int count = flatten(m, before);
+  for (int i = 0; i < count; i++) types[i] = b->f32;
+  before[count] = ir_int(b, b->i1, 1);
+  ir_loop passes = ir_for_with(b, i64(b, 0), i64(b, 2), count + 1, before, carried);
+  ir_choice again = ir_choose(b, carried[count], count, types);
+  m->careful = ir_compare_int(b, "ne", passes.index, i64(b, 0));
+  emit_turns(m, each, begin, end);
+  flatten(m, result);
+  ir_choose_else(b, &again, count, result);
+  ir_end_choose(b, again, count, carried, result);
+  unflatten(m, result);
+  result[count] = is_spoilt(m);
+  ir_end_for_with(b, passes, count + 1, result, before);
+  unflatten(m, before);
+}
+
+/* ---- the beginning ---- */
+
+/* The value that own rows of the first product are. */
+static const tile_op *first_product(const mma *m) {
+  for (int i = 0; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_MMA) return &m->p->op[i];
+  diag_bug("gpu_mma", "%s has no product", m->p->name);
+}
+
+/* Own rows of the first product times -1, where the scale is negative: maxima of products are those of scores then. */
+static void flip_rows(mma *m, int value, ir_value negative) {
+  ir *b = m->b;
+  int words = tile_size(&m->shape.tile, m->p->value[value].columns) / 2, rows = m->shape.tile.own,
+      pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
+  ir_branch branch = ir_if(b, negative);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (int64_t)rows * words / PEGEN_PTX_BLOCK));
+  ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
+  ir_value at = add(b, scaled(b, quotient(b, index, words), pitch), scaled(b, rest(b, index, words), 4));
+  ir_value word = ir_offset(b, m->memory_of[value], wide(b, at));
+  ir_store(b, ir_op2(b, "arith.xori", ir_load(b, b->i32, word, 4), i32(b, (int32_t)0x80008000)), word, 4, false);
+  ir_end_for(b, loop);
+  ir_end_if(b, branch);
+}
+
+static void begin_rows(mma *m, int each) {
+  ir *b = m->b;
+  const tile_op *product = first_product(m);
+  for (int i = 0; i < each; i++)
+    if (!is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
+  lay_tokens(m, true, m->own_first, i32(b, 0));
+  mma_clear_padding(m);
+  emit_wait(m);
+  if (!has_pairs(m)) {
+    ir_value zero = ir_float(b, b->f32, 0), scale = attend_scale(m->t);
+    flip_rows(m, product->arg[0], ir_compare_float(b, "olt", scale, zero));
+    ir_wait(b, IR_BARRIER_BLOCK);
+  }
+  if (m->shape.holds_own) mma_hold(m, product);
+}
+
+static ir_value scale_of(mma *m) {
+  ir *b = m->b;
+  ir_value scale = attend_scale(m->t);
+  if (has_pairs(m)) return scale;
+  return ir_op2(b, "arith.maxnumf", ir_op1(b, "math.absf", scale), ir_float(b, b->f32, LEAST_SCALE));
+}
+
+/* Dynamic shared memory: tiles, coordinates and numbers of own tokens and of two streamed tiles', and a word. */
+static int64_t lay_out(mma *m, ir_value base) {
+  int64_t at = 0;
+  for (int v = 0; v < m->p->n_values; v++) {
+    const tile_value *value = &m->p->value[v];
+    if (value->is_sum) continue;
+    if (base.ptr) m->memory_of[v] = ir_offset_const(m->b, base, at);
+    at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch(&m->shape.tile, value->columns);
+  }
+  for (int own = 0; own < 2; own++) {
+    int64_t places = place_bytes(m, own), numbers = number_bytes_of(m, own), stages = own ? 1 : 2;
+    if (base.ptr && places) m->places_of[own] = ir_offset_const(m->b, base, at);
+    at += places * stages;
+    if (base.ptr && numbers) m->numbers_of[own] = ir_offset_const(m->b, base, at);
+    at += numbers * stages;
+  }
+  at = (at + 15) / 16 * 16;
+  if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
+  return at + 16;
+}
+
+static int find_each(const tile_program *p) {
+  for (int i = 0; i < p->n_ops; i++)
+    if (p->op[i].kind == TILE_EACH) return i;
+  diag_bug("gpu_mma", "%s has no loop", p->name);
+}
+
+static void set_thread(mma *m) {
+  ir *b = m->b;
+  attend *t = m->t;
+  m->warp = quotient(b, t->thread, 32);
+  m->lane = rest(b, t->thread, 32);
+  m->group = quotient(b, m->lane, 4);
+  m->quad = rest(b, m->lane, 4);
+  t->tokens = attend_short_parameter(t, PEGEN_PTX_ATTENTION_TOKENS);
+  t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
+  ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
+  t->head = attend_set_tile(t, t->block, m->p->owns_keys ? t->keys : t->tokens, heads, !m->p->owns_keys);
+  m->own_first = t->first;
+}
+
+static void emit_program(mma *m) {
+  ir *b = m->b;
+  int each = find_each(m->p), last = m->p->n_ops;
+  two_float place[SPEC_MAX_AXES];
+  attend_clear_spoilt(m->t);
+  m->scale = scale_of(m);
+  if (m->places_of[0].ptr) m->origin = attend_find_origin(m->t, place);
+  begin_rows(m, each);
+  if (has_pairs(m)) attend_pair_begin(m->t);
+  emit_each(m, each);
+  for (int i = each; i < last; i++)
+    if (m->p->op[i].kind == TILE_STORE) store_rows(m, &m->p->op[i]);
+  ir_return(b);
+}
+
+void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+  const attend_design *design = program->plan;
+  const mma_plan *plan = design->mma;
+  attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry};
+  mma m = {.t = &t, .b = b, .memory = a, .p = plan->program, .shape = plan->shape};
+  m.is_bf16 = entry->dtype == NUMBER_BF16;
+  t.shape.queries = m.p->owns_keys ? m.shape.tile.streamed : m.shape.tile.own;
+  t.shape.keys = m.p->owns_keys ? m.shape.tile.own : m.shape.tile.streamed;
+  gpu_function f = gpu_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
+  t.parameter = f.parameter;
+  t.block = f.block;
+  t.thread = f.thread;
+  const char *name = arena_printf(a, "%s_memory", entry->name);
+  ir_shared_dynamic(b, name, m.shape.shared);
+  lay_out(&m, ir_shared_address(b, name));
+  set_thread(&m);
+  attend_set_emitters(&t, native);
+  t.exprs.head = t.head;
+  emit_program(&m);
+}
+
+/* ---- plans ---- */
+
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400 };
+
+static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
+
+/* Tiles from the largest on; the first that registers, shared memory and the length of code allow is taken. */
+static const struct {
+  int row_tiles, streamed;
+} sizes[] = {{2, 64}, {1, 64}, {1, 32}};
+
+static bool fits(mma *m) {
+  const attention_plan *p = m->t->p;
+  int registers = 0, pairs = m->shape.row_tiles * m->shape.tile.streamed / MMA_COLUMNS * MMA_FRAGMENT;
+  for (int v = 0; v < m->p->n_values; v++)
+    if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
+  m->shape.shared = lay_out(m, (ir_value){NULL});
+  return registers <= 128 && m->shape.shared <= MOST_SHARED && pairs * p->own_operations <= MOST_CODE;
+}
+
+const mma_plan *mma_forward_plan(arena *a, const attention_plan *p) {
+  if (p->matrix || p->columns || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
+  mma_plan *plan = arena_new(a, mma_plan);
+  plan->program = tile_pipeline(a, tile_check(tile_forward(a)));
+  attend t = {.memory = a, .p = p};
+  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+    mma m = {.t = &t, .memory = a, .p = plan->program};
+    m.shape.row_tiles = sizes[i].row_tiles;
+    m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
+                                .streamed = sizes[i].streamed,
+                                .channels = whole_steps(p->head_dim),
+                                .values = whole_steps(p->value_dim)};
+    m.shape.holds_own = m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
+    if (!fits(&m)) continue;
+    plan->shape = m.shape;
+    return plan;
+  }
+  return NULL;
+}

@@ -1,0 +1,36 @@
+/* tile/pipeline: loads a turn ahead of their use; see tile/tile.h.
+ *
+ * A turn begins with the one wait for what was loaded during the turn before, then asks for the tiles of the turn to
+ * come: these go into the memory that nobody reads any more, since the wait is behind every read of the turn before.
+ */
+#include "tile/tile.h"
+
+static bool is_streamed_load(const tile_program *p, const tile_op *op) {
+  return op->kind == TILE_LOAD && p->value[op->value].rows == TILE_STREAMED;
+}
+
+static void add_streamed_loads(tile_program *to, const tile_program *from, bool ahead) {
+  for (int i = 0; i < from->n_ops; i++) {
+    if (!is_streamed_load(from, &from->op[i])) continue;
+    tile_op *op = tile_add_op(to, TILE_LOAD, from->op[i].value);
+    op->tensor = from->op[i].tensor;
+    op->ahead = ahead;
+  }
+}
+
+const tile_program *tile_pipeline(arena *a, const tile_program *p) {
+  tile_program *on = arena_new(a, tile_program);
+  *on = *p;
+  on->n_ops = 0;
+  for (int i = 0; i < p->n_ops; i++)
+    if (is_streamed_load(p, &p->op[i])) on->value[p->op[i].value].stages = 2;
+  for (int i = 0; i < p->n_ops; i++) {
+    const tile_op *op = &p->op[i];
+    if (op->kind == TILE_EACH) add_streamed_loads(on, p, false);
+    if (!is_streamed_load(p, op)) on->op[on->n_ops++] = *op;
+    if (op->kind != TILE_EACH) continue;
+    tile_add_op(on, TILE_WAIT, TILE_NONE);
+    add_streamed_loads(on, p, true);
+  }
+  return tile_check(on);
+}

@@ -1,0 +1,102 @@
+/* tile/reverse: reverse mode over a tile program; see tile/tile.h.
+ *
+ * Scores are computed again from rows that are loaded again; the softmax is one op of each direction: its reverse takes
+ * the log-sum-exp that forward wrote, and delta, the sum over channels of out times its gradient (less the gradient of
+ * the log-sum-exp). Each product C = A B^T then gives dA += dC B and dB += dC^T A, and C = A B gives dA += dC B^T and
+ * dB += A^T dC. A block sums what its own rows gain, so that no two blocks write one number: a program of its own for
+ * each side. Where keys are owned every [own, streamed] value is the transpose of forward's.
+ */
+#include "tile/tile.h"
+
+#include "base/diag.h"
+
+typedef struct reversal {
+  const tile_program *forward;
+  tile_program *p;
+  int load[TILE_TENSOR_COUNT]; /* the value that holds a tensor's tile; TILE_NONE: not loaded */
+} reversal;
+
+static const tile_tensor gains[TILE_TENSOR_COUNT] = {[TILE_Q] = TILE_G_Q, [TILE_K] = TILE_G_K, [TILE_V] = TILE_G_V};
+
+/* The op of the forward program that makes a value first. */
+static const tile_op *maker_of(const tile_program *p, int value) {
+  for (int i = 0; i < p->n_ops; i++)
+    if (p->op[i].value == value) return &p->op[i];
+  diag_bug("tile", "%s reverses a value that no op makes", p->name);
+}
+
+static const tile_op *only_op(const tile_program *p, tile_kind kind) {
+  for (int i = 0; i < p->n_ops; i++)
+    if (p->op[i].kind == kind) return &p->op[i];
+  diag_bug("tile", "%s has no %s to reverse", p->name, tile_kind_name(kind));
+}
+
+static bool is_own(const reversal *r, tile_tensor tensor) { return tile_is_of_queries(tensor) != r->p->owns_keys; }
+
+static void load(reversal *r, const char *name, tile_tensor tensor, bool own) {
+  if (is_own(r, tensor) == own) r->load[tensor] = tile_add_load(r->p, name, tensor);
+}
+
+/* Loads of one side: those of the forward program and the gradient that comes in. */
+static void add_loads(reversal *r, bool own) {
+  const tile_program *f = r->forward;
+  for (int i = 0; i < f->n_ops; i++)
+    if (f->op[i].kind == TILE_LOAD) load(r, f->value[f->op[i].value].name, f->op[i].tensor, own);
+  load(r, "dO", TILE_G_OUT, own);
+}
+
+static int add_pairs(reversal *r, const char *name) {
+  return tile_add_value(r->p, name, TILE_OWN, TILE_STREAMED, true);
+}
+
+/* [own, streamed] = product of two tensors' rows over their channels, whichever of them is own. */
+static void add_product(reversal *r, int value, tile_tensor one, tile_tensor other) {
+  tile_tensor own = is_own(r, one) ? one : other, streamed = own == one ? other : one;
+  tile_add_mma(r->p, value, r->load[own], r->load[streamed], true, false);
+}
+
+/* What own rows of a tensor gain: sums over streamed tiles of pairs times the rows of the other tensor. */
+static void add_gain(reversal *r, tile_tensor gained, int pairs, tile_tensor other, int *sum) {
+  if (is_own(r, gained)) tile_add_mma(r->p, sum[gained], pairs, r->load[other], false, true);
+}
+
+const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys) {
+  tile_program *p = arena_new(a, tile_program);
+  reversal r = {.forward = forward, .p = p};
+  p->name = own_keys ? "attention_backward_keys" : "attention_backward_queries";
+  p->owns_keys = own_keys;
+  for (int i = 0; i < TILE_TENSOR_COUNT; i++) r.load[i] = TILE_NONE;
+
+  const tile_op *online = only_op(forward, TILE_ONLINE), *score = maker_of(forward, online->arg[0]);
+  const tile_op *product = maker_of(forward, score->arg[0]);
+  const tile_op *weighted = only_op(forward, TILE_MMA);
+  for (int i = 0; i < forward->n_ops; i++)
+    if (forward->op[i].kind == TILE_MMA && forward->op[i].arg[0] == online->value) weighted = &forward->op[i];
+  tile_tensor q = maker_of(forward, product->arg[0])->tensor, k = maker_of(forward, product->arg[1])->tensor,
+              v = maker_of(forward, weighted->arg[1])->tensor;
+
+  static const char *const names[TILE_TENSOR_COUNT] = {[TILE_Q] = "dQ", [TILE_K] = "dK", [TILE_V] = "dV"};
+  int sum[TILE_TENSOR_COUNT];
+  const tile_tensor read[] = {q, k, v};
+  for (int i = 0; i < 3; i++)
+    if (is_own(&r, read[i]))
+      sum[read[i]] = tile_add_value(p, names[read[i]], TILE_OWN, tile_width_of(read[i]), true);
+
+  add_loads(&r, true);
+  tile_add_op(p, TILE_EACH, TILE_NONE);
+  add_loads(&r, false);
+  int s = add_pairs(&r, "S"), t = add_pairs(&r, "T"), weights = add_pairs(&r, "P"), dp = add_pairs(&r, "dP"),
+      ds = add_pairs(&r, "dS");
+  add_product(&r, s, q, k);
+  tile_add_unary(p, TILE_SCORE, t, s);
+  tile_add_unary(p, TILE_WEIGHT, weights, t);
+  add_gain(&r, v, weights, TILE_G_OUT, sum);
+  add_product(&r, dp, TILE_G_OUT, v);
+  tile_add_binary(p, TILE_GAIN, ds, weights, dp)->arg[2] = s;
+  add_gain(&r, q, ds, k, sum);
+  add_gain(&r, k, ds, q, sum);
+  tile_add_op(p, TILE_END, TILE_NONE);
+  for (int i = 0; i < 3; i++)
+    if (is_own(&r, read[i])) tile_add_store(p, gains[read[i]], sum[read[i]])->scales = read[i] != v;
+  return p;
+}

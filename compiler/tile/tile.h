@@ -1,0 +1,126 @@
+/* tile/tile: attention as a program over tiles of rows, before a machine is chosen.
+ *
+ * A block of threads owns a tile of tokens of one side (queries; keys in the gradients of keys and values). Tiles of
+ * the other side are streamed past it:
+ *
+ *     Q = load q [own, channels]
+ *     each streamed tile
+ *       K = load k [streamed, channels]
+ *       V = load v [streamed, values]
+ *       S = mma Q, K^T
+ *       T = score S              ; scale, bias or score of the description, -infinity where a query does not see a key
+ *       P = online T, O          ; P = 2^(T - maximum); O, maximum and sum are scaled when the maximum grows
+ *       O += mma P, V
+ *     store out, O               ; divided by the sum
+ *
+ * Three things read such a program: check.c (what ops promise), interpret.c (long double, the oracle of all machines)
+ * and the emitter of a machine (gpu/mma.h). Passes make programs of programs: tile_reverse the gradients, tile_pipeline
+ * a schedule of loads and waits.
+ */
+#ifndef PEGEN_TILE_TILE_H
+#define PEGEN_TILE_TILE_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* What a dimension of a value counts. */
+typedef enum tile_space { TILE_ONE, TILE_OWN, TILE_STREAMED, TILE_CHANNELS, TILE_VALUES } tile_space;
+
+/* Tensors of a call: name, what its rows count as: queries (1) or keys (0), width. */
+#define TILE_TENSORS(X) \
+  X(Q, "q", 1, TILE_CHANNELS) \
+  X(K, "k", 0, TILE_CHANNELS) \
+  X(V, "v", 0, TILE_VALUES) \
+  X(OUT, "out", 1, TILE_VALUES) \
+  X(G_OUT, "dout", 1, TILE_VALUES) \
+  X(G_Q, "dq", 1, TILE_CHANNELS) \
+  X(G_K, "dk", 0, TILE_CHANNELS) \
+  X(G_V, "dv", 0, TILE_VALUES)
+
+#define TILE_TENSOR(word, name, of_queries, width) TILE_##word,
+typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_tensor;
+#undef TILE_TENSOR
+
+/* Ops, the arguments they take, and what they do. Products have 16-bit factors and float32 sums. */
+#define TILE_OPS(X) \
+  X(LOAD, "load", 0)     /* value = a tile of a tensor's rows; it may be read behind the next wait */ \
+  X(WAIT, "wait", 0)     /* loads have arrived, and what they are read for up to here is done by all threads */ \
+  X(EACH, "each", 0)     /* the ops up to END, for each streamed tile in order */ \
+  X(END, "end", 0) \
+  X(MMA, "mma", 2)       /* value = a b, or a b^T; added to what it was where `adds` */ \
+  X(SCORE, "score", 1)   /* value = what the product a becomes, in powers of two */ \
+  X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
+  X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
+  X(GAIN, "gain", 3)     /* value = a (b - delta of its query), times the derivative of the score of the product c */ \
+  X(STORE, "store", 1)   /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products
+                          * where `scales` */
+
+#define TILE_OP(word, name, arguments) TILE_##word,
+typedef enum tile_kind { TILE_OPS(TILE_OP) TILE_KIND_COUNT } tile_kind;
+#undef TILE_OP
+
+enum { TILE_MOST_VALUES = 16, TILE_MOST_OPS = 32, TILE_MOST_ARGUMENTS = 3, TILE_NONE = -1 };
+
+typedef struct tile_value {
+  const char *name;
+  tile_space rows, columns;
+  bool is_sum; /* float32 in registers, a fragment a thread; else 16-bit rows in memory that threads share */
+  int stages;  /* tiles of it that memory holds, taken in turn by the streamed tiles */
+} tile_value;
+
+typedef struct tile_op {
+  tile_kind kind;
+  int value; /* index of the value it makes; TILE_NONE: it makes none */
+  int arg[TILE_MOST_ARGUMENTS];
+  tile_tensor tensor; /* of load and store */
+  bool transposed;    /* of mma: the second argument is */
+  bool adds;          /* of mma */
+  bool ahead;         /* of a load in a loop: the tile of the turn to come */
+  bool scales;        /* of a store */
+} tile_op;
+
+typedef struct tile_program {
+  const char *name;
+  bool owns_keys; /* keys are the block's own and queries are streamed; else the other way */
+  int n_values, n_ops;
+  tile_value value[TILE_MOST_VALUES];
+  tile_op op[TILE_MOST_OPS];
+} tile_program;
+
+/* Rows of a tile of each side, and channels. */
+typedef struct tile_shape {
+  int own, streamed;
+  int channels, values;
+} tile_shape;
+
+/* Attention as above, with every load where its tile is needed. */
+const tile_program *tile_forward(arena *a);
+/* A pass: what the tensors of the inputs gain of what `out` gains. own_keys: dk and dv; else dq. */
+const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys);
+/* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. */
+const tile_program *tile_pipeline(arena *a, const tile_program *p);
+
+const char *tile_kind_name(tile_kind kind);
+const char *tile_tensor_name(tile_tensor tensor);
+int tile_arguments(tile_kind kind);
+bool tile_is_of_queries(tile_tensor tensor);
+tile_space tile_width_of(tile_tensor tensor);
+int tile_size(const tile_shape *shape, tile_space space);
+
+/* What ops promise; a fault is the compiler's own bug (diag_bug). Returns p. */
+const tile_program *tile_check(const tile_program *p);
+void tile_print(FILE *out, const tile_program *p);
+
+/* ---- building ---- */
+
+int tile_add_value(tile_program *p, const char *name, tile_space rows, tile_space columns, bool is_sum);
+tile_op *tile_add_op(tile_program *p, tile_kind kind, int value);
+tile_op *tile_add_unary(tile_program *p, tile_kind kind, int value, int argument);
+tile_op *tile_add_binary(tile_program *p, tile_kind kind, int value, int first, int second);
+tile_op *tile_add_mma(tile_program *p, int value, int first, int second, bool transposed, bool adds);
+int tile_add_load(tile_program *p, const char *name, tile_tensor tensor);
+tile_op *tile_add_store(tile_program *p, tile_tensor tensor, int value);
+
+#endif
