@@ -17,6 +17,7 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
   if (host) {
     MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
     ir_function(b, name, false, (MlirType){NULL}, 4, types, arguments);
+    b->host_words = ir_alloca(b, IR_WARP_WORDS * 4, 16);
     f.block = arguments[0], f.grid_row = arguments[1], f.thread = arguments[2];
     for (int i = 0; i < count; i++) parameter[i] = ir_load(b, b->i64, ir_offset_const(b, arguments[3], i * 8), 8);
     return f;

@@ -6,7 +6,8 @@
  *     void NAME(int32_t block, int32_t grid_row, int32_t thread, const int64_t *parameters)
  *
  * which tests call for one thread after the other: the same arithmetic and addresses on
- * machines without a GPU. A barrier is there a call of ir.host_wait, which lets the others come as far.
+ * machines without a GPU. A barrier is there a call of ir.host_wait, which lets the others come as far, and
+ * what the lanes of a warp do together one of ir.host_warp.
  */
 #ifndef PEGEN_GPU_ENTRIES_H
 #define PEGEN_GPU_ENTRIES_H

@@ -78,6 +78,7 @@ const gpu_vendor gpu_nvidia = {
            .blocks = "nvvm.minctasm",
            .warp_barrier = "llvm.nvvm.bar.warp.sync",
            .has_mask = true,
+           .exp2 = LLVM_VERSION_MAJOR < 22 ? "llvm.nvvm.ex2.approx.ftz.f" : "llvm.nvvm.ex2.approx.ftz",
            .global_space = 1,
            .shared_space = 3},
     .assembly = EMIT_PTX,

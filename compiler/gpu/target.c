@@ -71,6 +71,8 @@ static void build(ir *b, arena *a, const gpu_program *p, const gpu_target *targe
   else {
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
+    b->host_warp = arena_printf(a, "%s_host_warp", p->spec->name);
+    ir_declare(b, b->host_warp, (MlirType){NULL}, 4, (MlirType[]){b->i32, b->i32, b->ptr, b->ptr});
   }
   for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : HOST_NATIVE, host);
 }
@@ -261,17 +263,19 @@ static LLVMValueRef host_pointer(LLVMModuleRef module, LLVMTypeRef ptr, const ch
   return variable;
 }
 
-/* What emitted code calls as a barrier, where it does: void NAME_host_wait(of) { NAME_host_waiter(of); }. */
-static void add_host_wait(LLVMModuleRef module, arena *a, const char *name) {
+/* What emitted code calls of the runner of threads, where it does: void NAME_host_CALL(...) { NAME_host_CALLer(...); },
+ * CALL being wait (a barrier) or warp (what its lanes do together). */
+static void add_host_call(LLVMModuleRef module, arena *a, const char *name, const char *call) {
   LLVMContextRef context = LLVMGetModuleContext(module);
   LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0);
-  LLVMValueRef f = LLVMGetNamedFunction(module, arena_printf(a, "%s_host_wait", name));
-  LLVMValueRef variable = host_pointer(module, ptr, arena_printf(a, "%s_host_waiter", name));
+  LLVMValueRef f = LLVMGetNamedFunction(module, arena_printf(a, "%s_host_%s", name, call)), arguments[4];
+  LLVMValueRef variable = host_pointer(module, ptr, arena_printf(a, "%s_host_%ser", name, call));
   if (!f) return;
-  LLVMValueRef of = LLVMGetParam(f, 0);
+  LLVMGetParams(f, arguments);
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
-  LLVMBuildCall2(builder, LLVMGlobalGetValueType(f), LLVMBuildLoad2(builder, ptr, variable, ""), &of, 1, "");
+  LLVMBuildCall2(builder, LLVMGlobalGetValueType(f), LLVMBuildLoad2(builder, ptr, variable, ""), arguments,
+                 LLVMCountParams(f), "");
   LLVMBuildRetVoid(builder);
   LLVMDisposeBuilder(builder);
 }
@@ -317,7 +321,8 @@ void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output
   char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
   compilation c = lower(&b, p, triple, cpu, features, optimize);
   add_host_entries(c.module, a, p->spec->name);
-  add_host_wait(c.module, a, p->spec->name);
+  add_host_call(c.module, a, p->spec->name, "wait");
+  add_host_call(c.module, a, p->spec->name, "warp");
   lower_write(c.module, c.machine, false, out);
   LLVMDisposeMessage(triple);
   LLVMDisposeMessage(cpu);

@@ -27,6 +27,10 @@ ir_value emit_exp2(ir *b, ir_value x) {
   return mul(b, sum, ir_cast(b, "arith.bitcast", power, b->f32));
 }
 
+ir_value emit_exp2_fast(ir *b, ir_value x) {
+  return b->gpu && b->gpu->exp2 ? ir_intrinsic(b, b->gpu->exp2, b->f32, 1, &x) : emit_exp2(b, x);
+}
+
 static ir_value like(ir *b, ir_value x, int64_t value) { return ir_int(b, ir_type(x), value); }
 
 ir_value emit_exp2_integer(ir *b, ir_value n, bool is_f64) {

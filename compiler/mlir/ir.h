@@ -23,8 +23,11 @@ typedef struct ir_gpu {
   const char *warp_barrier;       /* LLVM's intrinsic: all lanes of a warp have come here; the dialect has none */
   bool has_mask;                  /* it takes the mask of lanes */
   const char *warp_scope;         /* scope of the fences around it; NULL: it orders memory by itself */
+  const char *exp2;               /* LLVM's intrinsic: a fast 2^x of float32; NULL: the instruction is not used */
   int global_space, shared_space; /* address spaces of the device's memory, and of a block's */
 } ir_gpu;
+
+typedef MlirValue ir_value;
 
 typedef struct ir {
   MlirContext context;
@@ -37,10 +40,10 @@ typedef struct ir {
   MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
   const char *target_cpu, *target_features; /* attributes of the functions to come */
   const char *host_wait; /* GPU code for the host: the function that stands for barriers; NULL: the GPU's own */
+  const char *host_warp; /* and the one that stands for what the lanes of a warp do together */
+  ir_value host_words;   /* IR_WARP_WORDS words of the thread, through which that one gets and gives numbers */
   bool exact; /* every sum and product of the ops to come rounds by itself: none contracts to a fused one */
 } ir;
-
-typedef MlirValue ir_value;
 
 /* Context with every dialect loaded, diagnostics sent to diag as our own bug. */
 void ir_create(ir *b, const char *file, int line);
@@ -65,7 +68,7 @@ void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
 void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *arguments);
 ir_value ir_function_address(ir *b, const char *name);
-/* An intrinsic of LLVM that no dialect has an op for. */
+/* An intrinsic of LLVM that no dialect has an op for; result: the null type where it has none. */
 ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments);
 /* Functions and tables to come are a GPU's, in a gpu.module; b->ptr points into its global memory. */
 void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip);
@@ -116,6 +119,48 @@ ir_value ir_table_address(ir *b, const char *name);
 void ir_shared(ir *b, const char *name, int64_t bytes);
 ir_value ir_shared_address(ir *b, const char *name);
 
+/* ---- what the lanes of a warp do together: NVIDIA's, from sm_80 on ----
+ *
+ * All 32 lanes call these at the same place. In a tile of 8 lines and 4 columns of numbers a lane stands at
+ * g = lane / 4, t = lane % 4. Numbers of 16 bits are bfloat16 or float16, two in an i32, the first in the low half. */
+
+/* x (f32 or i32) of the lane whose number differs in the bits of `lanes`. */
+ir_value ir_warp_exchange(ir *b, ir_value x, int lanes);
+/* c += a x, of matrices 16 x 16 and 16 x 8 of 16-bit numbers and sums in float32 (mma.sync.m16n8k16, PTX ISA):
+ *   a[4]  i32: row g + 8 (i % 2), columns 2t + 8 (i / 2) and the next one
+ *   x[2]  i32: column g, rows 2t + 8 i and the next one
+ *   c[4]  f32: row g + 8 (i / 2), column 2t + i % 2; read and replaced
+ * The order in which products are added up is the machine's own, and so are the last bits. */
+void ir_mma(ir *b, bool is_bf16, const ir_value *a, const ir_value *x, ir_value *c);
+/* Four matrices of 8 x 8 16-bit numbers from shared memory (ldmatrix.x4). row: the address of row lane % 8 of matrix
+ * lane / 8, a multiple of 16. x[i], an i32, receives of matrix i row g, columns 2t and 2t + 1; transposed: column g,
+ * rows 2t and 2t + 1. */
+void ir_load_matrices(ir *b, bool transposed, ir_value row, ir_value *x);
+
+/* These are a lane's own: 16 bytes from global to shared memory while the thread goes on (cp.async.cg), both at
+ * multiples of 16. A commit makes a group of the copies since the last one. The thread itself sees what it copied after
+ * a wait for all groups but the latest `groups`, and others do after a barrier behind that wait. */
+void ir_copy_async(ir *b, ir_value to, ir_value from);
+void ir_copy_commit(ir *b);
+void ir_copy_wait(ir *b, int groups);
+
+/* Two float32, rounded to nearest even, as numbers of 16 bits in an i32; and back, exactly. */
+ir_value ir_pack(ir *b, bool is_bf16, ir_value low, ir_value high);
+void ir_unpack(ir *b, bool is_bf16, ir_value pair, ir_value *two);
+
+/* On the host: NAME_host_warp(op, detail, in, out). A pointer is two words of `in`. */
+typedef enum ir_warp_op {
+  IR_WARP_EXCHANGE,      /* detail: lanes */
+  IR_WARP_MMA_F16,       /* in: a, x, c */
+  IR_WARP_MMA_BF16,
+  IR_WARP_LOAD_MATRICES, /* detail: 1: transposed */
+  IR_WARP_COLLECTIVES,   /* those that follow are a lane's own */
+  IR_WARP_COPY = IR_WARP_COLLECTIVES, /* in: to, from */
+  IR_WARP_COPY_COMMIT,
+  IR_WARP_COPY_WAIT      /* detail: groups */
+} ir_warp_op;
+enum { IR_WARP_WORDS_IN = 12, IR_WARP_WORDS_OUT = 4, IR_WARP_WORDS = IR_WARP_WORDS_IN + IR_WARP_WORDS_OUT };
+
 /* ---- control: the body is appended between begin and end ---- */
 typedef struct ir_loop {
   MlirBlock outer;
@@ -155,6 +200,8 @@ void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, i
 #define ir_offset(b, pointer, bytes) ORDERED2(pointer, bytes, ir_offset(b, x_, y_))
 #define ir_store(b, value, pointer, alignment, nontemporal) \
   ORDERED2(value, pointer, ir_store(b, x_, y_, alignment, nontemporal))
+#define ir_copy_async(b, to, from) ORDERED2(to, from, ir_copy_async(b, x_, y_))
+#define ir_pack(b, is_bf16, low, high) ORDERED2(low, high, ir_pack(b, is_bf16, x_, y_))
 #define ir_for(b, begin, end) ORDERED2(begin, end, ir_for(b, x_, y_))
 #define ir_for_with(b, begin, end, count, initial, current) \
   ORDERED2(begin, end, ir_for_with(b, x_, y_, count, initial, current))

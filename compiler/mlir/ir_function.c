@@ -105,7 +105,9 @@ ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const
   op_attribute(&o, "intrin", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
   op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
-  return op_value(&o, result);
+  if (!mlirTypeIsNull(result)) return op_value(&o, result);
+  op_finish(&o);
+  return (ir_value){NULL};
 }
 
 /* ---- kernels ---- */

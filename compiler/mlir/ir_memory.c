@@ -150,14 +150,8 @@ static void fence(ir *b, int64_t ordering) {
 static void wait_for_warp(ir *b) {
   enum { ACQUIRE = 4, RELEASE = 5 }; /* of LLVM's atomic orderings */
   ir_value mask = b->gpu->has_mask ? ir_int(b, b->i32, -1) : (ir_value){NULL};
-  const int32_t segments[2] = {b->gpu->has_mask, 0};
   if (b->gpu->warp_scope) fence(b, RELEASE);
-  op o = op_start(b, "llvm.call_intrinsic");
-  if (mask.ptr) op_operand(&o, mask);
-  op_attribute(&o, "intrin", mlirStringAttrGet(b->context, op_text(b->gpu->warp_barrier)));
-  op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
-  op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
-  op_finish(&o);
+  ir_intrinsic(b, b->gpu->warp_barrier, (MlirType){NULL}, b->gpu->has_mask, &mask);
   if (b->gpu->warp_scope) fence(b, ACQUIRE);
 }
 

@@ -117,9 +117,11 @@ static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program,
     t->waits[i] = gpu_entry_waits(&program->entry[i]);
   }
   void (*waiter)(int32_t) = run_block_wait;
+  void (*warper)(int32_t, int32_t, const int32_t *, int32_t *) = run_block_warp;
   if (!connect_entries(a, loaded, name, &t->kernel) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
-      !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
+      !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter) ||
+      !set_pointer(loaded, arena_printf(a, "%s_host_warper", name), &warper, sizeof warper))
     return false;
   run_replace(loaded, &t->kernel);
   return true;
