@@ -486,7 +486,7 @@ static bool fits(mma *m) {
 const mma_plan *mma_forward_plan(arena *a, const attention_plan *p) {
   if (p->matrix || p->columns || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
   mma_plan *plan = arena_new(a, mma_plan);
-  plan->program = tile_pipeline(a, tile_check(tile_forward(a)));
+  plan->program = tile_pipeline(a, tile_forward(a));
   attend t = {.memory = a, .p = p};
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
     mma m = {.t = &t, .memory = a, .p = plan->program};
