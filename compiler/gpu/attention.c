@@ -404,7 +404,9 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
-  case GPU_MMA: gpu_emit_mma(b, a, program, entry, native, host); break;
+  case GPU_MMA:
+  case GPU_MMA_QUERIES:
+  case GPU_MMA_KEYS: gpu_emit_mma(b, a, program, entry, native, host); break;
   case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
   default: emit_attention(b, a, program, entry, native, host);
   }
@@ -434,20 +436,31 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
 }
 
 /* On tensor cores: before the entries that take any rows, so that it is chosen where rows allow. */
-static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
-  const mma_shape *s = &d->mma->shape;
+static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, mma_kind kind) {
+  static const struct {
+    gpu_entry_kind kind;
+    pegen_launch_entry of;
+    const char *word;
+  } rows[MMA_KIND_COUNT] = {
+      [MMA_FORWARD] = {GPU_MMA, PEGEN_LAUNCH_attention, NULL},
+      [MMA_QUERIES] = {GPU_MMA_QUERIES, PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
+      [MMA_KEYS] = {GPU_MMA_KEYS, PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_KEYS_MMA},
+  };
+  const mma_plan *plan = d->mma[kind];
+  if (!plan || number_bytes(dtype) != 2) return;
   thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE);
-  tile->owners = s->tile.own;
+  tile->owners = plan->shape.tile.own;
   program->entry[program->n_entries++] =
-      (gpu_entry){.name = arena_printf(a, "%s_attention_%s_mma", program->spec->name, number_name(dtype)),
-                  .of = PEGEN_LAUNCH_attention,
-                  .kind = GPU_MMA,
+      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_mma", program->spec->name, plan->program->name, number_name(dtype)),
+                  .of = rows[kind].of,
+                  .word = rows[kind].word,
+                  .kind = rows[kind].kind,
                   .dtype = dtype,
                   .access = THREAD_PIECE,
                   .tile = tile,
-                  .flight = s->tile.streamed,
+                  .flight = plan->shape.tile.streamed,
                   .blocks = 2,
-                  .shared = s->shared};
+                  .shared = plan->shape.shared};
 }
 
 static void print_work(FILE *f, const gpu_program *program) {
@@ -493,7 +506,8 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p, .forward = attend_turns_rows(p) ? attend_plan_of_turned(a, p) : p};
   d->gradient = attend_gradient_plan(a, p);
-  d->mma = d->forward == p ? mma_forward_plan(a, p) : NULL;
+  for (int kind = 0; kind < MMA_KIND_COUNT && d->forward == p && d->gradient == p; kind++)
+    d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
@@ -528,9 +542,14 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
-    if (design->mma && dtype != NUMBER_F32) add_mma_entry(a, program, design, dtype);
+    add_mma_entry(a, program, design, dtype, MMA_FORWARD);
     if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
     add_entry(a, program, design, dtype, true);
+  }
+  for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
+    add_mma_entry(a, program, design, dtype, MMA_QUERIES);
+    add_mma_entry(a, program, design, dtype, MMA_KEYS);
   }
   if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
   return program;

@@ -37,6 +37,8 @@ typedef enum gpu_entry_kind {
   GPU_ATTENTION_KEYS,
   GPU_ATTENTION_WEIGHTS,
   GPU_MMA, /* attention on tensor cores: gpu/mma.h */
+  GPU_MMA_QUERIES,
+  GPU_MMA_KEYS,
   GPU_TOTAL
 } gpu_entry_kind;
 

@@ -59,13 +59,15 @@ static program_function *const programs[FORM_COUNT] = {
     [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
 };
 
+static bool is_mma(gpu_entry_kind kind) { return kind == GPU_MMA || kind == GPU_MMA_QUERIES || kind == GPU_MMA_KEYS; }
+
 /* Entries on tensor cores stand before others that do the same on any GPU. */
 static const gpu_program *without_mma(arena *a, const gpu_program *program) {
   gpu_program *rest = arena_new(a, gpu_program);
   *rest = *program;
   rest->n_entries = 0;
   for (int i = 0; i < program->n_entries; i++)
-    if (program->entry[i].kind != GPU_MMA) rest->entry[rest->n_entries++] = program->entry[i];
+    if (!is_mma(program->entry[i].kind)) rest->entry[rest->n_entries++] = program->entry[i];
   return rest;
 }
 

@@ -65,26 +65,47 @@ static ir_value stage_at(const mma *m, int value, ir_value stage) {
 
 static const struct {
   int parameter;
-  bool of_keys_heads; /* heads of k, which some of q share */
-  bool of_gradients;  /* behind attention's own parameters */
+  bool of_gradients; /* it stands behind attention's own */
 } tensors[TILE_TENSOR_COUNT] = {
-    [TILE_Q] = {PEGEN_PTX_ATTENTION_Q, false, false},
-    [TILE_K] = {PEGEN_PTX_ATTENTION_K, true, false},
-    [TILE_V] = {PEGEN_PTX_ATTENTION_V, true, false},
-    [TILE_OUT] = {PEGEN_PTX_ATTENTION_OUT, false, false},
+    [TILE_Q] = {PEGEN_PTX_ATTENTION_Q, false},       [TILE_K] = {PEGEN_PTX_ATTENTION_K, false},
+    [TILE_V] = {PEGEN_PTX_ATTENTION_V, false},       [TILE_OUT] = {PEGEN_PTX_ATTENTION_OUT, false},
+    [TILE_G_OUT] = {PEGEN_PTX_ATTENTION_G_OUT, true}, [TILE_G_Q] = {PEGEN_PTX_ATTENTION_G_Q, true},
+    [TILE_G_K] = {PEGEN_PTX_ATTENTION_G_K, true},     [TILE_G_V] = {PEGEN_PTX_ATTENTION_G_V, true},
 };
-
-static attend_rows rows_of(mma *m, tile_tensor tensor, int width) {
-  ir *b = m->b;
-  attend *t = m->t;
-  ir_value head = t->head;
-  if (tensors[tensor].of_keys_heads)
-    head = ir_op2(b, "arith.divui", head, attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP));
-  return attend_rows_of(t, tensors[tensor].parameter, head, width);
-}
 
 static int width_of(const mma *m, tile_space columns) {
   return columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim;
+}
+
+attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
+  int before = tensors[tensor].of_gradients ? (int)(m->gradient - m->t->parameter) : 0;
+  return attend_rows_of(m->t, before + tensors[tensor].parameter, tile_is_of_queries(tensor) ? m->q_head : m->k_head,
+                        width_of(m, tile_width_of(tensor)));
+}
+
+ir_value mma_address_of(mma *m, tile_tensor tensor) {
+  const ir_value *of = tensors[tensor].of_gradients ? m->gradient : m->t->parameter;
+  return of[tensors[tensor].parameter + PEGEN_PTX_ROWS_ADDRESS];
+}
+
+void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
+  ir *b = m->b;
+  int value = op->arg[0], columns = mma_column_tiles(m, value);
+  attend_rows to = mma_rows_of(m, op->tensor);
+  ir_value tokens = tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys;
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+    ir_value token = add(b, m->own_first, mma_row_of(m, h));
+    ir_branch given = ir_if(b, less(b, token, tokens));
+    ir_value at = ir_pointer(b, add(b, to.base, mul(b, wide(b, token), to.stride)));
+    at = ir_offset(b, at, wide(b, scaled(b, m->quad, 2 * ELEMENT)));
+    for (int n = 0; n * MMA_COLUMNS < to.width; n++) {
+      const ir_value *two = m->sum[value] + (h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2;
+      ir_value low = mul(b, two[0], factor[h]), high = mul(b, two[1], factor[h]);
+      ir_value pair = ir_pack(b, m->is_bf16, low, high);
+      ir_store(b, pair, ir_offset_const(b, at, (int64_t)n * MMA_COLUMNS * ELEMENT), 2 * ELEMENT, false);
+    }
+    ir_end_if(b, given);
+  }
 }
 
 /* Rows behind the last one are the last one again: what is made of them is masked, or not stored. */
@@ -94,7 +115,7 @@ void mma_copy(mma *m, const tile_op *op) {
   bool own = v->rows == TILE_OWN;
   int width = width_of(m, v->columns), pieces = width / PIECE_NUMBERS, rows = tile_size(&m->shape.tile, v->rows),
       all = rows * pieces, pitch = mma_pitch(&m->shape.tile, v->columns);
-  attend_rows from = rows_of(m, op->tensor, width);
+  attend_rows from = mma_rows_of(m, op->tensor);
   ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
   if (op->ahead) {
     first = add(b, first, i32(b, rows));

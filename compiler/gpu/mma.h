@@ -14,7 +14,6 @@
 #include "gpu/attention.h"
 #include "tile/tile.h"
 
-/* Rows of q of the row program's block, and what it needs of the machine. */
 typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
   int row_tiles;     /* of 16 own rows, of a warp */
@@ -28,8 +27,11 @@ typedef struct mma_plan {
   mma_shape shape;
 } mma_plan;
 
-/* NULL: mma.sync does not serve this: rotations stay on pairs or rows, columns, or rows are too long. */
-const mma_plan *mma_forward_plan(arena *a, const attention_plan *p);
+/* The plans of a description: out, dq, dk and dv. */
+typedef enum mma_kind { MMA_FORWARD, MMA_QUERIES, MMA_KEYS, MMA_KIND_COUNT } mma_kind;
+
+/* NULL: mma.sync does not serve this: pairs or rows are rotated, columns, or rows are too long. */
+const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 
@@ -51,10 +53,15 @@ typedef struct mma {
   ir_value *held[TILE_MOST_VALUES];     /* own rows in registers: [row tiles][inner][4] */
   ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
   const two_float *origin;
+  const ir_value *gradient;             /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
+  ir_value q_head, k_head;              /* i32 */
+  ir_value facts_of;                    /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first;   /* i32: first tokens of the tiles */
   ir_value scale;   /* f32: of products, positive, in powers of two */
   ir_value careful; /* i1: rows that are not finite must not reach sums by a weight of 0 */
   ir_value maximum[2 * MMA_MOST_ROW_TILES], total[2 * MMA_MOST_ROW_TILES]; /* of the thread's rows */
+  ir_value lse[2 * MMA_MOST_ROW_TILES], delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
+                                                                        * of two, infinity where no key is seen */
 } mma;
 
 int mma_width(const mma *m, int value);        /* columns of a value */
@@ -71,8 +78,26 @@ void mma_copy(mma *m, const tile_op *op);
 void mma_clear_padding(mma *m);
 void mma_hold(mma *m, const tile_op *op);
 void mma_product(mma *m, const tile_op *op);
+/* Rows of the tensor that are given = a sum's rows times factor[2 row_tiles]. */
+void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
+ir_value mma_address_of(mma *m, tile_tensor tensor); /* i64; 0: it is not wanted */
+/* A head's rows of a tensor. */
+attend_rows mma_rows_of(mma *m, tile_tensor tensor);
+/* Register i of an [own, streamed] value as a pair of tokens. */
+attend_pair_of mma_pair_of(mma *m, int value, int i);
+/* 2^(x scale - less_by); scores of pairs are scaled already. */
+ir_value mma_power(mma *m, ir_value x, ir_value less_by);
 /* x of the four lanes that have one row: their maximum, their sum. */
 ir_value mma_row_maximum(mma *m, ir_value x);
 ir_value mma_row_sum(mma *m, ir_value x);
+
+/* ---- gpu/mma_gradient.c ---- */
+
+int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
+void mma_own_facts(mma *m);           /* lse and delta of own queries; delta is also written for the program of keys */
+void mma_lay_facts(mma *m, ir_value first, ir_value stage); /* of streamed queries, before a barrier */
+void mma_weight(mma *m, const tile_op *op);
+void mma_gain(mma *m, const tile_op *op);
+void mma_store_gradient(mma *m, const tile_op *op);
 
 #endif

@@ -59,11 +59,12 @@ static void lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
     attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first,
                        tokens_of(m, own), count, places, m->origin);
   attend_lay_numbers_of(t, of_keys, first, count);
+  if (!own) mma_lay_facts(m, first, stage);
 }
 
 /* ---- scores ---- */
 
-static attend_pair_of pair_of(mma *m, int value, int i) {
+attend_pair_of mma_pair_of(mma *m, int value, int i) {
   ir *b = m->b;
   ir_value own = mma_row_of(m, mma_half(m, value, i)), streamed = mma_column(m, value, i);
   ir_value own_token = add(b, m->own_first, own), streamed_token = add(b, m->streamed_first, streamed);
@@ -97,7 +98,7 @@ static ir_value is_partial(mma *m) {
 
 static ir_value is_seen(mma *m, int value, int i) {
   ir *b = m->b;
-  attend_pair_of of = pair_of(m, value, i);
+  attend_pair_of of = mma_pair_of(m, value, i);
   ir_value seen = less(b, of.key_token, attend_limit_of(m->t, of.query_token));
   return m->p->owns_keys ? both(b, seen, less(b, of.query_token, m->t->tokens)) : seen;
 }
@@ -109,7 +110,7 @@ static void emit_score(mma *m, const tile_op *op) {
            *masked = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
   for (int i = 0; i < registers; i++) {
-    attend_pair_of of = pair_of(m, op->value, i);
+    attend_pair_of of = mma_pair_of(m, op->value, i);
     score[i] = m->sum[op->arg[0]][i];
     if (has_pairs(m)) score[i] = scored(m, score[i], &of);
     types[i] = b->f32;
@@ -123,8 +124,7 @@ static void emit_score(mma *m, const tile_op *op) {
 
 /* ---- weights ---- */
 
-/* 2^(x scale - less); scores of pairs are scaled already. */
-static ir_value power(mma *m, ir_value x, ir_value less_by) {
+ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
   ir *b = m->b;
   if (has_pairs(m)) return emit_exp2_fast(b, sub(b, x, less_by));
   ir_value negative = ir_op1(b, "arith.negf", less_by);
@@ -151,7 +151,7 @@ static void emit_online(mma *m, const tile_op *op) {
   }
   for (int i = 0; i < registers; i++) {
     int h = mma_half(m, op->value, i);
-    weight[i] = power(m, score[i], m->maximum[h]);
+    weight[i] = mma_power(m, score[i], m->maximum[h]);
     m->total[h] = add(b, m->total[h], weight[i]);
   }
   int out = op->arg[1];
@@ -163,25 +163,15 @@ static void emit_online(mma *m, const tile_op *op) {
 
 static void store_rows(mma *m, const tile_op *op) {
   ir *b = m->b;
-  attend *t = m->t;
-  int value = op->arg[0], columns = mma_column_tiles(m, value), width = t->p->value_dim;
-  attend_rows out = attend_rows_of(t, PEGEN_PTX_ATTENTION_OUT, t->head, width);
+  ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), factor[2 * MMA_MOST_ROW_TILES];
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
-    ir_value total = mma_row_sum(m, m->total[h]), zero = ir_float(b, b->f32, 0);
-    ir_value quotient_of = ir_op2(b, "arith.divf", ir_float(b, b->f32, 1), total);
-    ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", total, zero), zero, quotient_of);
-    ir_value row = mma_row_of(m, h), token = add(b, m->own_first, row);
-    ir_branch given = ir_if(b, less(b, token, tokens_of(m, true)));
-    ir_value at = ir_pointer(b, add(b, out.base, mul(b, wide(b, token), out.stride)));
-    at = ir_offset(b, at, wide(b, scaled(b, m->quad, 4)));
-    for (int n = 0; n < columns && n * MMA_COLUMNS < width; n++) {
-      const ir_value *two = m->sum[value] + (h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2;
-      ir_value low = mul(b, two[0], inverse), high = mul(b, two[1], inverse);
-      ir_store(b, ir_pack(b, m->is_bf16, low, high), ir_offset_const(b, at, (int64_t)n * MMA_COLUMNS * 2), 4, false);
-    }
-    ir_end_if(b, given);
-    attend_store_lse(t, ir_compare_int(b, "eq", m->quad, i32(b, 0)), row, m->maximum[h], total);
+    ir_value total = m->total[h] = mma_row_sum(m, m->total[h]), inverse = ir_op2(b, "arith.divf", one, total);
+    factor[h] = ir_select(b, ir_compare_float(b, "oeq", total, zero), zero, inverse);
   }
+  mma_store_rows(m, op, factor);
+  ir_value writes = ir_compare_int(b, "eq", m->quad, i32(b, 0));
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++)
+    attend_store_lse(m->t, writes, mma_row_of(m, h), m->maximum[h], m->total[h]);
 }
 
 /* ---- the loop ---- */
@@ -291,14 +281,16 @@ static void emit_op(mma *m, const tile_op *op) {
   case TILE_SCORE: emit_score(m, op); break;
   case TILE_ONLINE: emit_online(m, op); break;
   case TILE_WAIT: emit_wait(m); break;
+  case TILE_WEIGHT: mma_weight(m, op); break;
+  case TILE_GAIN: mma_gain(m, op); break;
   default: diag_bug("gpu_mma", "no code for %s", tile_kind_name(op->kind));
   }
 }
 
+/* The turns of one head of q, from the sums that there are on. */
 static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
-  begin_sums(m);
   set_turn(m, begin);
   ir_branch some = ir_if(b, less(b, begin, end));
   load_first(m, each);
@@ -312,6 +304,34 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
     else emit_op(m, &m->p->op[i++]);
   flatten(m, inside);
   ir_end_for_with(b, loop, count, inside, list);
+  unflatten(m, list);
+}
+
+static void set_q_head(mma *m, ir_value head) {
+  m->q_head = m->t->head = m->t->exprs.head = head;
+  if (has_pairs(m)) attend_pair_begin(m->t);
+}
+
+/* Those of all heads of q that the block's own rows meet: its own, or, of keys, those that share them. */
+static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
+  ir *b = m->b;
+  ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
+  begin_sums(m);
+  if (!m->p->owns_keys) {
+    emit_turns(m, each, begin, end);
+    return;
+  }
+  int count = flatten(m, list);
+  ir_value group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
+  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, list, inside);
+  unflatten(m, inside);
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
+  set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  emit_turns(m, each, begin, end);
+  ir_wait(b, IR_BARRIER_BLOCK); /* all have read the last tiles, which the next head's first ones replace */
+  emit_thread_forget(&m->t->exprs, remembered);
+  flatten(m, inside);
+  ir_end_for_with(b, heads, count, inside, list);
   unflatten(m, list);
 }
 
@@ -329,7 +349,7 @@ static void emit_each(mma *m, int each) {
   ir_loop passes = ir_for_with(b, i64(b, 0), i64(b, 2), count + 1, before, carried);
   ir_choice again = ir_choose(b, carried[count], count, types);
   m->careful = ir_compare_int(b, "ne", passes.index, i64(b, 0));
-  emit_turns(m, each, begin, end);
+  emit_heads(m, each, begin, end);
   flatten(m, result);
   ir_choose_else(b, &again, count, result);
   ir_end_choose(b, again, count, carried, result);
@@ -377,6 +397,7 @@ static void begin_rows(mma *m, int each) {
     ir_wait(b, IR_BARRIER_BLOCK);
   }
   if (m->shape.holds_own) mma_hold(m, product);
+  if (m->gradient && !m->p->owns_keys) mma_own_facts(m);
 }
 
 static ir_value scale_of(mma *m) {
@@ -402,6 +423,8 @@ static int64_t lay_out(mma *m, ir_value base) {
     if (base.ptr && numbers) m->numbers_of[own] = ir_offset_const(m->b, base, at);
     at += numbers * stages;
   }
+  if (base.ptr) m->facts_of = ir_offset_const(m->b, base, at);
+  at += 2 * mma_fact_bytes(m);
   at = (at + 15) / 16 * 16;
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
   return at + 16;
@@ -423,8 +446,15 @@ static void set_thread(mma *m) {
   t->tokens = attend_short_parameter(t, PEGEN_PTX_ATTENTION_TOKENS);
   t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
   ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
-  t->head = attend_set_tile(t, t->block, m->p->owns_keys ? t->keys : t->tokens, heads, !m->p->owns_keys);
+  ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP);
+  bool owns_keys = m->p->owns_keys;
+  if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
+  t->shape.queries = m->shape.tile.own; /* what tiles of all heads are cut by */
+  ir_value head = attend_set_tile(t, t->block, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
   m->own_first = t->first;
+  m->q_head = owns_keys ? mul(b, head, group) : head;
+  m->k_head = owns_keys ? head : ir_op2(b, "arith.divui", head, group);
+  t->head = m->q_head;
 }
 
 static void emit_program(mma *m) {
@@ -435,23 +465,24 @@ static void emit_program(mma *m) {
   m->scale = scale_of(m);
   if (m->places_of[0].ptr) m->origin = attend_find_origin(m->t, place);
   begin_rows(m, each);
-  if (has_pairs(m)) attend_pair_begin(m->t);
+  if (!m->p->owns_keys) set_q_head(m, m->q_head);
   emit_each(m, each);
   for (int i = each; i < last; i++)
-    if (m->p->op[i].kind == TILE_STORE) store_rows(m, &m->p->op[i]);
+    if (m->p->op[i].kind == TILE_STORE) (m->gradient ? mma_store_gradient : store_rows)(m, &m->p->op[i]);
   ir_return(b);
 }
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
-  const mma_plan *plan = design->mma;
+  mma_kind kind = entry->kind == GPU_MMA_KEYS ? MMA_KEYS : entry->kind == GPU_MMA_QUERIES ? MMA_QUERIES : MMA_FORWARD;
+  const mma_plan *plan = design->mma[kind];
   attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
-  t.shape.queries = m.p->owns_keys ? m.shape.tile.streamed : m.shape.tile.own;
-  t.shape.keys = m.p->owns_keys ? m.shape.tile.own : m.shape.tile.streamed;
-  gpu_function f = gpu_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
+  int count = program->attention->n_parameters, more = kind == MMA_FORWARD ? 0 : PEGEN_PTX_ATTENTION_GRADIENT_COUNT;
+  gpu_function f = gpu_open_function(b, a, entry->name, count + more, entry->blocks, host);
   t.parameter = f.parameter;
+  if (more) m.gradient = f.parameter + count;
   t.block = f.block;
   t.thread = f.thread;
   const char *name = arena_printf(a, "%s_memory", entry->name);
@@ -459,43 +490,46 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   lay_out(&m, ir_shared_address(b, name));
   set_thread(&m);
   attend_set_emitters(&t, native);
-  t.exprs.head = t.head;
   emit_program(&m);
 }
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192, MOST_GRADIENT_REGISTERS = 160 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
 /* Tiles from the largest on; the first that registers, shared memory and the length of code allow is taken. */
 static const struct {
   int row_tiles, streamed;
-} sizes[] = {{2, 64}, {1, 64}, {1, 32}};
+} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}};
 
 static bool fits(mma *m) {
   const attention_plan *p = m->t->p;
   int registers = 0, pairs = m->shape.row_tiles * m->shape.tile.streamed / MMA_COLUMNS * MMA_FRAGMENT;
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
+  registers += m->gradient ? 2 * pairs : pairs;
   m->shape.shared = lay_out(m, (ir_value){NULL});
-  return registers <= 128 && m->shape.shared <= MOST_SHARED && pairs * p->own_operations <= MOST_CODE;
+  return registers <= (m->gradient ? MOST_GRADIENT_REGISTERS : MOST_REGISTERS) && m->shape.shared <= MOST_SHARED &&
+         pairs * p->own_operations <= MOST_CODE;
 }
 
-const mma_plan *mma_forward_plan(arena *a, const attention_plan *p) {
+const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
+  static const ir_value none;
   if (p->matrix || p->columns || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
   mma_plan *plan = arena_new(a, mma_plan);
-  plan->program = tile_pipeline(a, tile_forward(a));
+  const tile_program *forward = tile_forward(a);
+  plan->program = tile_pipeline(a, kind == MMA_FORWARD ? forward : tile_reverse(a, forward, kind == MMA_KEYS));
   attend t = {.memory = a, .p = p};
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
-    mma m = {.t = &t, .memory = a, .p = plan->program};
+    mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = kind == MMA_FORWARD ? NULL : &none};
     m.shape.row_tiles = sizes[i].row_tiles;
     m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
                                 .streamed = sizes[i].streamed,
                                 .channels = whole_steps(p->head_dim),
                                 .values = whole_steps(p->value_dim)};
-    m.shape.holds_own = m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
+    m.shape.holds_own = kind == MMA_FORWARD && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
     if (!fits(&m)) continue;
     plan->shape = m.shape;
     return plan;

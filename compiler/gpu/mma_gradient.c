@@ -1,0 +1,181 @@
+/* gpu/mma_gradient: ops that gradients alone have, on tensor cores; see gpu/mma.h and tile/reverse.c.
+ *
+ * With D = <dout, out> - dlse of a query, P = 2^(T - lse) and dS = P (dP - D) times the derivative of the score. A pair
+ * that is not seen has P = 0 and dS = 0, whatever its numbers are.
+ */
+#include "gpu/mma.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+#include <math.h>
+
+enum { PIECE = 16, WORDS = 4, FACT_BYTES = 8 };
+
+static const double LOG2_E = 1.44269504088896340736;
+
+int64_t mma_fact_bytes(const mma *m) {
+  return m->gradient && m->p->owns_keys ? (int64_t)FACT_BYTES * m->shape.tile.streamed : 0;
+}
+
+/* ---- what is known of queries ---- */
+
+static ir_value delta_at(mma *m, ir_value token) {
+  ir *b = m->b;
+  const ir_value *of = m->t->parameter;
+  ir_value row = add(b, mul(b, wide(b, m->t->batch), of[PEGEN_PTX_ATTENTION_HEADS]), wide(b, m->q_head));
+  ir_value at = add(b, mul(b, row, of[PEGEN_PTX_ATTENTION_TOKENS]), wide(b, token));
+  return ir_pointer(b, add(b, m->gradient[PEGEN_PTX_ATTENTION_LESS], mul(b, at, i64(b, 4))));
+}
+
+/* A float32 of a query; parameter: of rows of one number. */
+static ir_value load_number(mma *m, int parameter, ir_value token) {
+  ir *b = m->b;
+  attend_rows rows = attend_rows_of(m->t, parameter, m->q_head, 1);
+  return ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
+}
+
+/* In powers of two; a query that saw nothing has weights of 0 by an infinite one. */
+static ir_value load_lse(mma *m, ir_value token) {
+  ir *b = m->b;
+  ir_value lse = load_number(m, attend_lse_parameter(m->t->p->spec), token);
+  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
+  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
+}
+
+static ir_value load_g_lse(mma *m, ir_value token) {
+  ir *b = m->b;
+  int parameter = (int)(m->gradient - m->t->parameter) + PEGEN_PTX_ATTENTION_G_LSE;
+  ir_value given = ir_compare_int(b, "ne", m->t->parameter[parameter + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0)), x, none;
+  ir_choice choice = ir_choose(b, given, 1, &b->f32);
+  x = load_number(m, parameter, token);
+  ir_choose_else(b, &choice, 1, &x);
+  none = ir_float(b, b->f32, 0);
+  ir_end_choose(b, choice, 1, &none, &x);
+  return x;
+}
+
+/* <dout, out> of a query, of the pieces of 16 bytes that the thread's lane of the four of a row has. */
+static ir_value outputs_gain(mma *m, ir_value token) {
+  ir *b = m->b;
+  MlirType piece = ir_vector(b, WORDS, b->i32);
+  ir_value at[2], sum = ir_float(b, b->f32, 0);
+  attend_rows rows[2] = {mma_rows_of(m, TILE_OUT), mma_rows_of(m, TILE_G_OUT)};
+  for (int i = 0; i < 2; i++) {
+    ir_value row = add(b, rows[i].base, mul(b, wide(b, token), rows[i].stride));
+    at[i] = ir_pointer(b, add(b, row, wide(b, scaled(b, m->quad, PIECE))));
+  }
+  int pieces = rows[0].width * 2 / PIECE;
+  for (int first = 0; first < pieces; first += 4) {
+    ir_value own = ir_float(b, b->f32, 0), x[2];
+    ir_choice inside;
+    bool partial = first + 4 > pieces;
+    if (partial) inside = ir_choose(b, less(b, m->quad, i32(b, pieces - first)), 1, &b->f32);
+    for (int i = 0; i < 2; i++) x[i] = ir_load(b, piece, ir_offset_const(b, at[i], (int64_t)first * PIECE), PIECE);
+    for (int word = 0; word < WORDS; word++) {
+      ir_value out[2], gained[2];
+      ir_unpack(b, m->is_bf16, ir_extract(b, x[0], word), out);
+      ir_unpack(b, m->is_bf16, ir_extract(b, x[1], word), gained);
+      for (int half = 0; half < 2; half++) own = ir_fma(b, out[half], gained[half], own);
+    }
+    if (partial) {
+      ir_value none;
+      ir_choose_else(b, &inside, 1, &own);
+      none = ir_float(b, b->f32, 0);
+      ir_end_choose(b, inside, 1, &none, &own);
+    }
+    sum = add(b, sum, own);
+  }
+  return sum;
+}
+
+void mma_own_facts(mma *m) {
+  ir *b = m->b;
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+    ir_value row = add(b, m->own_first, mma_row_of(m, h)), token = clamped(b, row, m->t->tokens);
+    m->lse[h] = load_lse(m, token);
+    ir_value sum = mma_row_sum(m, outputs_gain(m, token));
+    m->delta[h] = sub(b, sum, load_g_lse(m, token));
+    ir_value writes = both(b, ir_compare_int(b, "eq", m->quad, i32(b, 0)), less(b, row, m->t->tokens));
+    ir_branch one = ir_if(b, writes);
+    ir_store(b, m->delta[h], delta_at(m, token), 4, false);
+    ir_end_if(b, one);
+  }
+}
+
+static ir_value fact_at(mma *m, ir_value stage, ir_value index) {
+  ir *b = m->b;
+  ir_value row = add(b, scaled(b, stage, m->shape.tile.streamed), index);
+  return ir_offset(b, m->facts_of, wide(b, scaled(b, row, FACT_BYTES)));
+}
+
+void mma_lay_facts(mma *m, ir_value first, ir_value stage) {
+  ir *b = m->b;
+  if (!mma_fact_bytes(m)) return;
+  ir_branch some = ir_if(b, less(b, m->t->thread, i32(b, m->shape.tile.streamed)));
+  ir_value token = clamped(b, add(b, first, m->t->thread), m->t->tokens), at = fact_at(m, stage, m->t->thread);
+  ir_store(b, load_lse(m, token), at, 4, false);
+  ir_store(b, ir_load(b, b->f32, delta_at(m, token), 4), ir_offset_const(b, at, 4), 4, false);
+  ir_end_if(b, some);
+}
+
+/* lse (0) or delta (1) of register i's query. */
+static ir_value fact_of(mma *m, int value, int i, int which) {
+  ir *b = m->b;
+  if (!m->p->owns_keys) return which ? m->delta[mma_half(m, value, i)] : m->lse[mma_half(m, value, i)];
+  return ir_load(b, b->f32, ir_offset_const(b, fact_at(m, m->stage, mma_column(m, value, i)), 4LL * which), 4);
+}
+
+/* ---- ops ---- */
+
+void mma_weight(mma *m, const tile_op *op) {
+  int registers = mma_registers(m, op->value);
+  ir_value *weight = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
+  for (int i = 0; i < registers; i++)
+    weight[i] = mma_power(m, m->sum[op->arg[0]][i], fact_of(m, op->value, i, 0));
+}
+
+/* What a product gains of what its score does; a pair that is not encoded has its product for a score. */
+static ir_value product_gain(mma *m, ir_value gained, ir_value product, const attend_pair_of *of) {
+  ir *b = m->b;
+  attend *t = m->t;
+  thread_emitter *e = &t->exprs;
+  ir_value encoded = attend_encoded(t, of->query_token, of->key_token), zero = ir_float(b, b->f32, 0), gain = zero;
+  two_float cotangent = two_float_f32(gained), *remembered = emit_thread_remember(e);
+  if (t->places.ptr) attend_pair_place(t, of->query, of->key);
+  attend_pair_numbers(t, of);
+  e->positions[SPEC_OF_SCORE] = two_float_f32(mul(b, product, m->scale));
+  e->cotangents = &cotangent;
+  e->n_cotangents = 1;
+  e->first_cotangent = 0;
+  if (t->p->gain) gain = emit_thread_f32(e, t->p->gain, 0);
+  emit_thread_forget(e, remembered);
+  e->cotangents = NULL;
+  gain = ir_select(b, ir_compare_float(b, "une", gained, zero), gain, zero);
+  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
+}
+
+void mma_gain(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value);
+  const ir_value *weight = m->sum[op->arg[0]], *coming = m->sum[op->arg[1]], *product = m->sum[op->arg[2]];
+  ir_value *gain = m->sum[op->value] = arena_array(m->memory, ir_value, registers), zero = ir_float(b, b->f32, 0);
+  for (int i = 0; i < registers; i++) {
+    ir_value gained = mul(b, weight[i], sub(b, coming[i], fact_of(m, op->value, i, 1)));
+    gain[i] = ir_select(b, ir_compare_float(b, "oeq", weight[i], zero), zero, gained);
+    if (!m->t->p->score) continue;
+    attend_pair_of of = mma_pair_of(m, op->value, i);
+    gain[i] = product_gain(m, gain[i], product[i], &of);
+  }
+}
+
+/* ---- rows that are stored ---- */
+
+void mma_store_gradient(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  ir_value scale = op->scales ? attend_natural_scale(m->t) : ir_float(b, b->f32, 1), factor[2 * MMA_MOST_ROW_TILES];
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) factor[h] = scale;
+  ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", mma_address_of(m, op->tensor), i64(b, 0)));
+  mma_store_rows(m, op, factor);
+  ir_end_if(b, wanted);
+}
