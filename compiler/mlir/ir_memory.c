@@ -121,19 +121,26 @@ ir_value ir_function_address(ir *b, const char *name) { return address_of(b, nam
 
 static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
 
-void ir_shared(ir *b, const char *name, int64_t bytes) {
+static void shared(ir *b, const char *name, const char *linkage, int64_t bytes) {
   MlirBlock saved = b->block;
   b->block = b->symbols;
   op o = op_start(b, "llvm.mlir.global");
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(b->i8, (unsigned)bytes)));
-  op_attribute(&o, "linkage", op_parse_attribute(b, "#llvm.linkage<internal>"));
+  op_attribute(&o, "linkage", op_parse_attribute(b, linkage));
   op_attribute(&o, "addr_space", op_i32(b, shared_space(b)));
   op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 16));
   o.regions[0] = mlirRegionCreate();
   o.n_regions = 1;
   op_finish(&o);
   b->block = saved;
+}
+
+void ir_shared(ir *b, const char *name, int64_t bytes) { shared(b, name, "#llvm.linkage<internal>", bytes); }
+
+void ir_shared_dynamic(ir *b, const char *name, int64_t bytes) {
+  if (b->gpu) shared(b, name, "#llvm.linkage<external>", 0);
+  else ir_shared(b, name, bytes);
 }
 
 ir_value ir_shared_address(ir *b, const char *name) {
