@@ -22,7 +22,12 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 
-enum { MULTIPROCESSORS = 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */, THREADS_PER_MULTIPROCESSOR = 768 };
+enum { THREADS_PER_MULTIPROCESSOR = 768 };
+/* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+ * CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+enum { MULTIPROCESSORS = 16, MOST_SHARED = 97, DYNAMIC_SHARED = 8 };
+/* Bytes that any launch may have. */
+enum { USUAL_SHARED = 48 << 10 };
 
 /* result, name, arguments */
 #define DRIVER_FUNCTIONS(X) \
@@ -39,6 +44,7 @@ enum { MULTIPROCESSORS = 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */, THRE
   X(cuModuleLoadData, (CUmodule * module, const void *image)) \
   X(cuModuleUnload, (CUmodule module)) \
   X(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name)) \
+  X(cuFuncSetAttribute, (CUfunction function, int attribute, int value)) \
   X(cuLaunchKernel, \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra)) \
@@ -105,6 +111,7 @@ typedef struct loaded_module {
   pthread_mutex_t loading;
   CUmodule module; /* NULL: not loaded yet, or it failed; read and written under the mutex */
   int64_t threads; /* that keep the context's device busy */
+  int64_t shared; /* bytes that a block may have there */
   CUfunction function[]; /* [ptx->n_entries] */
 } loaded_module;
 
@@ -119,16 +126,27 @@ static int context_number(unsigned long long *number) {
   return cuda.cuCtxGetId ? cuda_error(cuda.cuCtxGetId(context, number)) : 0;
 }
 
-static int load_module(const pegen_ptx *ptx, loaded_module *m) {
+/* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
+static int find_function(const pegen_kernel *kernel, int i, loaded_module *m, CUmodule module) {
+  const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
+  int32_t shared = pegen_launch_shared_of(kernel, entry);
+  int error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], module, entry->name));
+  if (error || shared <= USUAL_SHARED || shared > m->shared) return error;
+  return cuda_error(cuda.cuFuncSetAttribute(m->function[i], DYNAMIC_SHARED, shared));
+}
+
+static int load_module(const pegen_kernel *kernel, loaded_module *m) {
+  const pegen_ptx *ptx = kernel->ptx;
   CUdevice device;
   CUmodule module;
-  int multiprocessors = 1, error = cuda_error(cuda.cuCtxGetDevice(&device));
+  int multiprocessors = 1, shared = 0, error = cuda_error(cuda.cuCtxGetDevice(&device));
   if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
+  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&shared, MOST_SHARED, device));
   if (!error) error = cuda_error(cuda.cuModuleLoadData(&module, ptx->text));
   if (error) return error;
   m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
-  for (int i = 0; i < ptx->n_entries && !error; i++)
-    error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], module, ptx->entries[i].name));
+  m->shared = shared > USUAL_SHARED ? shared : USUAL_SHARED;
+  for (int i = 0; i < ptx->n_entries && !error; i++) error = find_function(kernel, i, m, module);
   if (error) cuda.cuModuleUnload(module);
   else m->module = module;
   return error;
@@ -151,14 +169,14 @@ static loaded_module *find_place(const pegen_ptx *ptx, unsigned long long contex
 }
 
 /* The kernel's module in the current context, loaded where it is not yet. */
-static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
+static int find_module(const pegen_kernel *kernel, const loaded_module **found) {
   unsigned long long context;
   int error = context_number(&context);
   if (error) return error;
-  loaded_module *m = find_place(ptx, context);
+  loaded_module *m = find_place(kernel->ptx, context);
   if (!m) return PEGEN_ERROR_NO_MEMORY;
   pthread_mutex_lock(&m->loading);
-  if (!m->module) error = load_module(ptx, m);
+  if (!m->module) error = load_module(kernel, m);
   pthread_mutex_unlock(&m->loading);
   *found = m;
   return error;
@@ -192,7 +210,7 @@ static void leave_context(int ordinal) {
 }
 
 typedef struct launcher {
-  const pegen_ptx *ptx;
+  const pegen_kernel *kernel;
   const loaded_module *module;
   CUstream stream;
 } launcher;
@@ -202,8 +220,10 @@ static int launch_step(void *context, const pegen_launch_step *step) {
   void *parameters[PEGEN_PTX_MAX_PARAMETERS];
   /* The driver takes as many as the entry has. */
   for (int i = 0; i < PEGEN_PTX_MAX_PARAMETERS; i++) parameters[i] = (void *)&step->parameter[i];
-  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y,
-                                        1, (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
+  const pegen_ptx *ptx = l->kernel->ptx;
+  unsigned shared = (unsigned)pegen_launch_shared_of(l->kernel, step->entry);
+  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - ptx->entries], step->grid_x, step->grid_y, 1,
+                                        (unsigned)ptx->block, 1, 1, shared, l->stream, parameters, NULL));
 }
 
 static int has_ptx(const pegen_kernel *kernel) {
@@ -212,7 +232,7 @@ static int has_ptx(const pegen_kernel *kernel) {
 
 size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const pegen_args *args) {
   if (!pegen_kernel_supported(kernel) || !has_ptx(kernel)) return 0;
-  pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
+  pegen_launch_request request = {.kernel = kernel, .entry = pegen_launch_find(kernel, entry), .args = args};
   return pegen_launch_workspace(&request);
 }
 
@@ -220,7 +240,7 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   error_name = "";
   if (!pegen_kernel_supported(kernel)) return PEGEN_ERROR_KERNEL;
   if (!has_ptx(kernel)) return PEGEN_ERROR_NO_PTX;
-  pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
+  pegen_launch_request request = {.kernel = kernel, .entry = pegen_launch_find(kernel, entry), .args = args};
   if (request.entry == PEGEN_LAUNCH_NONE) return PEGEN_ERROR_ENTRY;
   int error = pegen_launch_check(&request), pushed = 0;
   if (error) return error;
@@ -231,10 +251,11 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   }
   int ordinal = pegen_launch_rows(&request)->device.device_id;
   error = enter_context(ordinal, &pushed);
-  launcher l = {.ptx = kernel->ptx, .stream = stream};
-  if (!error) error = find_module(kernel->ptx, &l.module);
+  launcher l = {.kernel = kernel, .stream = stream};
+  if (!error) error = find_module(kernel, &l.module);
   if (!error) {
     request.threads = l.module->threads;
+    request.shared = l.module->shared;
     error = pegen_launch_plan(&request, launch_step, &l);
   }
   if (pushed) leave_context(ordinal);

@@ -20,6 +20,7 @@ typedef struct pegen_launch_request {
   pegen_launch_entry entry;
   const pegen_args *args;
   int64_t threads; /* how many the device needs to be busy */
+  int64_t shared; /* bytes of shared memory that a block may have on it; 0: any */
 } pegen_launch_request;
 
 typedef struct pegen_launch_step {
@@ -63,6 +64,9 @@ struct pegen_attention_call; /* kernel/check_attention.h */
 #define PEGEN_LAUNCH_HAS(kernel, field) ((kernel)->struct_size >= offsetof(pegen_kernel, field) + sizeof(kernel)->field)
 /* NULL: it has no gradients of operands and positions. */
 PEGEN_HIDDEN const pegen_ptx_gradient *pegen_launch_gradient_of(const pegen_kernel *kernel);
+/* Bytes of dynamic shared memory that a launch of it gives a block, and whether the device has them. */
+PEGEN_HIDDEN int32_t pegen_launch_shared_of(const pegen_kernel *kernel, const pegen_ptx_entry *entry);
+PEGEN_HIDDEN int pegen_launch_fits(const pegen_launch_request *request, const pegen_ptx_entry *entry);
 /* What PTX entry i is found by. */
 PEGEN_HIDDEN const char *pegen_launch_word_of(const pegen_kernel *kernel, int i);
 /* The first PTX entry from `from` on that is found by a word; -1: there is none. */

@@ -63,14 +63,17 @@ static int check(const pegen_launch_request *request, pegen_attention_call *call
   return error || call->lse.empty || has_lse(request->kernel) ? error : PEGEN_ERROR_UNKNOWN_FIELD;
 }
 
-static const pegen_ptx_entry *choose_entry(const pegen_kernel *kernel, const pegen_attention_call *call) {
+/* Entries of a type come in the order in which they are taken. */
+static const pegen_ptx_entry *choose_entry(const pegen_launch_request *request, const pegen_attention_call *call) {
+  const pegen_kernel *kernel = request->kernel;
   const pegen_ptx *ptx = kernel->ptx;
   for (int i = 0; i < ptx->n_entries; i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int64_t access = entry->access;
-    if (pegen_launch_is_for(kernel, i, PEGEN_LAUNCH_attention) && entry->dtype == pegen_number_at(call->type)->dtype &&
-        pegen_launch_is_aligned(&call->q, access) && pegen_launch_is_aligned(&call->k, access) &&
-        pegen_launch_is_aligned(&call->v, access) && pegen_launch_is_aligned(&call->out, access))
+    if (pegen_launch_is_for(kernel, i, PEGEN_LAUNCH_attention) && pegen_launch_fits(request, entry) &&
+        entry->dtype == pegen_number_at(call->type)->dtype && pegen_launch_is_aligned(&call->q, access) &&
+        pegen_launch_is_aligned(&call->k, access) && pegen_launch_is_aligned(&call->v, access) &&
+        pegen_launch_is_aligned(&call->out, access))
       return entry;
   }
   return NULL;
@@ -140,7 +143,7 @@ static __attribute__((noinline)) int plan(const pegen_launch_request *request, p
   memset(step, 0, sizeof *step);
   int error = check(request, &call);
   if (error) return error;
-  const pegen_ptx_entry *entry = choose_entry(request->kernel, &call);
+  const pegen_ptx_entry *entry = choose_entry(request, &call);
   if (!entry) return PEGEN_ERROR_DTYPE;
   if (call.out.empty) return 0;
   const int64_t *size = call.q.size;

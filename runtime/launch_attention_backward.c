@@ -183,7 +183,8 @@ static const pegen_ptx_entry *choose_entry(const backward_plan *p, const char *w
   const pegen_kernel *kernel = p->request->kernel;
   for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
     const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
-    if (entry->dtype == pegen_number_at(p->call->forward.type)->dtype && is_aligned(p->call, entry->access))
+    if (pegen_launch_fits(p->request, entry) && entry->dtype == pegen_number_at(p->call->forward.type)->dtype &&
+        is_aligned(p->call, entry->access))
       return entry;
   }
   return NULL;

@@ -92,7 +92,7 @@ static int accumulates(const gradient_launch *l) { return (l->cut->call->grad->f
 /* Those that a query's rows are made with, and what they gain. */
 static void set_inputs(pegen_launch_step *step, const gradient_launch *l, int64_t *own) {
   const pegen_gradient_cut *g = l->cut;
-  pegen_launch_request request = {g->kernel, PEGEN_LAUNCH_encode_backward, l->args, 0};
+  pegen_launch_request request = {.kernel = g->kernel, .entry = PEGEN_LAUNCH_encode_backward, .args = l->args};
   pegen_launch_set_inputs(step->parameter + PEGEN_PTX_OPERANDS, &request, g->call->rows.input, 0);
   own[PEGEN_PTX_COLUMN_ADDS] = accumulates(l);
   pegen_launch_set_gained_inputs(own + PEGEN_PTX_COLUMN_INPUTS, g->kernel,
@@ -161,7 +161,7 @@ static int launch_round(const gradient_launch *l, const pegen_gradient_pass *p, 
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
   if (pegen_launch_has_columns(g->kernel) && !first->keys) set_inputs(&step, l, own);
   if (pegen_launch_turns_rows(g->kernel)) {
-    pegen_launch_request request = {g->kernel, PEGEN_LAUNCH_encode_backward, l->args, 0};
+    pegen_launch_request request = {.kernel = g->kernel, .entry = PEGEN_LAUNCH_encode_backward, .args = l->args};
     pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS, &request, g->call->rows.input, 0);
     own[PEGEN_PTX_INPUT_SHARES] = gives_inputs(g) && g->of->n_input_gains ? l->workspace + g->at.input_shares : 0;
   }

@@ -20,6 +20,17 @@ const pegen_ptx_gradient *pegen_launch_gradient_of(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, attention_backward) ? kernel->ptx->gradient : NULL;
 }
 
+/* Older kernels' entries have static shared memory alone. */
+int32_t pegen_launch_shared_of(const pegen_kernel *kernel, const pegen_ptx_entry *entry) {
+  size_t end = offsetof(pegen_ptx, shared) + sizeof kernel->ptx->shared;
+  if (!PEGEN_LAUNCH_HAS(kernel, ptx_size) || kernel->ptx_size < end) return 0;
+  return kernel->ptx->shared[entry - kernel->ptx->entries];
+}
+
+int pegen_launch_fits(const pegen_launch_request *request, const pegen_ptx_entry *entry) {
+  return !request->shared || pegen_launch_shared_of(request->kernel, entry) <= request->shared;
+}
+
 int pegen_launch_next(const pegen_kernel *kernel, const char *word, int from) {
   for (int i = from; i < kernel->ptx->n_entries; i++)
     if (strcmp(pegen_launch_word_of(kernel, i), word) == 0) return i;

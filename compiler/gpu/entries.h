@@ -62,7 +62,8 @@ typedef struct gpu_entry {
   pegen_launch_entry of; /* what it is launched for */
   const char *word; /* that it is found by; NULL: that of `of` */
   gpu_entry_kind kind;
-  int64_t shared; /* bytes of dynamic shared memory; 0: none */
+  int shared; /* bytes of shared memory that a launch gives a block (ir_shared_dynamic), which is then all that it has;
+                 0: none */
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
                 0: the tile's */
 } gpu_entry;

@@ -117,7 +117,8 @@ void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const doub
 ir_value ir_table_address(ir *b, const char *name);
 /* Memory that the threads of a block share: an array of the module and, in a function, its address. */
 void ir_shared(ir *b, const char *name, int64_t bytes);
-/* The same whose size a launch says: at least `bytes`. */
+/* As that, where the launch says how many bytes there are, which may be more than 48 KiB (gpu_entry.shared); 16-byte
+ * aligned. All such arrays of a kernel begin at one address. */
 void ir_shared_dynamic(ir *b, const char *name, int64_t bytes);
 ir_value ir_shared_address(ir *b, const char *name);
 

@@ -121,7 +121,7 @@ ir_value ir_function_address(ir *b, const char *name) { return address_of(b, nam
 
 static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
 
-static void shared(ir *b, const char *name, int64_t bytes, const char *linkage) {
+static void shared(ir *b, const char *name, const char *linkage, int64_t bytes) {
   MlirBlock saved = b->block;
   b->block = b->symbols;
   op o = op_start(b, "llvm.mlir.global");
@@ -136,10 +136,10 @@ static void shared(ir *b, const char *name, int64_t bytes, const char *linkage) 
   b->block = saved;
 }
 
-void ir_shared(ir *b, const char *name, int64_t bytes) { shared(b, name, bytes, "#llvm.linkage<internal>"); }
+void ir_shared(ir *b, const char *name, int64_t bytes) { shared(b, name, "#llvm.linkage<internal>", bytes); }
 
 void ir_shared_dynamic(ir *b, const char *name, int64_t bytes) {
-  if (b->gpu) shared(b, name, 0, "#llvm.linkage<external>");
+  if (b->gpu) shared(b, name, "#llvm.linkage<external>", 0);
   else ir_shared(b, name, bytes);
 }
 

@@ -152,9 +152,11 @@ static LLVMValueRef ptx(describer *d) {
   if (!m) return describe_null(d);
   LLVMValueRef values[GPU_MAX_ENTRIES];
   const char *words[GPU_MAX_ENTRIES];
+  LLVMValueRef shared[GPU_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const gpu_entry *e = &m->program->entry[i];
     words[i] = gpu_entry_word(e);
+    shared[i] = describe_i32(d, e->shared);
     unsigned dtype = e->tile ? number_pair(e->dtype, e->other ? e->other : e->dtype) : 0; /* 0: not of rows */
     describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
                                FIELD(pegen_ptx_entry, dtype, describe_i32(d, dtype)),
@@ -166,18 +168,20 @@ static LLVMValueRef ptx(describer *d) {
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
-  describe_field fields[] = {FIELD(pegen_ptx, text, describe_string(d, m->text)),
-                             FIELD(pegen_ptx, size, describe_i64(d, (int64_t)m->size)),
-                             FIELD(pegen_ptx, digest, LLVMConstArray2(d->i64, digest, 2)),
-                             FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
-                             FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
-                             FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
-                             FIELD(pegen_ptx, per_head, describe_i32(d, ptx_per_head(d->request))),
-                             FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
-                             FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
-                             FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
-                             FIELD(pegen_ptx, words, describe_strings(d, "words", words, m->program->n_entries)),
-                             FIELD(pegen_ptx, gradient, ptx_gradient(d, m->program))};
+  describe_field fields[] = {
+      FIELD(pegen_ptx, text, describe_string(d, m->text)),
+      FIELD(pegen_ptx, size, describe_i64(d, (int64_t)m->size)),
+      FIELD(pegen_ptx, digest, LLVMConstArray2(d->i64, digest, 2)),
+      FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
+      FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
+      FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
+      FIELD(pegen_ptx, per_head, describe_i32(d, ptx_per_head(d->request))),
+      FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
+      FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
+      FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
+      FIELD(pegen_ptx, words, describe_strings(d, "words", words, m->program->n_entries)),
+      FIELD(pegen_ptx, gradient, ptx_gradient(d, m->program)),
+      FIELD(pegen_ptx, shared, describe_array(d, "shared", d->i32, shared, m->program->n_entries))};
   return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
 
@@ -217,6 +221,7 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, key_inputs, describe_i16(d, pair_inputs(s, true))),
       FIELD(pegen_kernel, reads_indices, describe_i32(d, reads_indices(s))),
       FIELD(pegen_kernel, needs_input, describe_i32(d, spec_needs_input(s))),
+      FIELD(pegen_kernel, ptx_size, describe_i32(d, sizeof(pegen_ptx))),
 #define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
       PEGEN_ENTRIES(X)
 #undef X

@@ -45,7 +45,7 @@ static int run_step(void *context, const pegen_launch_step *step) {
 static int fits(DLDevice device) { return device.device_type == kDLCPU; }
 
 static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *args, int part, int parts) {
-  pegen_launch_request request = {&t->kernel, entry, args, t->wanted};
+  pegen_launch_request request = {.kernel = &t->kernel, .entry = entry, .args = args, .threads = t->wanted};
   if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
   int error = pegen_launch_check(&request);
   if (error) return error;
@@ -62,12 +62,14 @@ PEGEN_LAUNCHED(X)
 
 static size_t encode_backward_workspace(void *context, const pegen_args *args) {
   threads *t = context;
-  return pegen_launch_workspace(&(pegen_launch_request){&t->kernel, PEGEN_LAUNCH_encode_backward, args, t->wanted});
+  return pegen_launch_workspace(&(pegen_launch_request){
+      .kernel = &t->kernel, .entry = PEGEN_LAUNCH_encode_backward, .args = args, .threads = t->wanted});
 }
 
 static size_t attention_backward_workspace(void *context, const pegen_args *args) {
   threads *t = context;
-  return pegen_launch_workspace(&(pegen_launch_request){&t->kernel, PEGEN_LAUNCH_attention_backward, args, t->wanted});
+  return pegen_launch_workspace(&(pegen_launch_request){
+      .kernel = &t->kernel, .entry = PEGEN_LAUNCH_attention_backward, .args = args, .threads = t->wanted});
 }
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }

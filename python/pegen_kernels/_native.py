@@ -95,7 +95,7 @@ class KernelInfo(ctypes.Structure):
         ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
         ("attention_finish", Entry), ("attention_workspace", SizeEntry), ("has_sides", c_int32),
         ("pair_inputs", ctypes.c_uint16), ("key_inputs", ctypes.c_uint16),
-        ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32),
+        ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32), ("ptx_size", c_uint32),
     ]  # fmt: skip
 
 

@@ -308,7 +308,8 @@ static int on_gpu(DLDevice device) { return device.device_type == kDLCUDA; }
 static void run_launch(const fuzz_call *c) {
   roles r;
   launched l = {.call = c};
-  pegen_launch_request request = {c->kernel, PEGEN_LAUNCH_encode, c->given, (int64_t)(c->part & 0xff) * 1000};
+  pegen_launch_request request = {
+      .kernel = c->kernel, .entry = PEGEN_LAUNCH_encode, .args = c->given, .threads = (int64_t)(c->part & 0xff) * 1000};
   int error = pegen_launch_check(&request);
   if (c->sound) EXPECT(error == PEGEN_ERROR_OK);
   if (!error) {

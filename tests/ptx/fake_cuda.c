@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-fake_cuda_state fake_cuda = {.devices = 1};
+enum { USUAL_SHARED = 48 << 10 };
+
+fake_cuda_state fake_cuda = {.devices = 1, .most_shared = 163 << 10};
+
+typedef struct function {
+  int shared; /* bytes that a launch may give a block */
+  char name[];
+} function;
 
 static int context_object;
 static void *current;
@@ -36,8 +43,9 @@ int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
 int cuModuleLoadData(void **module, const void *image);
 int cuModuleUnload(void *module);
-int cuModuleGetFunction(void **function, void *module, const char *name);
-int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+int cuModuleGetFunction(function **f, void *module, const char *name);
+int cuFuncSetAttribute(function *f, int attribute, int value);
+int cuLaunchKernel(const function *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
 int cuMemAlloc_v2(uint64_t *memory, size_t bytes);
 int cuMemFree_v2(uint64_t memory);
@@ -70,6 +78,7 @@ int cuDeviceGet(int *device, int ordinal) {
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   *value = attribute == 16 ? 2 : attribute == 75 ? 8 : 0; /* two multiprocessors of sm_80 */
+  if (attribute == 97) *value = fake_cuda.most_shared;
   return device ? 101 : 0;
 }
 
@@ -129,24 +138,36 @@ int cuModuleUnload(void *module) {
   return 0;
 }
 
-int cuModuleGetFunction(void **function, void *module, const char *name) {
+int cuModuleGetFunction(function **f, void *module, const char *name) {
   int error = fails("cuModuleGetFunction");
   if (error || !strstr(module, name)) return error ? error : 500;
-  *function = strdup(name); /* kept: a function lives as long as its module */
+  *f = malloc(sizeof **f + strlen(name) + 1); /* kept: a function lives as long as its module */
+  (*f)->shared = USUAL_SHARED;
+  strcpy((*f)->name, name);
   return 0;
 }
 
-int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+int cuFuncSetAttribute(function *f, int attribute, int value) {
+  int error = fails("cuFuncSetAttribute");
+  if (error || attribute != 8 || value > fake_cuda.most_shared) return error ? error : 1;
+  fake_cuda.allowed++;
+  f->shared = value;
+  return 0;
+}
+
+int cuLaunchKernel(const function *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra) {
   int error = fails("cuLaunchKernel");
   if (error) return error;
-  if (grid_z != 1 || block_y != 1 || block_z != 1 || shared || extra || !grid_x || !grid_y || grid_y > 65535) return 1;
+  if (grid_z != 1 || block_y != 1 || block_z != 1 || extra || !grid_x || !grid_y || grid_y > 65535) return 1;
+  if (shared > (unsigned)f->shared) return 1;
   fake_cuda.launches++;
   fake_cuda.stream = stream;
-  fake_cuda.entry = function;
+  fake_cuda.entry = f->name;
+  fake_cuda.shared = shared;
   int64_t *values = malloc(sizeof *values * (size_t)fake_cuda.n_parameters);
   for (int i = 0; i < fake_cuda.n_parameters; i++) memcpy(&values[i], parameters[i], sizeof *values);
-  if (fake_cuda.run) fake_cuda.run(function, grid_x, grid_y, block_x, values);
+  if (fake_cuda.run) fake_cuda.run(f->name, grid_x, grid_y, block_x, values);
   free(values);
   return 0;
 }

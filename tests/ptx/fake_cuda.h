@@ -8,11 +8,14 @@ typedef struct fake_cuda_state {
   /* NULL: nothing is computed */
   void (*run)(const char *entry, unsigned grid_x, unsigned grid_y, unsigned threads, const int64_t *parameters);
   int n_parameters, devices;
+  int most_shared; /* bytes that a block may have */
   unsigned long long context_id;
   const char *fail_in; /* a function that fails once, with fail_with */
   int fail_with;
   int modules, launches, retained; /* loaded and not unloaded; launched; retained and not released */
   const char *entry;               /* of the last launch */
+  unsigned shared; /* of that launch */
+  int allowed; /* attributes that let a function have more than 48 KiB */
   void *stream;
 } fake_cuda_state;
 

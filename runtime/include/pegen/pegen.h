@@ -478,6 +478,8 @@ typedef struct pegen_ptx {
   const char *const *words; /* [n_entries]: "encode", "attention", "encode_backward", what each is launched for; kernels
                                whose struct_size ends before attention_backward do not have it */
   const pegen_ptx_gradient *gradient; /* of the same kernels; NULL: there are none of operands and positions */
+  const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels whose
+                            ptx_size ends before it do not have it, and need none */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */
@@ -539,6 +541,7 @@ typedef struct pegen_kernel {
                             its tokens is no part of a call of all */
   int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and
                           encode_backward takes what encode read alone */
+  uint32_t ptx_size; /* bytes of *ptx, which fields may be added to at its end */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
