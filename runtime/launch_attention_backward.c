@@ -1,6 +1,7 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
  * of keys, its finish one or two of what operands gain; of a polynomial's inputs and operands there are others
- * (launch_weights.c). See launch.h and kernel/launch.h.
+ * (launch_weights.c). Where tensor cores serve rows, both launches are theirs, and what else gains has a launch of the
+ * other entries, which are told of no rows: rows have the same bits whatever is asked. See launch.h, kernel/launch.h.
  *
  * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
  * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first
@@ -195,16 +196,19 @@ static void set_given(int64_t *parameter, const pegen_view *rows) {
 }
 
 /* Not inlined: the scale is computed in it. */
-static __attribute__((noinline)) void set_parameters(const backward_plan *p, int of_keys, pegen_launch_step *step) {
+static __attribute__((noinline)) void set_parameters(const backward_plan *p, int of_keys, int of_rows,
+                                                     pegen_launch_step *step) {
   const pegen_attention_backward_call *c = p->call;
   int64_t workspace = (int64_t)(uintptr_t)p->request->args->workspace;
   pegen_launch_set_attention(step->parameter, p->request, &c->forward);
   int64_t *own = step->parameter + pegen_launch_attention_parameters(p->request->kernel);
   set_given(own + PEGEN_PTX_ATTENTION_G_OUT, &c->g_out);
   set_given(own + PEGEN_PTX_ATTENTION_G_LSE, &c->g_lse);
-  set_given(own + PEGEN_PTX_ATTENTION_G_Q, &c->g_q);
-  set_given(own + PEGEN_PTX_ATTENTION_G_K, &c->g_k);
-  set_given(own + PEGEN_PTX_ATTENTION_G_V, &c->g_v);
+  if (of_rows) {
+    set_given(own + PEGEN_PTX_ATTENTION_G_Q, &c->g_q);
+    set_given(own + PEGEN_PTX_ATTENTION_G_K, &c->g_k);
+    set_given(own + PEGEN_PTX_ATTENTION_G_V, &c->g_v);
+  }
   own[PEGEN_PTX_ATTENTION_LESS] = workspace + p->less;
   own[PEGEN_PTX_ATTENTION_ITEMS] = p->items;
   own[PEGEN_PTX_ATTENTION_EACH] = p->each;
@@ -214,17 +218,45 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, int
   if (wants_sums(p->request, c, of_keys)) own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
 
-static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
+static int launch(const backward_plan *p, const pegen_ptx_entry *entry, int64_t blocks, int of_keys, int of_rows,
+                  pegen_launch_run *run, void *context) {
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
-  step.entry = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
-  if (!step.entry) return PEGEN_ERROR_DTYPE;
-  step.grid_x = (uint32_t)(of_keys ? p->key_blocks : p->blocks);
+  step.entry = entry;
+  if (blocks < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  step.grid_x = (uint32_t)blocks;
   step.grid_y = 1;
   uint64_t found = pegen_float_begin();
-  set_parameters(p, of_keys, &step);
+  set_parameters(p, of_keys, of_rows, &step);
   pegen_float_end(found);
   return run ? run(context, &step) : 0;
+}
+
+/* The entry on tensor cores that makes rows of this side; NULL: there is none for them. */
+static const pegen_ptx_entry *mma_entry(const backward_plan *p, int of_keys) {
+  return choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS_MMA : PEGEN_PTX_WORD_QUERIES_MMA);
+}
+
+static int64_t mma_blocks(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys) {
+  const int64_t *size = of_keys ? p->call->forward.k.size : p->call->forward.q.size;
+  return pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+}
+
+/* Whether something that is not a row gains in the launch of this side. */
+static int gains_more(const backward_plan *p, int of_keys) {
+  return wants_sums(p->request, p->call, of_keys) ||
+         (!of_keys && (p->elements || p->weights.is_wanted || p->keeps));
+}
+
+static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
+  const pegen_ptx_entry *mma = mma_entry(p, of_keys),
+                        *other = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
+  if (!other) return PEGEN_ERROR_DTYPE;
+  if (mma) {
+    int error = launch(p, mma, mma_blocks(p, mma, of_keys), of_keys, 1, run, context);
+    if (error || !gains_more(p, of_keys)) return error;
+  }
+  return launch(p, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
 }
 
 int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {

@@ -460,7 +460,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
                   .tile = tile,
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
-                  .shared = plan->shape.shared};
+                  .shared = (int)plan->shape.shared};
 }
 
 static void print_work(FILE *f, const gpu_program *program) {
