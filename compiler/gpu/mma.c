@@ -326,27 +326,28 @@ static void walk(mma *m, const factors *f, ir_value *sum) {
   }
 }
 
-/* Sums of rows by weights, of which those that are not finite count where the weight is not 0 alone: numbers that are
- * finite, and apart from them counts of the others. */
-static void walk_carefully(mma *m, const factors *f, int registers, ir_value *sum) {
+/* Two column tiles of sums of rows by weights, of which those that are not finite count where the weight is not 0 alone:
+ * numbers that are finite, and apart from them counts of the others. */
+static void walk_carefully(mma *m, const factors *f, int column, ir_value *sum) {
   ir *b = m->b;
   ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], weights[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4], finite[4], mark[4];
-  ir_value *counts = arena_array(m->memory, ir_value, registers);
-  for (int i = 0; i < registers; i++) counts[i] = ir_float(b, b->f32, 0);
+  ir_value counts[MMA_MOST_ROW_TILES * 2 * MMA_FRAGMENT];
+  factors two = *f;
+  two.columns = 2;
+  for (int i = 0; i < m->shape.row_tiles * 2 * MMA_FRAGMENT; i++) counts[i] = ir_float(b, b->f32, 0);
   for (int k = 0; k < f->steps; k++) {
     const ir_value *left = left_of(m, f, k, a);
     for (int i = 0; i < m->shape.row_tiles * MMA_FRAGMENT; i++) weights[i] = mark_weights(m, left[i]);
-    for (int column = 0; column < f->columns; column += 2) {
-      load_right(m, f, k, column, x);
-      for (int i = 0; i < 4; i++) mark_pair(m, x[i], &finite[i], &mark[i]);
-      multiply(m, f, left, finite, column, sum);
-      multiply(m, f, weights, mark, column, counts);
+    load_right(m, f, k, column, x);
+    for (int i = 0; i < 4; i++) mark_pair(m, x[i], &finite[i], &mark[i]);
+    multiply(m, f, left, finite, column, sum);
+    multiply(m, &two, weights, mark, 0, counts);
+  }
+  for (int i = 0; i < m->shape.row_tiles; i++)
+    for (int j = 0; j < 2 * MMA_FRAGMENT; j++) {
+      ir_value *to = &sum[(i * f->columns + column) * MMA_FRAGMENT + j], more = marked(m, counts[i * 2 * MMA_FRAGMENT + j]);
+      *to = add(b, *to, more);
     }
-  }
-  for (int i = 0; i < registers; i++) {
-    ir_value more = marked(m, counts[i]);
-    sum[i] = add(b, sum[i], more);
-  }
 }
 
 void mma_product(mma *m, const tile_op *op) {
@@ -367,7 +368,7 @@ void mma_product(mma *m, const tile_op *op) {
     one[i] = other[i] = sum[i];
   }
   ir_choice choice = ir_choose(b, m->careful, registers, types);
-  walk_carefully(m, &f, registers, one);
+  for (int column = 0; column < f.columns; column += 2) walk_carefully(m, &f, column, one);
   ir_choose_else(b, &choice, registers, one);
   walk(m, &f, other);
   ir_end_choose(b, choice, registers, other, sum);
