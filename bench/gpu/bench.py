@@ -1,308 +1,272 @@
 #!/usr/bin/env python3
-"""Time of kernels on a GPU, beside a device-to-device copy of the same bytes in the same run.
+"""Speed and errors of kernels on an NVIDIA GPU, beside PyTorch's, in one run.
 
-    bench/gpu/bench.py --pegen build/pegen --library build/runtime/libpegen.so [--dtype bf16] [SPEC:B,H,N,D ...]
+    bench/gpu/prepare BUILD_DIR FOLDER            # where the compiler is
+    python3 bench/gpu/bench.py FOLDER             # where the GPU is: all, at most ten minutes
+    python3 bench/gpu/bench.py FOLDER --short     # attention and its gradients, about a minute
 
-Needs the CUDA driver and a C compiler; where PyTorch (and Triton) are installed, rotary embeddings in eager PyTorch,
-torch.compile and Triton are timed on the same shapes. A call encodes q and k in place, [B,N,H,D] memory; sets of
-buffers are cycled so that no call finds its rows in the L2 cache.
-
-It was written on a machine without a GPU and has not run on one yet.
+Needs PyTorch, and nothing else of this project but python/. Measurements run in a process of their own, which is
+started again where a kernel ends it, or hangs: that measurement's cell says so, and the others go on. Prints tables in
+Markdown; the exit status is 1 where a result was wrong or a kernel of pegen failed.
 """
+from __future__ import annotations
+
 import argparse
-import ctypes as c
+import json
+import lzma
 import os
-import random
-import statistics
-import struct
+import pathlib
+import queue
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from typing import Any, Iterator
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from interface import Args, DLTensor, Kernel, pointers
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
-SPECS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "specs")
-DEFAULT = ["rope:8,32,4096,128", "geope2d:64,12,196,64", "geope3d:64,12,196,64", "care:64,12,196,64"]
-DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16)}  # DLPack code, bits
-CYCLED_BYTES, MOST_SETS = 512 << 20, 64
-KDLCUDA, FLOAT32 = 2, (2, 32)
+from kernels import PARTS, Case, cases_of  # noqa: E402
+from report import markdown  # noqa: E402
 
-
-class Driver:
-    """The few calls of libcuda that are needed; an error ends the program with its name."""
-
-    def __init__(self):
-        try:
-            self.library = c.CDLL("libcuda.so.1")
-        except OSError:
-            sys.exit("no CUDA driver: libcuda.so.1 cannot be loaded")
-        self("cuInit", 0)
-        count = c.c_int()
-        self("cuDeviceGetCount", c.byref(count))
-        if not count.value:
-            sys.exit("no CUDA device")
-        self.device, context = c.c_int(), c.c_void_p()
-        self("cuDeviceGet", c.byref(self.device), 0)
-        self("cuDevicePrimaryCtxRetain", c.byref(context), self.device)
-        self("cuCtxSetCurrent", context)
-
-    def __call__(self, name, *arguments):
-        error = getattr(self.library, name)(*arguments)
-        if error:
-            text = c.c_char_p()
-            self.library.cuGetErrorName(error, c.byref(text))
-            sys.exit(f"{name}: {(text.value or b'?').decode()}")
-
-    def attribute(self, number):
-        value = c.c_int()
-        self("cuDeviceGetAttribute", c.byref(value), number, self.device)
-        return value.value
-
-    def name(self):
-        text = c.create_string_buffer(256)
-        self("cuDeviceGetName", text, 256, self.device)
-        return text.value.decode()
-
-    def upload(self, data, size=None):
-        """Memory of `size` bytes that repeats `data`; no size: as long as the data."""
-        size = size or len(data)
-        memory = c.c_uint64()
-        self("cuMemAlloc_v2", c.byref(memory), c.c_size_t(size))
-        for at in range(0, size, len(data)):
-            self("cuMemcpyHtoD_v2", c.c_uint64(memory.value + at), data, c.c_size_t(min(len(data), size - at)))
-        return memory.value
-
-    def free(self, memory):
-        self("cuMemFree_v2", c.c_uint64(memory))
-
-    def seconds(self, calls, rounds=20):
-        """Median over rounds of the time of one of `calls`, each round running all of them."""
-        begin, end, times = c.c_void_p(), c.c_void_p(), []
-        self("cuEventCreate", c.byref(begin), 0)
-        self("cuEventCreate", c.byref(end), 0)
-        for _ in range(rounds + 3):
-            self("cuEventRecord", begin, None)
-            for call in calls:
-                call()
-            self("cuEventRecord", end, None)
-            self("cuEventSynchronize", end)
-            milliseconds = c.c_float()
-            self("cuEventElapsedTime", c.byref(milliseconds), begin, end)
-            times.append(milliseconds.value * 1e-3 / len(calls))
-        return statistics.median(times[3:])
+MARK = "@pegen-bench "  # begins a worker's lines that are for this script
+START_SECONDS = 90  # of a worker, PyTorch's import among them
+FATAL = 3  # a worker's exit status where the device takes no further work
 
 
-def tensor(memory, dtype, shape, strides=None):
-    n = len(shape)
-    return DLTensor(
-        memory,
-        KDLCUDA,
-        0,
-        n,
-        dtype[0],
-        dtype[1],
-        1,
-        (c.c_int64 * n)(*shape),
-        (c.c_int64 * n)(*strides) if strides else None,
-        0,
-    )
+# ---- the worker ----
 
 
-def random_rows(dtype):
-    """1 MiB or so of numbers in [-1, 1]: zeros would take less power, and clocks depend on power."""
-    values = [random.uniform(-1, 1) for _ in range(1 << 18)]
-    if dtype == DTYPES["bf16"]:
-        return b"".join(struct.pack("<f", x)[2:] for x in values)
-    return struct.pack(f"<{len(values)}{'f' if dtype[1] == 32 else 'e'}", *values)
+def say(**message: Any) -> None:
+    print(MARK + json.dumps(message), flush=True)
 
 
-def compile_kernel(pegen, spec, head_dim, chip, folder):
-    stem = os.path.join(folder, spec)
-    subprocess.run(
-        [
-            pegen,
-            os.path.join(SPECS, spec + ".lua"),
-            "-o",
-            stem + ".o",
-            "--target",
-            "native," + chip,
-            "-D",
-            f"head_dim={head_dim}",
-        ],
-        check=True,
-    )
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", stem + ".o", "-o", stem + ".so"], check=True)
-    library = c.CDLL(stem + ".so")
-    return library, Kernel.in_dll(library, spec + "_kernel")
+def describe_machine(device: str) -> dict[str, Any]:
+    import torch
 
-
-def time_kernel(driver, runtime, kernel, dtype, shape):
-    batch, heads, tokens, dim = shape
-    bytes_of_tensor = batch * heads * tokens * dim * dtype[1] // 8
-    sets = min(MOST_SETS, max(1, CYCLED_BYTES // (2 * bytes_of_tensor)))
-    strides = (tokens * heads * dim, dim, heads * dim, 1)
-    positions = (c.c_int32 * (tokens * kernel.n_axes))(
-        *[t // (14**a) for t in range(tokens) for a in range(kernel.n_axes)]
-    )
-    kept = [tensor(driver.upload(bytes(positions)), (0, 32), (tokens, kernel.n_axes))]
-    for i in range(kernel.n_operands):
-        sizes = kernel.operands[i].shape[: kernel.operands[i].rank]
-        count = 1
-        for size in sizes:
-            count *= size
-        values = (c.c_float * count)(*[0.1 + 0.01 * (j % 7) for j in range(count)])
-        kept.append(tensor(driver.upload(bytes(values)), FLOAT32, sizes))
-    operands = pointers(kept[1:])
-    memories, calls, copies, rows = [], [], [], random_rows(dtype)
-    for _ in range(sets):
-        pair = [driver.upload(rows, bytes_of_tensor) for _ in range(2)]
-        memories += pair
-        q, k = (tensor(m, dtype, shape, strides) for m in pair)
-        args = Args(
-            struct_size=c.sizeof(Args),
-            n_operands=kernel.n_operands,
-            q=c.pointer(q),
-            k=c.pointer(k),
-            q_out=c.pointer(q),
-            k_out=c.pointer(k),
-            positions=c.pointer(kept[0]),
-            operands=operands,
-        )
-        kept.append((q, k, args))
-        calls.append(lambda args=args: check(runtime, runtime.pegen_launch(c.byref(kernel), None, c.byref(args), None)))
-        copies.append(
-            lambda a=pair[0], b=pair[1]: driver(
-                "cuMemcpyDtoDAsync_v2", c.c_uint64(a), c.c_uint64(b), c.c_size_t(bytes_of_tensor), None
-            )
-        )
-    kernel_time = driver.seconds(calls)
-    copy_time = 2 * driver.seconds(copies)  # a call reads and writes two tensors
-    for memory in memories:
-        driver.free(memory)
-    return kernel_time, copy_time, 4 * bytes_of_tensor
-
-
-def check(runtime, error):
-    if error:
-        sys.exit(f"pegen_launch: {runtime.pegen_error_name(error).decode()} {runtime.pegen_cuda_error_name().decode()}")
-
-
-# ---- what others do, on the same shapes --------------------------------------------------
-
-
-def torch_contenders(dtype_name, shape):
-    """(name, function of (q, k)) of rotary embeddings in PyTorch and Triton, where installed."""
+    machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version.split()[0]}
+    if device == "cpu":
+        return {**machine, "device": "processor (a trial of the script, not a measurement)"}
+    properties = torch.cuda.get_device_properties(0)
+    machine |= {"device": torch.cuda.get_device_name(), "processors": properties.multi_processor_count,
+                "bytes": properties.total_memory, "chip": list(torch.cuda.get_device_capability())}  # fmt: skip
     try:
-        import torch
-    except ImportError:
-        return None, []
-    if not torch.cuda.is_available():
-        return None, []
-    batch, heads, tokens, dim = shape
-    half = dim // 2
-    angle = (
-        torch.arange(tokens, device="cuda")[:, None]
-        * 10000.0 ** (-torch.arange(half, device="cuda") * 2 / dim)[None, :]
-    )
-    dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype_name]
-    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-
-    def rotate(x):  # [B,N,H,D], split halves: the form that eager code is fastest in
-        a, b = x[..., :half], x[..., half:]
-        c_, s_ = cos[None, :, None, :], sin[None, :, None, :]
-        return torch.cat((a * c_ - b * s_, b * c_ + a * s_), dim=-1)
-
-    def eager(q, k):
-        return rotate(q), rotate(k)
-
-    contenders = [("PyTorch eager rope", eager), ("torch.compile rope", torch.compile(eager))]
-    try:
-        contenders.append(("Triton rope, in place", triton_rope(cos, sin)))
-    except ImportError:
+        asked = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit", "--format=csv,noheader"]
+        words = subprocess.run(asked, capture_output=True, text=True, timeout=20).stdout.splitlines()[0].split(", ")
+        machine |= dict(zip(("driver", "most_clock", "power_limit"), words))
+    except (OSError, IndexError, subprocess.SubprocessError):
         pass
-    return torch, contenders
+    return machine
 
 
-def triton_rope(cos, sin):
-    import triton
-    import triton.language as tl
+def work(options: argparse.Namespace, cases: list[Case]) -> int:
+    """Measures the cases from number options.start on, in this process."""
+    import torch
+    from measure import MEASURES, Device, Loaded, one_line
 
-    @triton.jit
-    def kernel(x, cos, sin, tokens, heads, HALF: tl.constexpr, HEADS: tl.constexpr):
-        row = tl.program_id(0)
-        lane = tl.arange(0, HALF)
-        head = tl.arange(0, HEADS)
-        token = row % tokens
-        at = x + row * heads * 2 * HALF + head[:, None] * 2 * HALF + lane[None, :]
-        inside = head[:, None] < heads
-        c_, s_ = tl.load(cos + token * HALF + lane), tl.load(sin + token * HALF + lane)
-        a, b = tl.load(at, mask=inside).to(tl.float32), tl.load(at + HALF, mask=inside).to(tl.float32)
-        tl.store(at, a * c_ - b * s_, mask=inside)
-        tl.store(at + HALF, b * c_ + a * s_, mask=inside)
-
-    def run(q, k):
-        for x in (q, k):
-            kernel[(x.shape[0] * x.shape[1],)](
-                x, cos, sin, x.shape[1], x.shape[2], HALF=x.shape[3] // 2, HEADS=triton.next_power_of_2(x.shape[2])
-            )
-
-    return run
-
-
-def time_torch(dtype_name, shape):
-    torch, contenders = torch_contenders(dtype_name, shape)
-    if not torch:
-        return
-    batch, heads, tokens, dim = shape
-    dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype_name]
-    for name, run in contenders:
-        sets = [
-            [torch.zeros(batch, tokens, heads, dim, dtype=dtype, device="cuda") for _ in range(2)] for _ in range(4)
-        ]
-        times = []
-        for _ in range(23):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            for q, k in sets:
-                run(q, k)
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e-3 / len(sets))
-        yield name, statistics.median(times[3:])
+    if options.device == "cuda" and not torch.cuda.is_available():
+        say(fatal="PyTorch finds no CUDA device; --device cpu tries the script without one")
+        return FATAL
+    device = Device(options.device)
+    folder = pathlib.Path(options.folder)
+    loaded = Loaded(str(folder), json.loads((folder / "index.json").read_text()))
+    say(machine=describe_machine(options.device))
+    for number in range(options.start, len(cases)):
+        say(begin=number)
+        case = device.fitted(cases[number])
+        status = 0
+        try:
+            result = MEASURES[case.part](case, loaded, device, 0.5 if options.short else 1.0)
+        except Exception as error:
+            result = {"error": one_line(error)}
+            try:
+                device.wait()
+                if device.is_gpu:
+                    torch.cuda.empty_cache()
+            except Exception:
+                status = FATAL
+        say(end=number, result={**case._asdict(), "shape": case.shape, **result})
+        if status:
+            return status
+    return 0
 
 
-def main():
+# ---- the script ----
+
+
+class Worker:
+    """A process that measures, and its messages."""
+
+    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "bench.py"), *words], stdout=subprocess.PIPE, stderr=self.errors, text=True,
+            env=environment, errors="replace",
+        )  # fmt: skip
+        self.messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if line.startswith(MARK):
+                self.messages.put(json.loads(line[len(MARK) :]))
+        self.messages.put(None)
+
+    def next(self, seconds: float) -> dict[str, Any] | None:
+        """Its next message; None where it has ended. Raises queue.Empty after so many seconds."""
+        return self.messages.get(timeout=max(seconds, 0.01))
+
+    def end(self) -> str:
+        """Ends the process; how it did, with the last of what it wrote to stderr."""
+        is_running = self.process.poll() is None
+        if is_running:
+            self.process.kill()
+        status = self.process.wait()
+        self.errors.seek(0)
+        tail = " ".join(self.errors.read()[-2000:].split())[-240:]
+        how = "was ended" if is_running else f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+        return f"{how}: {tail}" if tail else how
+
+
+class Run:
+    """What has been measured, within a time."""
+
+    def __init__(self, options: argparse.Namespace, cases: list[Case], machine: dict[str, Any]) -> None:
+        self.options, self.cases, self.machine = options, cases, machine
+        self.began = time.monotonic()
+        self.rows: list[dict[str, Any]] = []
+
+    def left(self) -> float:
+        return self.options.limit - (time.monotonic() - self.began)
+
+    def say(self, text: str) -> None:
+        print(f"[{time.monotonic() - self.began:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def add(self, number: int, result: dict[str, Any]) -> None:
+        self.rows.append(result)
+        words = [f"{key} {result[key]:.3g}" for key in ("tflops", "gbs", "of_copy", "max_error") if key in result]
+        if "seconds" in result:
+            words.insert(0, f"{result['seconds'] * 1e6:.1f} us")
+        words += ["WRONG"] * bool(result.get("wrong")) + ["other bits again"] * (result.get("same_bits") is False)
+        self.say(f"{number + 1}/{len(self.cases)} {self.cases[number].name}: {result.get('error') or ', '.join(words)}")
+        self.save()
+
+    def fail(self, number: int, message: str) -> None:
+        case = self.cases[number]
+        self.add(number, {**case._asdict(), "shape": case.shape, "error": message})
+
+    def save(self) -> None:
+        """Writes the JSON file anew; the old one stays until it is complete."""
+        if self.options.json:
+            temporary = pathlib.Path(f"{self.options.json}.tmp")
+            temporary.write_text(json.dumps({"machine": self.machine, "rows": self.rows}, indent=1) + "\n")
+            temporary.replace(self.options.json)
+
+    def measure(self, start_worker: Any) -> None:
+        """All cases, by as many workers as it takes."""
+        number = 0
+        while number < len(self.cases) and self.left() > 0:
+            worker = start_worker(number)
+            try:
+                number = self._follow(worker, number)
+            finally:
+                worker.end()
+
+    def _follow(self, worker: Worker, number: int) -> int:
+        """Takes a worker's results; returns the number of the case that the next worker begins with."""
+        is_begun, allowed = False, START_SECONDS
+        while number < len(self.cases):
+            try:
+                message = worker.next(min(allowed, self.left()))
+            except queue.Empty:
+                if self.left() <= 0:
+                    return number
+                how = f"no result after {allowed:.0f} s"
+                if not is_begun:
+                    sys.exit(f"the worker did not start: {how}; it {worker.end()}")
+                self.fail(number, how)
+                return number + 1
+            if message is None:
+                how = worker.end()
+                if not is_begun:
+                    sys.exit(f"the worker did not start: {how}")
+                self.fail(number, f"the process ended: {how}")
+                return number + 1
+            if "fatal" in message:
+                sys.exit(message["fatal"])
+            self.machine |= message.get("machine", {})
+            if "begin" in message:
+                is_begun, allowed = True, self.options.case_limit
+            if "end" in message:
+                self.add(number, message["result"])
+                number += 1
+                if self.left() <= 0:
+                    return number
+        return number
+
+    def finish(self) -> int:
+        print(markdown(self.machine, self.rows, len(self.cases) - len(self.rows)))
+        self.save()
+        own = [row for row in self.rows if not row["peer"]]
+        bad = [row for row in own if row.get("error") or row.get("wrong") or row.get("same_bits") is False]
+        self.say(f"{len(self.rows)} of {len(self.cases)} measured; {len(bad)} of pegen's {len(own)} wrong or failed")
+        return bool(bad)
+
+
+def unpacked(source: pathlib.Path, target: pathlib.Path) -> dict[str, Any]:
+    """Unpacks what `prepare` wrote; its index."""
+    try:
+        index = json.loads((source / "index.json").read_text())
+    except OSError as error:
+        sys.exit(f"{source}: {error.strerror}; expected a folder that bench/gpu/prepare wrote")
+    for name in index["files"]:
+        (target / name).write_bytes(lzma.decompress((source / f"{name}.xz").read_bytes()))
+    (target / "index.json").write_text(json.dumps(index))
+    return index
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pegen", default="build/pegen")
-    parser.add_argument("--library", default="build/runtime/libpegen.so")
-    parser.add_argument("--dtype", default="bf16", choices=DTYPES)
-    parser.add_argument("cases", nargs="*", default=DEFAULT, help="SPEC:B,H,N,D")
+    parser.add_argument("folder", help="what bench/gpu/prepare wrote")
+    parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given again")
+    parser.add_argument("--short", action="store_true", help="the cases that tell most; those of attention alone")
+    parser.add_argument("--match", default="", help="only cases whose names contain this")
+    parser.add_argument("--json", help="write every figure to this file, after each measurement")
+    parser.add_argument("--limit", type=float, default=0, help="seconds; 600, with --short 120")
+    parser.add_argument("--case-limit", type=float, default=75, help="seconds of one measurement")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tries the script, small")
+    parser.add_argument("--list", action="store_true", help="print the names of cases, and end")
+    parser.add_argument("--start", type=int, default=-1, help=argparse.SUPPRESS)  # of a worker
     options = parser.parse_args()
-    driver = Driver()
-    chip = driver.attribute(75) * 10 + driver.attribute(76)
-    target = max((n for n in (75, 80, 86, 89, 90, 100, 120) if n <= chip), default=75)
-    runtime = c.CDLL(options.library)
-    for name in ("pegen_error_name", "pegen_cuda_error_name"):
-        getattr(runtime, name).restype = c.c_char_p
-    print(f"{driver.name()}, sm_{chip}, PTX of sm_{target}, {options.dtype}, q and k in place, [B,N,H,D] memory")
-    print(f"{'':34} {'shape':>18} {'us':>9} {'MB':>8} {'GB/s':>7} {'copy GB/s':>9} {'of copy':>7}")
+    options.limit = options.limit or (120 if options.short else 600)
+    return options
+
+
+def main() -> int:
+    options = parse()
+    parts = options.only or list(PARTS)
+    cases = [case for case in cases_of(parts, options.short) if case.part == "machine" or options.match in case.name]
+    if options.list:
+        print(*(case.name for case in cases), sep="\n")
+        return 0
+    if options.start >= 0:
+        return work(options, cases)
     with tempfile.TemporaryDirectory() as folder:
-        for case in options.cases:
-            spec, sizes = case.split(":")
-            shape = tuple(int(size) for size in sizes.split(","))
-            library, kernel = compile_kernel(options.pegen, spec, shape[3], f"sm_{target}", folder)
-            seconds, copy, size = time_kernel(driver, runtime, kernel, DTYPES[options.dtype], shape)
-            print(
-                f"{spec:34} {sizes:>18} {seconds * 1e6:9.1f} {size / 1e6:8.1f} "
-                f"{size / seconds / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / seconds:7.3f}"
-            )
-            for name, other in time_torch(options.dtype, shape) if spec == "rope" else ():
-                print(
-                    f"  {name:32} {sizes:>18} {other * 1e6:9.1f} {size / 1e6:8.1f} "
-                    f"{size / other / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / other:7.3f}"
-                )
+        index = unpacked(pathlib.Path(options.folder), pathlib.Path(folder))
+        environment = {**os.environ, "PEGEN_LIBRARY": f"{folder}/libpegen.so", "PYTHONUNBUFFERED": "1"}
+        words = [folder, "--match", options.match, "--device", options.device]
+        words += ["--short"] * options.short + [word for part in parts for word in ("--only", part)]
+        run = Run(options, cases, {"commit": index["commit"]})
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        try:
+            run.measure(lambda number: Worker([*words, "--start", str(number)], environment))
+        except KeyboardInterrupt:
+            pass
+        return run.finish()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -46,9 +46,9 @@ class _Module(nn.Module):
 class Encoding(_Module):
     """An encoding of q and k by their positions.
 
-    spec, options: as of `pegen_kernels.compile`. init: first values of operands by name, tensors or functions from a
-    shape to a tensor; what is not named begins as the description says, where it says so. Operands are parameters by
-    their names.
+    spec, options: as of `pegen_kernels.compile`; spec may be a Kernel, too, as `pegen_kernels.load` returns it. init:
+    first values of operands by name, tensors or functions from a shape to a tensor; what is not named begins as the
+    description says, where it says so (a loaded kernel has no description). Operands are parameters by their names.
     """
 
     def __init__(self, spec: Any, *, init: Mapping[str, Any] | None = None, **options: Any) -> None:

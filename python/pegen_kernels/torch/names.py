@@ -5,6 +5,7 @@ elsewhere compiles the same kernel there, or says that it is another one.
 """
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -60,7 +61,14 @@ def _portable_spec(spec: Any, found: Kernel, options: dict[str, Any]) -> str:
 
 
 def register(spec: Any, **options: Any) -> str:
-    """Compiles a description (arguments of `pegen_kernels.compile`) for the operators; returns its name there."""
+    """Compiles a description (arguments of `pegen_kernels.compile`) for the operators; returns its name there. Also
+    takes a Kernel, as `pegen_kernels.load` returns it: no process finds such a name that has not registered it too."""
+    if isinstance(spec, Kernel):
+        if options:
+            raise ArgumentError(f"{min(options)}: given with a compiled kernel; expected a description for options")
+        name = _write({"object": hashlib.sha256(spec.object).hexdigest()})
+        _add(name, spec)
+        return name
     found = _kernels.compile(spec, **options)
     spec = _portable_spec(spec, found, options)
     name = _write({"spec": spec, "options": _portable(options), "digest": found.digest})
@@ -75,9 +83,12 @@ def kernel_of(name: str) -> Kernel:
         return found
     try:
         recipe = _read(name)
-        spec, options, digest = recipe["spec"], recipe["options"], recipe["digest"]
+        is_loaded = "object" in recipe
+        spec, options, digest = (None, {}, "") if is_loaded else (recipe[key] for key in ("spec", "options", "digest"))
     except (ValueError, KeyError, TypeError) as e:
         raise ArgumentError(f"kernel: '{name[:80]}' is not what pegen_kernels.torch.register returned") from e
+    if is_loaded:
+        raise ArgumentError("kernel: it was loaded from a file; expected register(pegen_kernels.load(FILE)) before")
     made = _kernels.compile(spec, **_portable(options))
     if made.digest != digest:
         raise CompileError(
