@@ -224,7 +224,7 @@ static marks marks_of(bool is_bf16) {
 enum { MARK_NEGATIVE = 1 << 7, MARK_NAN = 1 << 14 };
 
 /* One number of a pair: its bits, as the lower half, are `half`. */
-static void mark_half(mma *m, ir_value half, ir_value *finite, ir_value *mark) {
+static void mark_half(const mma *m, ir_value half, ir_value *finite, ir_value *mark) {
   ir *b = m->b;
   marks of = marks_of(m->is_bf16);
   ir_value none = i32(b, 0), magnitude = both(b, half, i32(b, 0x7FFF));
@@ -326,28 +326,57 @@ static void walk(mma *m, const factors *f, ir_value *sum) {
   }
 }
 
-/* Two column tiles of sums of rows by weights, of which those that are not finite count where the weight is not 0 alone:
- * numbers that are finite, and apart from them counts of the others. */
-static void walk_carefully(mma *m, const factors *f, int column, ir_value *sum) {
+/* The right factor's tile with one of two things in place of its numbers: the finite ones, 0 in place of others, or
+ * marks of those that are not. */
+static void replace_tile(mma *m, int value, bool by_marks) {
   ir *b = m->b;
-  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], weights[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4], finite[4], mark[4];
-  ir_value counts[MMA_MOST_ROW_TILES * 2 * MMA_FRAGMENT];
+  int64_t words = (int64_t)tile_size(&m->shape.tile, m->p->value[value].rows) *
+                  mma_pitch(&m->shape.tile, m->p->value[value].columns) / 4;
+  ir_value tile = stage_at(m, value, m->stage), two[2];
+  ir_wait(b, IR_BARRIER_BLOCK);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (words + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
+  ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
+  ir_branch some = ir_if(b, less(b, index, i32(b, words)));
+  ir_value at = ir_offset(b, tile, wide(b, scaled(b, index, 4)));
+  mark_pair(m, ir_load(b, b->i32, at, 4), &two[0], &two[1]);
+  ir_store(b, two[by_marks], at, 4, false);
+  ir_end_if(b, some);
+  ir_end_for(b, loop);
+  ir_wait(b, IR_BARRIER_BLOCK);
+}
+
+static void load_again(mma *m, int value) {
+  ir_wait(m->b, IR_BARRIER_BLOCK);
+  for (int i = 0; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_LOAD && m->p->op[i].value == value && !m->p->op[i].ahead) mma_copy(m, &m->p->op[i]);
+  ir_copy_commit(m->b);
+  ir_copy_wait(m->b, 0);
+  ir_wait(m->b, IR_BARRIER_BLOCK);
+}
+
+/* Adds what rows that are not finite, whose marks stand in place of them, bring to sums by weights that are not 0. */
+static void add_marked(mma *m, const factors *f, ir_value *sum) {
+  ir *b = m->b;
+  int row_registers = m->shape.row_tiles * MMA_FRAGMENT;
+  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4], counts[2 * MMA_MOST_ROW_TILES * MMA_FRAGMENT];
+  ir_value *weights = arena_array(m->memory, ir_value, f->steps * row_registers);
   factors two = *f;
   two.columns = 2;
-  for (int i = 0; i < m->shape.row_tiles * 2 * MMA_FRAGMENT; i++) counts[i] = ir_float(b, b->f32, 0);
   for (int k = 0; k < f->steps; k++) {
     const ir_value *left = left_of(m, f, k, a);
-    for (int i = 0; i < m->shape.row_tiles * MMA_FRAGMENT; i++) weights[i] = mark_weights(m, left[i]);
-    load_right(m, f, k, column, x);
-    for (int i = 0; i < 4; i++) mark_pair(m, x[i], &finite[i], &mark[i]);
-    multiply(m, f, left, finite, column, sum);
-    multiply(m, &two, weights, mark, 0, counts);
+    for (int i = 0; i < row_registers; i++) weights[k * row_registers + i] = mark_weights(m, left[i]);
   }
-  for (int i = 0; i < m->shape.row_tiles; i++)
-    for (int j = 0; j < 2 * MMA_FRAGMENT; j++) {
-      ir_value *to = &sum[(i * f->columns + column) * MMA_FRAGMENT + j], more = marked(m, counts[i * 2 * MMA_FRAGMENT + j]);
-      *to = add(b, *to, more);
+  for (int column = 0; column < f->columns; column += 2) {
+    for (int i = 0; i < 2 * row_registers; i++) counts[i] = ir_float(b, b->f32, 0);
+    for (int k = 0; k < f->steps; k++) {
+      load_right(m, f, k, column, x);
+      multiply(m, &two, weights + k * row_registers, x, 0, counts);
     }
+    for (int i = 0; i < 2 * row_registers; i++) {
+      ir_value *to = &sum[(i / (2 * MMA_FRAGMENT) * f->columns + column) * MMA_FRAGMENT + i % (2 * MMA_FRAGMENT)];
+      *to = add(b, *to, marked(m, counts[i]));
+    }
+  }
 }
 
 void mma_product(mma *m, const tile_op *op) {
@@ -360,16 +389,21 @@ void mma_product(mma *m, const tile_op *op) {
     walk(m, &f, m->sum[op->value]);
     return;
   }
-  ir_value *sum = m->sum[op->value], *one = arena_array(m->memory, ir_value, registers),
-           *other = arena_array(m->memory, ir_value, registers);
+  ir_value *sum = m->sum[op->value], *all = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
+  ir_branch careful = ir_if(b, m->careful);
+  replace_tile(m, f.right, false);
+  ir_end_if(b, careful);
+  walk(m, &f, sum);
   for (int i = 0; i < registers; i++) {
     types[i] = b->f32;
-    one[i] = other[i] = sum[i];
+    all[i] = sum[i];
   }
   ir_choice choice = ir_choose(b, m->careful, registers, types);
-  for (int column = 0; column < f.columns; column += 2) walk_carefully(m, &f, column, one);
-  ir_choose_else(b, &choice, registers, one);
-  walk(m, &f, other);
-  ir_end_choose(b, choice, registers, other, sum);
+  load_again(m, f.right);
+  replace_tile(m, f.right, true);
+  add_marked(m, &f, all);
+  load_again(m, f.right);
+  ir_choose_else(b, &choice, registers, all);
+  ir_end_choose(b, choice, registers, sum, sum);
 }

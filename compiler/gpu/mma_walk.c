@@ -78,7 +78,7 @@ static ir_value scored(mma *m, ir_value product, const attend_pair_of *of) {
   ir_value score = mul(m->b, product, m->scale);
   if (t->p->bias) {
     ir_value pair = attend_pair(t, of->query, of->query_token, of->key, of->key_token);
-    score = attend_paired(t, score, pair);
+    score = t->p->hides ? attend_paired(t, score, pair) : ir_fma(m->b, product, m->scale, pair);
   }
   return t->p->score ? attend_score(t, score, of) : score;
 }
@@ -131,6 +131,22 @@ ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
   return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
 }
 
+/* Sums times what their rows' maxima leave of them: 1 in most turns, when nothing is multiplied. */
+static void decay_sums(mma *m, int value, const ir_value *decay) {
+  ir *b = m->b;
+  int registers = mma_registers(m, value);
+  ir_value one = ir_float(b, b->f32, 1), some = ir_int(b, b->i1, 0),
+           *decayed = arena_array(m->memory, ir_value, registers);
+  MlirType *types = arena_array(m->memory, MlirType, registers);
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++)
+    some = ir_op2(b, "arith.ori", some, ir_compare_float(b, "une", decay[h], one));
+  for (int i = 0; i < registers; i++) types[i] = b->f32;
+  ir_choice choice = ir_choose(b, some, registers, types);
+  for (int i = 0; i < registers; i++) decayed[i] = mul(b, m->sum[value][i], decay[mma_half(m, value, i)]);
+  ir_choose_else(b, &choice, registers, decayed);
+  ir_end_choose(b, choice, registers, m->sum[value], m->sum[value]);
+}
+
 static void emit_online(mma *m, const tile_op *op) {
   ir *b = m->b;
   int registers = mma_registers(m, op->value), halves = 2 * m->shape.row_tiles;
@@ -154,9 +170,7 @@ static void emit_online(mma *m, const tile_op *op) {
     weight[i] = mma_power(m, score[i], m->maximum[h]);
     m->total[h] = add(b, m->total[h], weight[i]);
   }
-  int out = op->arg[1];
-  for (int i = 0; i < mma_registers(m, out); i++)
-    m->sum[out][i] = mul(b, m->sum[out][i], decay[mma_half(m, out, i)]);
+  decay_sums(m, op->arg[1], decay);
 }
 
 /* ---- rows that are stored ---- */
@@ -495,7 +509,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192, MOST_GRADIENT_REGISTERS = 160 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192, MOST_GRADIENT_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
