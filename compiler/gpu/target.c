@@ -191,6 +191,16 @@ static void print_rows(FILE *f, const gpu_program *p) {
   print_parameters(f, p);
 }
 
+/* What launches have to give blocks. */
+static void print_shared(FILE *f, const gpu_program *p) {
+  bool any = false;
+  for (int i = 0; i < p->n_entries; i++) {
+    if (p->entry[i].shared && !any) fprintf(f, "// Entries launched with dynamic shared memory, and its bytes:\n");
+    any = any || p->entry[i].shared;
+    if (p->entry[i].shared) fprintf(f, "//   %-40s %6d\n", p->entry[i].name, p->entry[i].shared);
+  }
+}
+
 static void print_head(FILE *f, const gpu_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
@@ -198,6 +208,7 @@ static void print_head(FILE *f, const gpu_program *p) {
     fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
   fputc('\n', f);
   (p->print_work ? p->print_work : print_rows)(f, p);
+  print_shared(f, p);
 }
 
 /* The text of options that came from a description must not end the comment it stands in. */

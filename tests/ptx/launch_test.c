@@ -8,10 +8,13 @@
 #include <cmocka.h>
 
 #include "fake_cuda.h"
+#include "gpu/entries.h"
 #include "loader.h"
 #include "pegen/cuda.h"
 #include "verify/run_threads.h"
 #include "verify/trial.h"
+
+#include "kernel/launch.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -176,8 +179,111 @@ static void refusals(void **state) {
   assert_int_equal(fake->launches, launched);
 }
 
+/* A kernel whose entries all need so many bytes of shared memory. */
+typedef struct sharing_kernel {
+  pegen_kernel kernel;
+  pegen_ptx ptx;
+  int32_t shared[GPU_MAX_ENTRIES];
+} sharing_kernel;
+
+static void make_sharing(const pegen_kernel *of, int32_t shared, sharing_kernel *k) {
+  static uint64_t modules; /* each is another one to the launcher */
+  k->kernel = *of;
+  k->ptx = *of->ptx;
+  k->kernel.ptx = &k->ptx;
+  k->ptx.digest[0] += ++modules;
+  k->ptx.shared = k->shared;
+  for (int i = 0; i < of->ptx->n_entries; i++) k->shared[i] = shared;
+}
+
+static int launch_rows(const pegen_kernel *of) {
+  DLTensor *in = on_device(q);
+  pegen_args args = arguments(in, in);
+  return pegen_launch(of, NULL, &args, NULL);
+}
+
+static void shared_memory(void **state) {
+  (void)state;
+  enum { KIB = 1024, MOST = 163 * KIB };
+  const int entries = kernel->ptx->n_entries;
+  const struct {
+    int32_t bytes;
+    int allowed; /* more than 48 KiB must be asked for, once an entry */
+  } cases[] = {{0, 0}, {16, 0}, {48 * KIB, 0}, {48 * KIB + 16, entries}, {MOST, entries}};
+  sharing_kernel k;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    make_sharing(kernel, cases[i].bytes, &k);
+    fake->allowed = 0;
+    for (int round = 0; round < 2; round++) {
+      assert_int_equal(launch_rows(&k.kernel), 0);
+      assert_int_equal(fake->shared, cases[i].bytes);
+      assert_int_equal(fake->allowed, cases[i].allowed);
+    }
+  }
+  int before = fake->modules, launched = fake->launches;
+  make_sharing(kernel, MOST, &k);
+  fake->fail_in = "cuFuncSetAttribute";
+  fake->fail_with = 700;
+  assert_int_equal(launch_rows(&k.kernel), PEGEN_ERROR_CUDA);
+  assert_int_equal(fake->modules, before);
+  make_sharing(kernel, MOST + 16, &k); /* entries of which none is left to take are the driver's to refuse */
+  assert_int_equal(launch_rows(&k.kernel), PEGEN_ERROR_CUDA);
+  assert_int_equal(fake->launches, launched);
+  /* Kernels of before that field. */
+  make_sharing(kernel, MOST, &k);
+  k.kernel.ptx_size = offsetof(pegen_ptx, shared);
+  assert_int_equal(launch_rows(&k.kernel), 0);
+  assert_int_equal(fake->shared, 0);
+  make_sharing(kernel, MOST, &k);
+  k.kernel.struct_size = offsetof(pegen_kernel, ptx_size);
+  assert_int_equal(launch_rows(&k.kernel), 0);
+  assert_int_equal(fake->shared, 0);
+}
+
+/* An entry of attention that needs more than the device has gives way to the next one of its type. */
+static void attention_that_fits(void **state) {
+  (void)state;
+  spec *s = loader_load(memory, SPECS_DIR "/attention.lua", DSL_DIR, 0, NULL);
+  loaded_kernel *of_attention = run_load_threads(memory, s, "sm_80", PEGEN_DTYPE_F32, 0, 64, true);
+  const pegen_kernel *attention = run_kernel(of_attention);
+  DLTensor *rows[6];
+  uint64_t random = 3;
+  for (int i = 0; i < 6; i++) {
+    DLTensor *t = tensor_rows(memory, NUMBER_F32, ROWS_BNHD, BATCH, HEADS, TOKENS, s->head_dim);
+    tensor_randomize(t, &random);
+    rows[i] = on_device(t);
+  }
+  double none[BATCH * HEADS * TOKENS] = {0};
+  DLTensor *lse = on_device(tensor_contiguous(memory, NUMBER_F32, 3, (int64_t[]){BATCH, HEADS, TOKENS}, none));
+  pegen_grad_args grad = {.struct_size = sizeof grad, .out = rows[4], .lse = NULL, .q = rows[5]};
+  pegen_args args = {
+      .struct_size = sizeof args, .q = rows[0], .k = rows[1], .v = rows[2], .out = rows[3], .lse = lse, .grad = &grad};
+  const int parameters = fake->n_parameters;
+  fake->run = NULL;
+  fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS;
+  static const char *const calls[] = {"attention", "attention_backward"};
+  for (int c = 0; c < 2; c++)
+    for (int fits = 0; fits < 2; fits++) {
+      sharing_kernel k;
+      make_sharing(attention, 0, &k);
+      size_t bytes = pegen_cuda_workspace(&k.kernel, calls[c], &args);
+      args.workspace = arena_array(memory, char, bytes + 1), args.workspace_bytes = bytes;
+      for (int i = 0; i < k.ptx.n_entries; i++)
+        if (k.ptx.entries[i].access > 4) k.shared[i] = 100 << 10;
+      fake->most_shared = fits ? 100 << 10 : 99 << 10;
+      assert_int_equal(pegen_launch(&k.kernel, calls[c], &args, NULL), 0);
+      assert_int_equal(fake->shared, fits ? 100 << 10 : 0);
+      assert_int_equal(strstr(fake->entry, "_narrow") == NULL, fits);
+    }
+  fake->run = run;
+  fake->n_parameters = parameters;
+  fake->most_shared = 163 << 10;
+  run_unload(of_attention);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(operand_types),
-                                     cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(launches),          cmocka_unit_test(operand_types),
+                                     cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals),
+                                     cmocka_unit_test(shared_memory),     cmocka_unit_test(attention_that_fits)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

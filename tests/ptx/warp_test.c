@@ -204,7 +204,7 @@ static void emit(ir *b, arena *a, const gpu_program *p, const gpu_entry *entry, 
     ir_return(b);
   }
   const char *shared = arena_printf(a, "%s_shared", entry->name);
-  ir_shared(b, shared, LANES * 32);
+  ir_shared_dynamic(b, shared, LANES * 32);
   gpu_function f = gpu_open_function(b, a, entry->name, 2, 0, host);
   lane_kernel k = {.b = b, .lane = f.thread};
   k.in = element(b, ir_pointer(b, f.parameter[0]), f.thread, WORDS * 4);
@@ -230,7 +230,7 @@ static int open_program(void **state) {
   s->name = "warp";
   s->file = "warp_test";
   f.program = (gpu_program){.spec = s, .n_entries = KERNELS, .emit = emit, .print_work = print_nothing};
-  for (int i = 0; i < KERNELS; i++) f.program.entry[i] = (gpu_entry){.name = kernels[i].name};
+  for (int i = 0; i < KERNELS; i++) f.program.entry[i] = (gpu_entry){.name = kernels[i].name, .shared = LANES * 32};
   compile_output host;
   gpu_write_host(f.memory, &f.program, 2, &host);
   f.loaded = run_load(host.data, host.size, "warp");
@@ -448,6 +448,8 @@ static void instructions(void **state) {
     const char *next = strstr(from + 1, ".entry "), *found = strstr(from, kernels[i].instruction);
     if (!found || (next && found > next)) fail_msg("%s has no %s", kernels[i].name, kernels[i].instruction);
   }
+  assert_non_null(strstr(text, "Entries launched with dynamic shared memory, and its bytes:\n//   exchange "));
+  assert_non_null(strstr(text, ".extern .shared .align 16 .b8 copy_in_turns_shared[]"));
   if (access(f.assembler, X_OK) != 0) return;
   FILE *pipe = popen(arena_printf(f.memory, "%s -arch=sm_80 -o /dev/null -", f.assembler), "w");
   assert_non_null(pipe);
