@@ -35,5 +35,6 @@ def find_targets(build, tests):
         folders = ["all" if word == "." else f"{word}/all" for word in named]
         if not files:
             folders += ["all", f"{os.path.relpath(folder, build)}/all"]
+            folders = [word for word in folders if word != "tests/all"]  # that is every test's program
         found.update(files, (word for word in folders if word in known))
     return sorted(found)

@@ -16,7 +16,7 @@ endif()
 set(QUICK
   "^unit_" "^(rooms|order|options|wire|growth|mutation_table|docs_gallery)$"
   "^(reference_test|golden_test_${native}|spec_(good|bad|dump|shipped))$"
-  "^(program_(check|print)|interface.(twin|refusals|rope)|bench_harness)$")
+  "^(program_check|interface.(twin|refusals|rope)|bench_harness)$")
 
 # They run in the default tier although the sanitizers' quick preset leaves them out: one of each kind.
 set(DEFAULT_THOUGH_LONG
@@ -26,7 +26,7 @@ set(DEFAULT_THOUGH_LONG
   "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
   "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|pages|parts|sequences|split))$"
-  "^interface" "^compatibility" "^float_state_${native}$" "^bench_json$"
+  "^(growth|interface)" "^compatibility" "^float_state_${native}$" "^bench_json$"
   "^python_(formulas|torch|torch_attention|jax|explore|packed)$" "^(docs_.*|examples)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
@@ -75,4 +75,4 @@ set(LONG_UNDER_SANITIZERS
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
   "^python_(formulas|explore|lab|torch|attention|distributed|jax|models|checkpoints|vit|packed|cuda)"
-  "^(valgrind|package|static|stock|mutation|docs|examples)")
+  "^(valgrind|growth|package|static|stock|mutation|docs|examples)")
