@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""readme_test.py PEGEN SOURCE CC CXX [LIBPEGEN]: what README.md and docs/new-encoding.md tell a reader to do works as it stands.
+"""readme_test.py PEGEN SOURCE CC CXX [LIBPEGEN]: what README.md and docs/new-encoding.md tell a reader to do works.
 
-README.md is a page: at most 500 words beside code. Its description compiles and passes `pegen check`, its C compiles as C11
-and as C++20 and is accepted, its Python runs with LIBPEGEN where NumPy can be imported, and every link leads to a file. The commands
-of the section "The commands" of docs/new-encoding.md run in a folder with the project's examples and specs; what the
-words beside them promise is looked for in what they print. -lpegen is the runtime's sources here, so that nothing need
-be installed.
+README.md is a page: at most 500 words beside code. Its description compiles, its C compiles as C11 and as C++20 and is
+accepted, its Python runs with LIBPEGEN where NumPy can be imported, and every link leads to a file. The commands of the
+section "The commands" of docs/new-encoding.md run in a folder with the project's examples and specs; what the words
+beside them promise is looked for in what they print. -lpegen is the runtime's sources here, so that nothing need be
+installed.
 """
 import os
 import pathlib
