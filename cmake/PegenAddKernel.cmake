@@ -1,9 +1,10 @@
 # pegen_add_kernel: descriptions of position encodings as libraries of a CMake project.
 #
 #     find_package(pegen REQUIRED)
-#     pegen_add_kernel(TARGET SPEC file.lua [PREFIX name] [TARGETS target...] [DTYPES dtype...] [DEFINES name=value...])
+#     pegen_add_kernel(TARGET SPEC spec [PREFIX name] [TARGETS target...] [DTYPES dtype...] [DEFINES name=value...])
 #     target_link_libraries(engine PRIVATE TARGET)
 #
+# SPEC is a file, or the name of a description that comes with pegen, one in PEGEN_SPECS_DIR: geope3d, more/gta.
 # TARGET becomes a static library with the kernel, whose header (PREFIX.h) is on the include path of what
 # links it. PREFIX, the target's own name where it is not given, is what symbols and files begin
 # with, so that all names are known before pegen runs: PREFIX_kernel, PREFIX_encode, PREFIX.h. TARGETS, DTYPES
@@ -47,11 +48,16 @@ function(pegen_add_kernel target)
       "expected SPEC, PREFIX, TARGETS, DTYPES or DEFINES")
   endif()
   if(NOT kernel_SPEC)
-    message(FATAL_ERROR "pegen_add_kernel(${target}): no description, expected SPEC file.lua")
+    message(FATAL_ERROR "pegen_add_kernel(${target}): no description, expected SPEC with a file or a stock name")
   endif()
   get_filename_component(spec ${kernel_SPEC} ABSOLUTE)
   if(NOT EXISTS ${spec})
-    message(FATAL_ERROR "pegen_add_kernel(${target}): '${spec}' does not exist, expected a description")
+    find_file(stock NAMES ${kernel_SPEC}.lua PATHS ${PEGEN_SPECS_DIR} ${PEGEN_SPECS_DIR}/more NO_DEFAULT_PATH NO_CACHE)
+    if(NOT stock)
+      message(FATAL_ERROR "pegen_add_kernel(${target}): there is no file '${spec}', and no description '${kernel_SPEC}' "
+        "in ${PEGEN_SPECS_DIR}")
+    endif()
+    set(spec ${stock})
   endif()
   if(NOT kernel_PREFIX)
     set(kernel_PREFIX ${target})

@@ -54,8 +54,8 @@ int main(void) {
       .data = positions, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
   pegen_args args = {.struct_size = sizeof args,
                      .q = &tensor_q,
-                     .q_out = &tensor_q,
                      .k = &tensor_k,
+                     .q_out = &tensor_q,
                      .k_out = &tensor_k,
                      .positions = &tensor_positions};
 

@@ -11,6 +11,7 @@
 #include "bench/limits.h"
 #include "bench/report.h"
 #include "bench/seen.h"
+#include "bench/shapes.h"
 #include "plan/attention.h"
 #include "verify/run.h"
 #include "verify/trial_attention_backward.h"
@@ -32,7 +33,7 @@ static const shape shapes[] = {{.batch = 1, .tokens = 196, .heads = 12},
                                {.batch = 1, .tokens = 1024, .heads = 12},
                                {.batch = 8, .tokens = 196, .heads = 12}};
 static const shape one_query = {.batch = 1, .tokens = 1, .heads = 12};
-enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
+enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, DECODE_KEYS = 4096 };
 
 static double now(void) {
   struct timespec t;
@@ -218,12 +219,13 @@ static void read_keys(figures *f) {
 
 static int take_turns(figures *f) {
   int error = 0;
+  bool decodes = f->bench->keys || f->size->keys != f->size->tokens; /* beside one reading of keys and values */
   f->samples = REPETITIONS;
   for (int turn = 0; turn < f->samples && !error; turn++) {
     if ((error = take_turn(&f->with, f->bench->backward))) return error;
     error = take_turn(&f->without, f->bench->backward);
-    if (f->bench->keys) read_keys(f);
-    if (turn == 0 && f->bench->keys) {
+    if (decodes) read_keys(f);
+    if (turn == 0 && decodes) {
       double turns = SECONDS_OF_TURNS / (f->with.seconds + f->without.seconds);
       f->samples = turns < REPETITIONS ? REPETITIONS : turns < MOST_REPETITIONS ? (int)turns : MOST_REPETITIONS;
     }
@@ -277,12 +279,20 @@ static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, 
   return status;
 }
 
-/* "B,N,H" or "B,N,H,D"; D must be the kernel's. */
-static int read_shape(const char *text, const spec *s, shape *out) {
+/* A name, "B,N,H" or "B,N,H,D"; D must be the kernel's. One token by a name is decoding: a query against many keys,
+ * where these need not be as many as queries. */
+static int read_shape(const char *text, const spec *s, const bench_options *bench, shape *out) {
+  const bench_shape *named = bench_shape_find(text);
+  if (named) {
+    bool decodes = named->tokens == 1 && !s->grid[0] && !bench->backward;
+    *out = (shape){.batch = named->batches, .tokens = named->tokens, .heads = named->heads};
+    out->keys = decodes ? DECODE_KEYS : 0;
+    return STATUS_OK;
+  }
   long long part[SHAPE_PARTS] = {0, 0, 0, s->head_dim};
   int count = sscanf(text, "%lld,%lld,%lld,%lld", &part[0], &part[1], &part[2], &part[3]);
   if (count < 3 || part[0] < 1 || part[1] < 1 || part[2] < 1 || part[3] != s->head_dim) {
-    diag_error(NULL, 0, "bench: --shape %s; B,N,H or B,N,H,%d was expected", text, s->head_dim);
+    diag_error(NULL, 0, "bench: --shape %s; a name, B,N,H or B,N,H,%d was expected", text, s->head_dim);
     return STATUS_ERROR;
   }
   *out = (shape){.batch = part[0], .tokens = part[1], .heads = part[2]};
@@ -293,7 +303,7 @@ static int read_shape(const char *text, const spec *s, shape *out) {
 static shape fit(shape size, const spec *s, int64_t keys, int group) {
   if (s->heads > 1) size.heads = s->heads;
   if (s->grid[0]) size.tokens = spec_grid_tokens(s);
-  size.keys = keys ? keys : size.tokens;
+  size.keys = keys ? keys : size.keys ? size.keys : size.tokens;
   size.k_heads = size.heads / group;
   return size;
 }
@@ -326,6 +336,15 @@ static int measure_shape(const kernels *k, shape given) {
   return status;
 }
 
+/* What would make the kernel faster, where figures are lines. */
+static void print_advice(const kernels *k) {
+  arena *a = arena_create();
+  const attention_plan *plan = attention_plan_build(a, k->s);
+  if (!k->bench->report && plan && plan->wants_grid)
+    puts("  faster on a grid of tokens that is built in: -D grid=14,14 for images of 14 x 14 tokens");
+  arena_destroy(a);
+}
+
 static int measure_type(const kernels *k) {
   shape given = one_query;
   if (!k->bench->report) {
@@ -335,12 +354,15 @@ static int measure_type(const kernels *k) {
     printf("  [B,H,N,D]               ms   plain ms  times   Gflop/s    peak  plain/peak\n");
   }
   if (k->bench->shape) {
-    int status = read_shape(k->bench->shape, k->s, &given);
-    return status ? status : measure_shape(k, given);
+    int status = read_shape(k->bench->shape, k->s, k->bench, &given);
+    if (!status) status = measure_shape(k, given);
+    print_advice(k);
+    return status;
   }
   if (k->bench->keys) return measure_shape(k, given);
   int status = STATUS_OK;
   for (int i = 0; !status && i < (k->s->grid[0] ? 1 : SHAPE_COUNT); i++) status = measure_shape(k, shapes[i]);
+  print_advice(k);
   return status;
 }
 

@@ -30,11 +30,15 @@ static int read_sizes(const char *text, int64_t value[4]) {
   return 0;
 }
 
+const bench_shape *bench_shape_find(const char *name) {
+  for (int i = 0; i < SHAPE_COUNT; i++)
+    if (!strcmp(name, shapes[i].name)) return &shapes[i];
+  return NULL;
+}
+
 bool bench_shape_known(const char *text) {
   int64_t value[4];
-  for (int i = 0; i < SHAPE_COUNT; i++)
-    if (!strcmp(text, shapes[i].name)) return true;
-  return read_sizes(text, value) > 0;
+  return bench_shape_find(text) || read_sizes(text, value) > 0;
 }
 
 const char *bench_shape_name(int i) { return i < SHAPE_COUNT ? shapes[i].name : NULL; }

@@ -26,6 +26,8 @@ int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, uns
 
 /* Is it B,N,H or B,N,H,D, or the name of a shape? (What --shape takes; the kernel may still refuse it.) */
 bool bench_shape_known(const char *text);
+/* The built-in shape of this name; NULL: there is none. */
+const bench_shape *bench_shape_find(const char *name);
 /* The name of the i-th built-in shape, NULL beyond the last. */
 const char *bench_shape_name(int i);
 

@@ -39,21 +39,37 @@ static void print_commands_of(FILE *out, const option_table *t, const option_row
   fputs(")", out);
 }
 
+static void print_option_help(FILE *out, const option_row *row) {
+  char text[64];
+  option_spell(row, text, sizeof text);
+  fprintf(out, "  %-26s %s", text, row->help);
+}
+
+static void print_notes(FILE *out) {
+  fputs("\n", out);
+  for (int i = 0; i < NOTE_COUNT; i++) fprintf(out, "%s: %s\n", notes[i].head, notes[i].text);
+}
+
 void option_print_help(FILE *out, const option_table *t) {
-  const option_row *rows = t->rows;
-  int count = t->n_rows;
   fprintf(out, "pegen %s.\n\n", PURPOSE);
   for (int c = 0; c < COMMAND_COUNT; c++) fprintf(out, "  %-34s %s\n", t->commands[c].synopsis, t->commands[c].help);
   fputs("\n", out);
-  for (int i = 0; i < count; i++) {
-    char text[64];
-    option_spell(&rows[i], text, sizeof text);
-    fprintf(out, "  %-26s %s", text, rows[i].help);
-    if (is_of_some_commands(&rows[i])) print_commands_of(out, t, &rows[i]);
+  for (int i = 0; i < t->n_rows; i++) {
+    print_option_help(out, &t->rows[i]);
+    if (is_of_some_commands(&t->rows[i])) print_commands_of(out, t, &t->rows[i]);
     fputs("\n", out);
   }
-  fputs("\n", out);
-  for (int i = 0; i < NOTE_COUNT; i++) fprintf(out, "%s: %s\n", notes[i].head, notes[i].text);
+  print_notes(out);
+}
+
+void option_print_command_help(FILE *out, const option_table *t, command of) {
+  fprintf(out, "%s\n\n  %s.\n\n", t->commands[of].synopsis, t->commands[of].help);
+  for (int i = 0; i < t->n_rows; i++)
+    if (t->rows[i].commands >> of & 1) {
+      print_option_help(out, &t->rows[i]);
+      fputs("\n", out);
+    }
+  print_notes(out);
 }
 
 /* ---- the manual page ---------------------------------------------------------------- */

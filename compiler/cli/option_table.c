@@ -41,9 +41,9 @@ static int unknown(const char *what, const char *word, const char *const *names,
 static const struct {
   const char *name, *ending;
 } emit_kinds[EMIT_KIND_COUNT] = {
-    [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},        [EMIT_LLVM] = {"llvm", ".ll"},
-    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"},   [EMIT_PROGRAM] = {"program", ".program"},
-    [EMIT_TILE] = {"tile", ".tile"}, [EMIT_PTX] = {"ptx", ".ptx"},      [EMIT_SHARED] = {"shared", ".so"},
+    [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},      [EMIT_LLVM] = {"llvm", ".ll"},
+    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"}, [EMIT_PROGRAM] = {"program", ".program"},
+    [EMIT_TILE] = {"tile", ".tile"}, [EMIT_PTX] = {"ptx", ".ptx"},    [EMIT_SHARED] = {"shared", ".so"},
 };
 
 const char *ending_of_kind(emit_kind kind) { return emit_kinds[kind].ending; }
@@ -148,12 +148,13 @@ static int set_target(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-/* One of the first `count` number types; -1 after a message. */
+/* One of the first `count` number types, by its short or its long name; -1 after a message. */
 static int dtype_of(const char *word, int first, int count) {
   const char *names[NUMBER_OUT_TYPES];
   for (int i = 0; i < count; i++) {
-    names[i] = number_name(first + i);
-    if (!strcmp(word, names[i])) return first + i;
+    const number_info *info = number_type_info((number_type)(first + i));
+    names[i] = info->name;
+    if (!strcmp(word, info->name) || !strcmp(word, info->words)) return first + i;
   }
   unknown("number type", word, names, count);
   return -1;
@@ -419,6 +420,12 @@ static int set_then_read(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_verbose(parser *p, const char *value) {
+  (void)value;
+  p->out->verbose = true;
+  return STATUS_OK;
+}
+
 static int set_json(parser *p, const char *value) {
   (void)value;
   p->out->json = p->out->bench.json = true;
@@ -427,7 +434,8 @@ static int set_json(parser *p, const char *value) {
 
 static int show_help(parser *p, const char *value) {
   (void)value;
-  option_print_help(stdout, p->table);
+  if (p->out->command == COMMAND_COMPILE) option_print_help(stdout, p->table);
+  else option_print_command_help(stdout, p->table, p->out->command);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
@@ -472,6 +480,8 @@ static const command_row commands[COMMAND_COUNT] = {
         {"specs", "pegen specs [NAME] [options]",
          "list the descriptions that come with pegen, or those that a model of this name uses, with options",
          .takes_no_file = true},
+    [COMMAND_HELP] = {"help", "pegen help [COMMAND]", "print the options of a command, or of all",
+                      .takes_no_file = true},
 };
 
 static const option_row rows[] = {
@@ -490,7 +500,8 @@ static const option_row rows[] = {
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},
     {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype,
-     "number types of q and k: f32, bf16, f16; default: all (bench: f32); bf16:f8e4m3 or the like: outputs of float8, "
+     "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32); bf16:f8e4m3 or the like: "
+     "outputs of float8, "
      "too "
      "(f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
@@ -552,8 +563,10 @@ static const option_row rows[] = {
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
      VALUES_FREE, NULL},
-    {"json", 0, NULL, false, FOR_BENCH | FOR_SPECS, set_json,
-     "JSON: of bench the machine, the command and all figures in rows (docs/speed.md), of specs a list (docs/specs.md)",
+    {"verbose", 0, NULL, false, FOR_CHECK, set_verbose, "print every check, not failures alone", VALUES_FREE, NULL},
+    {"json", 0, NULL, false, FOR_BENCH | FOR_CHECK | FOR_SPECS, set_json,
+     "JSON: of bench the machine, the command and all figures in rows (docs/speed.md), of check every check with its "
+     "error and bound, of specs a list (docs/specs.md)",
      VALUES_FREE, NULL},
     {"max-seconds", 0, "SECONDS", false, FOR_KERNELS, set_max_seconds,
      "processor time that one compilation may take; default 300, 0: any", VALUES_FREE, NULL},

@@ -15,11 +15,12 @@ enum {
   FOR_CHECK = 1 << COMMAND_CHECK,
   FOR_EXPLAIN = 1 << COMMAND_EXPLAIN,
   FOR_BENCH = 1 << COMMAND_BENCH,
-  FOR_SPECS = 1 << COMMAND_SPECS
+  FOR_SPECS = 1 << COMMAND_SPECS,
+  FOR_HELP = 1 << COMMAND_HELP
 };
 #define FOR_KERNELS (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
 #define FOR_DESCRIPTIONS (FOR_KERNELS | FOR_EXPLAIN)
-#define FOR_ALL (FOR_DESCRIPTIONS | FOR_SPECS)
+#define FOR_ALL (FOR_DESCRIPTIONS | FOR_SPECS | FOR_HELP)
 
 /* What completion offers for a value. */
 typedef enum option_values {
@@ -55,7 +56,8 @@ typedef struct option_table {
 
 /* ---- printers (cli/option_print.c) ---- */
 
-void option_print_help(FILE *out, const option_table *t);
+void option_print_help(FILE *out, const option_table *t); /* of all commands */
+void option_print_command_help(FILE *out, const option_table *t, command of);
 void option_print_man(FILE *out, const option_table *t); /* roff with the man macros */
 void option_print_bash(FILE *out, const option_table *t);
 void option_print_zsh(FILE *out, const option_table *t);

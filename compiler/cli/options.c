@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "cli/parser.h"
+#include "cli/specs.h"
 #include "gpu/target.h"
 #include "object/output.h"
 
@@ -10,6 +11,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- driving getopt_long ------------------------------------------------------------ */
 
@@ -142,18 +144,55 @@ static int decide_outputs(parser *p) {
   return STATUS_OK;
 }
 
-static int decide_bench(const parser *p) {
+static int decide_prints(const parser *p) {
+  if (p->out->json && p->out->verbose) return usage("--json and --verbose exclude each other; JSON has every check");
   if (p->out->bench.in_place && p->out->bench.out_of_place)
     return usage("--in-place and --out-of-place exclude each other; without them both are measured");
   return STATUS_OK;
 }
 
-static int decide_spec(parser *p, int argc, char **argv) {
+static int decide_help(parser *p, int argc, char **argv) {
+  const command_row *commands = p->table->commands;
+  const char *word = optind < argc ? argv[optind] : NULL, *names[COMMAND_COUNT] = {"compile"};
+  if (optind + 1 < argc) return usage("unexpected argument '%s': one command a call", argv[optind + 1]);
+  p->exit_early = STATUS_OK;
+  if (!word) option_print_help(stdout, p->table);
+  for (int c = 0; word && c < COMMAND_COUNT; c++) {
+    if (c) names[c] = commands[c].name;
+    if (strcmp(word, names[c])) continue;
+    option_print_command_help(stdout, p->table, (command)c);
+    word = NULL;
+  }
+  if (!word) return STATUS_OK;
+  const char *nearest = diag_nearest(word, names, COMMAND_COUNT);
+  return nearest ? usage("unknown command '%s', did you mean '%s'?", word, nearest)
+                 : usage("unknown command '%s'", word);
+}
+
+/* A word that names neither a file nor a description: what may be meant. */
+static int decide_missing(parser *p, const char *dsl, const char *word) {
+  const char *names[COMMAND_COUNT];
+  int count = 0;
+  for (int c = 1; c < COMMAND_COUNT; c++) names[count++] = p->table->commands[c].name;
+  const char *command = diag_nearest(word, names, count), *stock = specs_nearest(p->a, dsl, word);
+  if (stock) return usage("there is no file '%s', and no description of this name, did you mean '%s'?", word, stock);
+  if (command) return usage("unknown command '%s', did you mean '%s'?", word, command);
+  return usage("there is no file '%s', and no description of this name; pegen specs lists them", word);
+}
+
+/* Whether a word can only be a name: of a command, or of a description that comes with pegen. */
+static bool is_missing_name(const parser *p, const char *dsl, const char *word) {
+  return *word && !strpbrk(word, "./") && access(word, F_OK) && !specs_find(p->a, dsl, word);
+}
+
+static int decide_spec(parser *p, const char *dsl, int argc, char **argv) {
+  if (p->out->command == COMMAND_HELP) return decide_help(p, argc, argv);
   bool takes_no_file = p->table->commands[p->out->command].takes_no_file;
   if (optind == argc && takes_no_file) return STATUS_OK;
   if (optind == argc) return usage("no description: give a SPEC.lua, or the name of one that pegen specs lists");
   p->out->spec = argv[optind];
-  if (optind + 1 == argc) return STATUS_OK;
+  bool is_missing = !takes_no_file && is_missing_name(p, dsl, argv[optind]);
+  if (optind + 1 == argc) return is_missing ? decide_missing(p, dsl, argv[optind]) : STATUS_OK;
   const char *names[COMMAND_COUNT];
   int count = 0;
   for (int c = 1; c < COMMAND_COUNT; c++) names[count++] = p->table->commands[c].name;
@@ -181,7 +220,15 @@ static const char *joined(arena *a, int argc, char **argv) {
   return text;
 }
 
-bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
+/* Commands that the Python package adds to the program's. */
+static bool is_of_python(const char *word) {
+  static const char *const commands[] = {"plot", "compare", "lab"};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (!strcmp(word, commands[i])) return access(word, F_OK);
+  return false;
+}
+
+bool options_parse(arena *a, const char *dsl, int argc, char **argv, options *out, int *status) {
   *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}, .max_seconds = 300, .max_memory = 4096};
   out->defines = arena_array(a, loader_define, argc);
   out->bench.command = joined(a, argc, argv);
@@ -193,14 +240,21 @@ bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
       argv++, argc--;
       break;
     }
+  if (argc > 1 && is_of_python(argv[1])) {
+    *status = usage("%s is a command of the Python package, which has this program, too: pip install pegen-kernels "
+                    "(docs/python.md)",
+                    argv[1]);
+    return false;
+  }
   *status = read_options(&p, argc, argv);
   if (*status) return false;
   if (p.exit_early >= 0) {
     *status = p.exit_early;
     return false;
   }
-  *status = decide_spec(&p, argc, argv);
+  *status = decide_spec(&p, dsl, argc, argv);
+  if (p.exit_early >= 0) return false;
   if (!*status) *status = decide_outputs(&p);
-  if (!*status) *status = decide_bench(&p);
+  if (!*status) *status = decide_prints(&p);
   return !*status;
 }

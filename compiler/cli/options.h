@@ -24,6 +24,7 @@ typedef enum command {
   COMMAND_EXPLAIN,
   COMMAND_BENCH,
   COMMAND_SPECS,
+  COMMAND_HELP,
   COMMAND_COUNT
 } command;
 
@@ -33,7 +34,8 @@ typedef struct options {
   const char *name; /* prefix of the kernel's symbols; NULL: the description's */
   const char *output, *header, *depfile, *sources; /* NULL: not asked for; "-" is the standard output */
   compile_options compile;
-  bool json; /* bench, specs */
+  bool json;    /* bench, check, specs */
+  bool verbose; /* check */
   bool trust_spec; /* the description runs in this process */
   int n_defines;
   loader_define *defines;
@@ -43,8 +45,9 @@ typedef struct options {
   long max_memory;       /* MiB of the process while it compiles; 0: any */
 } options;
 
-/* Reads the command line. False where the program is done: *status is the exit code, and help,
- * version or target list (0) or the message of a wrong call (2) has been printed. */
-bool options_parse(arena *a, int argc, char **argv, options *out, int *status);
+/* Reads the command line. dsl: the folder of the vocabulary, beside which stock descriptions are found. False where the
+ * program is done: *status is the exit code, and help, version or target list (0) or the message of a wrong call (2)
+ * has been printed. */
+bool options_parse(arena *a, const char *dsl, int argc, char **argv, options *out, int *status);
 
 #endif

@@ -35,8 +35,7 @@ static const char *find_dsl(arena *a) {
   return PEGEN_SOURCE_DSL;
 }
 
-static spec *load(arena *a, const options *o) {
-  const char *dsl = find_dsl(a);
+static spec *load(arena *a, const char *dsl, const options *o) {
   if (access(arena_printf(a, "%s/pegen.lua", dsl), R_OK)) {
     diag_error(NULL, 0, "cannot read the vocabulary '%s/pegen.lua'; PEGEN_DSL can name its folder", dsl);
     return NULL;
@@ -94,7 +93,10 @@ static int run_check(arena *a, const spec *s, const options *o) {
   check_options check = {.targets = o->compile.targets,
                          .dtypes = o->compile.dtypes,
                          .optimize = o->compile.optimize,
-                         .gradients = !o->compile.no_gradients};
+                         .gradients = !o->compile.no_gradients,
+                         .print = o->json      ? CHECK_JSON
+                                  : o->verbose ? CHECK_EVERYTHING
+                                               : CHECK_FAILURES};
   return check_spec(a, s, &check);
 }
 
@@ -102,26 +104,27 @@ static int run_bench(arena *a, const spec *s, const options *o) { return bench_s
 
 static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, &o->explain); }
 
-static int run_specs(arena *a, const spec *s, const options *o) {
-  (void)s;
-  return specs_list(a, find_dsl(a), o->spec, o->json);
-}
-
-/* ORDER COMMAND */
+/* Commands on a description. */
 static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {
-    [COMMAND_COMPILE] = run_compile, [COMMAND_CHECK] = run_check, [COMMAND_EXPLAIN] = run_explain,
-    [COMMAND_BENCH] = run_bench,     [COMMAND_SPECS] = run_specs,
+    [COMMAND_COMPILE] = run_compile,
+    [COMMAND_CHECK] = run_check,
+    [COMMAND_EXPLAIN] = run_explain,
+    [COMMAND_BENCH] = run_bench,
 };
 
 int main(int argc, char **argv) {
   arena *a = arena_create();
   options o;
   int status;
-  if (options_parse(a, argc, argv, &o, &status)) {
+  const char *dsl = find_dsl(a);
+  if (options_parse(a, dsl, argc, argv, &o, &status)) {
     limit_of_process(o.max_seconds, o.max_memory);
-    bool describes = o.command != COMMAND_SPECS;
-    const spec *s = describes ? load(a, &o) : NULL;
-    status = s || !describes ? commands[o.command](a, s, &o) : STATUS_ERROR;
+    if (o.command == COMMAND_SPECS) {
+      status = specs_list(a, dsl, o.spec, o.json);
+    } else {
+      const spec *s = load(a, dsl, &o);
+      status = s ? commands[o.command](a, s, &o) : STATUS_ERROR;
+    }
   }
   if (fflush(stdout) || ferror(stdout)) {
     diag_error(NULL, 0, "cannot write to the standard output");

@@ -64,6 +64,16 @@ static int read_folder(arena *a, const char *root, int folder, stock *list, int 
   return count;
 }
 
+const char *specs_nearest(arena *a, const char *dsl, const char *word) {
+  stock *list = arena_array(a, stock, STOCK_MOST);
+  const char *root = root_of(a, dsl);
+  int count = 0;
+  for (int i = 0; i < FOLDERS; i++) count = read_folder(a, root, i, list, count);
+  const char **names = arena_array(a, const char *, count + 1);
+  for (int i = 0; i < count; i++) names[i] = list[i].name;
+  return diag_nearest(word, names, count);
+}
+
 /* All of them, in the order of their names; a description that does not load has said so. They are the program's own,
  * as the vocabulary is: the sandbox of Lua is all that they run in. */
 static int read_stock(arena *a, const char *dsl, stock *list) {

@@ -10,6 +10,9 @@
  * descriptions lie, as in an installed tree, so in the source tree. */
 const char *specs_find(arena *a, const char *dsl, const char *name);
 
+/* The name of a stock description that may be meant by `word`; NULL: none is near. */
+const char *specs_nearest(arena *a, const char *dsl, const char *word);
+
 /* Prints what there is, a line each, or of what `word` is in the name, the text or a model's name of, all of it; an
  * exit status. word: NULL for everything. */
 int specs_list(arena *a, const char *dsl, const char *word, bool json);

@@ -124,8 +124,10 @@ static const char *normal_form(arena *a, const attention_plan *p) {
     rotations = "; R(s - r) = R(r)^-1 R(s): rows of q, k and v are turned once each, at their own positions, and "
                 "outputs back; what turns them has no gradient";
   if (p->stays) rotations = arena_printf(a, "; rotated pair by pair: %s", p->stays);
-  return arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
-                      p->by_rows && !p->rows ? "; pair functions tabulated along the grid's last axis" : "", rotations);
+  const char *grid = "";
+  if (p->by_rows && !p->rows) grid = "; pair functions tabulated along the grid's last axis";
+  if (p->wants_grid) grid = "; on a grid of tokens that is built in (-D grid=14,14) pair functions would be tabulated";
+  return arena_printf(a, "softmax in tiles of keys, scores never stored%s%s", grid, rotations);
 }
 
 /* Beside what is told of the bias: the score that is a function of it. */

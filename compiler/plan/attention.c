@@ -69,6 +69,17 @@ static bool is_dear(const expr *x, bool fills_lanes) {
   return false;
 }
 
+static bool has_grid_option(const spec *s) {
+  for (int i = 0; i < s->n_options; i++)
+    if (!strcmp(s->option[i].name, "grid")) return true;
+  return false;
+}
+
+/* Whether pair functions are worth a table along the last axis of a grid. */
+static bool is_worth_a_table(const attention_plan *p, bool fills_lanes) {
+  return !p->score && (p->matrix || (p->bias && is_dear(p->bias, fills_lanes)));
+}
+
 static bool differs_by_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
 
 /* Values that blocks share and a block's own computation begins from. */
@@ -330,8 +341,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
       return NULL;
     }
   }
-  p->by_rows =
-      s->grid[0] && !p->score && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
+  p->by_rows = s->grid[0] && is_worth_a_table(p, s->grid[s->n_axes - 1] % 16 == 0);
+  p->wants_grid = !s->grid[0] && !p->rows && is_worth_a_table(p, false) && has_grid_option(s);
   if (p->turns_values) drop_rotating(a, p);
   else if (p->matrix) find_torques(a, p);
   p->has_places = attention_is_placed(p) && !p->by_rows && !p->turns_values;

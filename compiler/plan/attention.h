@@ -68,6 +68,7 @@ typedef struct attention_plan {
   bool per_head;
   bool by_tiles; /* a dear bias off the grid: computed for a tile of keys, by one code that all number types share */
   bool by_rows; /* on the grid: pair functions are tabulated along its last axis */
+  bool wants_grid; /* none is built in; with one, which the description has an option for, they would be tabulated */
   int operations; /* arithmetic nodes of a pair's bias and of a block's rotation */
   int own_operations; /* those of its bias or score alone */
   /* What elements of operands gain of a pair's bias: float32 expressions of the displacement and of what the score

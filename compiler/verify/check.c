@@ -17,7 +17,8 @@ static bool check_target(checker *c, const check_kind *kind, const check_options
       (options->gradients ? trial_load_gradients : trial_load)(c->memory, c->spec, target, dtypes, options->optimize);
   if (!loaded) return false;
   c->kernel = run_kernel(loaded);
-  printf("%s, target %s\n", c->spec->name, target);
+  c->target = target;
+  c->target_told = false;
   kind->run(c);
   run_unload(loaded);
   return true;
@@ -30,8 +31,41 @@ static const check_kind *const kinds[FORM_COUNT] = {
     [FORM_CHANGE_OF_BASIS] = &check_rotors,
 };
 
+static void begin(checker *c, const char *units) {
+  if (c->print == CHECK_JSON) {
+    json_begin(&c->json, NULL, '{');
+    json_text(&c->json, "name", c->spec->name);
+    json_text(&c->json, "seed", arena_printf(c->memory, "%llu", (unsigned long long)c->random));
+    json_text(&c->json, "units", units);
+    json_begin(&c->json, "checks", '[');
+  } else if (c->print == CHECK_EVERYTHING) {
+    printf("%s: seed %llu; errors %s\n", c->spec->name, (unsigned long long)c->random, units);
+  }
+}
+
+/* compiled: for every target, or the last words are an error's. */
+static void end(checker *c, const char **targets, int count, bool compiled) {
+  if (c->print == CHECK_JSON) {
+    json_end(&c->json, ']');
+    json_bool(&c->json, "pass", compiled && !c->n_failed);
+    json_end(&c->json, '}');
+    return;
+  }
+  if (!compiled) return;
+  printf("%s: ", c->spec->name);
+  if (c->n_failed) printf("FAIL: %d of %d checks on ", c->n_failed, c->n_checks);
+  else printf("pass: %d checks on ", c->n_checks);
+  for (int i = 0; i < count; i++) printf("%s%s", i ? ", " : "", targets[i]);
+  if (c->largest_what) printf("; the largest error is %.2Lf of its bound (%s)", c->largest, c->largest_what);
+  puts("");
+}
+
 int check_spec(arena *a, const spec *s, const check_options *options) {
-  checker c = {.memory = a, .spec = s, .random = options->seed ? options->seed : DEFAULT_SEED};
+  checker c = {.memory = a,
+               .spec = s,
+               .random = options->seed ? options->seed : DEFAULT_SEED,
+               .print = options->print,
+               .json = {.out = stdout}};
   const char **targets;
   const form *f = form_of(s);
   if (!f) return 1;
@@ -41,10 +75,10 @@ int check_spec(arena *a, const spec *s, const check_options *options) {
     diag_error(s->file, 0, "this machine runs none of the targets '%s'", options->targets ? options->targets : "");
     return 1;
   }
-  printf("%s: seed %llu; errors %s\n", s->name, (unsigned long long)c.random, kind->units(s));
+  begin(&c, kind->units(s));
   if (kind->choose) c.sample = kind->choose(&c);
-  for (int i = 0; i < count; i++)
-    if (!check_target(&c, kind, options, targets[i])) return 1;
-  printf("%s: %s\n", s->name, c.failed ? "FAIL" : "pass");
-  return c.failed ? 1 : 0;
+  bool compiled = true;
+  for (int i = 0; compiled && i < count; i++) compiled = check_target(&c, kind, options, targets[i]);
+  end(&c, targets, count, compiled);
+  return compiled && !c.n_failed ? 0 : 1;
 }

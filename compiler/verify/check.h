@@ -49,15 +49,23 @@
 
 #include <stdint.h>
 
+/* What is printed of the checks; after them a line with the result, but for JSON. */
+typedef enum check_print {
+  CHECK_FAILURES,
+  CHECK_EVERYTHING,
+  CHECK_JSON, /* one object, of all checks */
+} check_print;
+
 typedef struct check_options {
   const char *targets; /* comma list; NULL: every target that this machine runs */
   unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
   int optimize;        /* 0..3 of -O */
   bool gradients;      /* of the kernel, too: processors' targets compile twice as long */
   uint64_t seed;       /* of the random data; 0: a fixed one; printed either way */
+  check_print print;
 } check_options;
 
-/* Prints the table to standard output. 0 where all passed, 1 where something failed or did not compile. */
+/* Prints to standard output. 0 where all passed, 1 where something failed or did not compile. */
 int check_spec(arena *a, const spec *s, const check_options *options);
 
 #endif

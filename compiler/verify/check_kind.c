@@ -10,27 +10,65 @@ static const char *as_power(arena *a, long double value) {
   return value == 0 ? "0" : arena_printf(a, "2^%.1Lf", log2l(value));
 }
 
-static void row(checker *c, const char *type, const char *what, const char *found, const char *bound, bool pass) {
-  printf("  %-5s %-44s %9s  %-2s %-7s %s\n", type, what, found, bound ? "<=" : "", bound ? bound : "",
-         pass ? "pass" : "FAIL");
-  c->failed = c->failed || !pass;
+/* One check, as it is told. */
+typedef struct outcome {
+  const char *type, *what;
+  const char *found;         /* in words */
+  long double error, bound;  /* bound < 0: there is none */
+  bool pass;
+  const char *where; /* of a failure; NULL: nothing is known */
+} outcome;
+
+static void print_json(checker *c, const outcome *o) {
+  json_writer *w = &c->json;
+  json_begin(w, NULL, '{');
+  json_text(w, "target", c->target);
+  json_text(w, "type", o->type);
+  json_text(w, "what", o->what);
+  if (o->bound >= 0) {
+    json_number(w, "error", (double)o->error);
+    json_number(w, "bound", (double)o->bound);
+  } else {
+    json_text(w, "found", o->found);
+  }
+  json_bool(w, "pass", o->pass);
+  if (o->where) json_text(w, "where", o->where);
+  json_end(w, '}');
+}
+
+static void print_text(checker *c, const outcome *o) {
+  if (!c->target_told) printf("%s, target %s\n", c->spec->name, c->target);
+  c->target_told = true;
+  const char *bound = o->bound >= 0 ? as_power(c->memory, o->bound) : "";
+  printf("  %-5s %-44s %9s  %-2s %-7s %s\n", o->type, o->what, o->found, *bound ? "<=" : "", bound,
+         o->pass ? "pass" : "FAIL");
+  if (o->where) printf("        %s\n", o->where);
+}
+
+static void tell(checker *c, const outcome *o) {
+  c->n_checks++;
+  c->n_failed += !o->pass;
+  if (o->bound > 0 && o->error / o->bound > c->largest) {
+    c->largest = o->error / o->bound;
+    c->largest_what = arena_printf(c->memory, "%s, %s, %s", o->what, o->type, c->target);
+  }
+  if (c->print == CHECK_JSON) print_json(c, o);
+  else if (!o->pass || c->print == CHECK_EVERYTHING) print_text(c, o);
 }
 
 void check_report(checker *c, const char *type, const char *what, long double bound, const trial_error *e) {
   bool pass = !e->spoilt && e->error <= bound;
-  row(c, type, what, as_power(c->memory, e->error), as_power(c->memory, bound), pass);
-  if (!pass) printf("        %s\n", trial_error_text(c->memory, e));
+  tell(c, &(outcome){type, what, as_power(c->memory, e->error), e->error, bound, pass,
+                     pass ? NULL : trial_error_text(c->memory, e)});
 }
 
 void check_report_bits(checker *c, const char *type, const char *what, bool same) {
-  row(c, type, what, same ? "same bits" : "differs", NULL, same);
+  tell(c, &(outcome){type, what, same ? "same bits" : "differs", 0, -1, same, NULL});
 }
 
 bool check_called(checker *c, const char *type, const char *what, int error) {
-  if (error == 0) return true;
-  printf("  %-5s %-44s refused: %s FAIL\n", type, what, pegen_strerror(error));
-  c->failed = true;
-  return false;
+  if (error) tell(c, &(outcome){type, what, "refused", 0, -1, false, pegen_strerror(error)});
+  return error == 0;
 }
 
 /* ---- positions ---- */

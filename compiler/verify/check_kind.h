@@ -7,6 +7,7 @@
 #ifndef PEGEN_VERIFY_CHECK_KIND_H
 #define PEGEN_VERIFY_CHECK_KIND_H
 
+#include "base/json.h"
 #include "base/number.h"
 #include "pegen/pegen.h"
 #include "verify/check.h"
@@ -23,7 +24,13 @@ typedef struct checker {
   const void *sample;         /* the kind's: what all targets are called on; NULL where it keeps nothing */
   const struct check_gradients *gradients; /* what all targets' gradients are taken on; NULL: not yet chosen */
   uint64_t random;
-  bool failed;
+  check_print print;
+  json_writer json;   /* of CHECK_JSON */
+  const char *target; /* at hand */
+  bool target_told;   /* its line is printed */
+  int n_checks, n_failed;
+  long double largest;      /* error over its bound */
+  const char *largest_what; /* where that was; NULL: no check had a bound */
 } checker;
 
 struct attention_trial;
@@ -81,9 +88,9 @@ void check_attention_backward(checker *c, const struct attention_trial *trial, c
 void check_keep_gain(const checker *c, const trial_operands *operands, double *position);
 void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);
 
-/* A line of the table: the largest error beside its bound; where it failed, another that says where. */
+/* A check is told: the largest error beside its bound, and of a failure where it was. */
 void check_report(checker *c, const char *type, const char *what, long double bound, const trial_error *e);
-/* A line of the table: whether two results have the same bits. */
+/* A check is told: whether two results have the same bits. */
 void check_report_bits(checker *c, const char *type, const char *what, bool same);
 /* Whether a call (its error) was accepted; a refusal is a failure. */
 bool check_called(checker *c, const char *type, const char *what, int error);

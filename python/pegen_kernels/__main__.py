@@ -14,9 +14,11 @@ def main() -> None:
         name = sys.argv[1]
         try:
             command = importlib.import_module(f".{COMMANDS[name]}.{name}", __package__)
-        except ImportError as e:
+            sys.exit(command.main(sys.argv[2:]))
+        except ModuleNotFoundError as e:
+            if not e.name or e.name.startswith(__package__):
+                raise
             sys.exit(f"pegen {name}: needs the package '{e.name}': pip install 'pegen-kernels[{COMMANDS[name]}]'")
-        sys.exit(command.main(sys.argv[2:]))
     program = _native.program()
     try:
         os.execv(program, ["pegen", *sys.argv[1:]])

@@ -549,7 +549,7 @@ class Kernel:
     def check(self) -> str:
         """Runs the kernel on every target of this machine beside a slow reference in long double; returns the report.
         Raises CheckFailed where an error is larger than it may be."""
-        done = self._described().run("check")
+        done = self._described().run("check", "--verbose")
         if done.returncode == 0:
             return done.stdout
         raise (CheckFailed if done.stdout else CompileError)((done.stdout + done.stderr).strip())

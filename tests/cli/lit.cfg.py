@@ -1,4 +1,5 @@
 import os
+import sys
 
 import lit.formats
 
@@ -14,6 +15,7 @@ config.substitutions += [
     ("%build", config.pegen_binary_dir),
     ("%cmake", config.cmake),
     ("%cc", config.compiler),
+    ("%python", sys.executable),
 ]
 if config.sanitized:
     config.available_features.add("sanitized")

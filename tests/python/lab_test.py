@@ -256,8 +256,20 @@ def check_refusals(folder):
         assert words in said, (new, said)
         assert not list(out.iterdir()), new
     file.write_text(SHORT)
-    assert "there is no such folder" in run(file, "-o", folder / "nowhere", status=1)
-    assert "cannot be read" in run(folder / "none.toml", "-o", out, status=1)
+    run(file, "-o", folder / "made" / "here", "--check")
+    assert (folder / "made" / "here").is_dir()
+    assert "cannot be made" in run(file, "-o", file / "below", status=1)
+    # What is wrong with the command line is said before PyTorch is imported.
+    early = (
+        "import sys; sys.modules['torch'] = None; from pegen_kernels.lab import lab; sys.exit(lab.main(sys.argv[1:]))"
+    )
+    for words, told in (
+        (["none.toml", "-o", str(out)], "none.toml: cannot be read: there is no such file"),
+        ([str(file), "-o", str(out), "--threads", "0"], "expected 1 or more"),
+        ([str(file), "-o", str(file / "below")], "cannot be made"),
+    ):
+        done = subprocess.run([sys.executable, "-c", early, *words], capture_output=True, text=True)
+        assert done.returncode and told in done.stderr, done.stderr
     assert "--storage nonsense://x" in run(file, "-o", out, "--storage", "nonsense://x", status=1)
     assert "expected 1 or more" in run(file, "-o", out, "--threads", "0", status=2)
 

@@ -1,20 +1,13 @@
-"""`pegen lab`: the command line of the laboratory."""
+"""`pegen lab`: the command line of the laboratory. What is wrong with it is said before PyTorch is imported."""
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
-import shlex
 import sys
-from typing import Any, Sequence
-
-import torch
+from typing import Sequence
 
 from ..errors import ArgumentError, PegenError
-from . import report
-from .data import Data
-from .engine import Engine, Task, tasks_of
-from .study import Study, load
-from .train import Run, rehearse
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -25,7 +18,13 @@ def _parser() -> argparse.ArgumentParser:
         " it is run again; the same command in more processes, on any machine with the same --storage, shares them.",
     )
     parser.add_argument("study", metavar="STUDY.toml", help="docs/studies.md says what is in it")
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="for reports and states of runs")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="for reports and states of runs; made where it is not there",
+    )
     parser.add_argument(
         "--storage", metavar="URL", help="of Optuna, as postgresql://... or journal:FILE; default: FOLDER/runs.db"
     )
@@ -35,43 +34,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rehearsed(study: Study, data: Data) -> dict[str, str]:
-    """Digests of kernels by variant."""
-    found = {}
-    for name, variant in study.variants.items():
-        try:
-            found[name] = rehearse(study, variant, data)
-        except PegenError as e:
-            where = "" if str(e).startswith("[") else f"[variants.{name}]: "
-            raise ArgumentError(f"{where}{e}") from e
-    return found
-
-
-def _run(study: Study, folder: pathlib.Path, given: argparse.Namespace) -> int:
-    data = study.data.make(study.seeds[0])
-    tasks = tasks_of(study, _rehearsed(study, data))
-    if given.check:
-        print(f"pegen lab: {study.name}: {len(tasks)} runs can be made")
-        return 0
-    engine = Engine(study, folder, given.storage)
-
-    def do(task: Task, state: pathlib.Path) -> dict[str, Any]:
-        own = study.data.make(task.seed)
-        return Run(study, study.variants[task.variant], task.seed, own, state).finish()
-
-    if not given.report:
-        engine.add(tasks)
-        engine.work(tasks, do)
-    results = engine.results(tasks)
-    measures = {name: part.measure for name, part in data.tests.items()}
-    words = ["pegen", "lab", given.study, "-o", given.output]
-    report.write(folder, report.Findings(study, tasks, results, measures), shlex.join(words))
-    running = engine.elsewhere({task.key for task in tasks})
-    if running:
-        print(
-            f"pegen lab: {running} runs are with other processes; --report writes again what is done", file=sys.stderr
-        )
-    return 0
+def _make(folder: pathlib.Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ArgumentError(f"-o {folder}: cannot be made: {e.strerror}") from e
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,12 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.threads < 1:
         parser.error(f"--threads {given.threads}: expected 1 or more")
-    torch.set_num_threads(given.threads)
     folder = pathlib.Path(given.output)
     try:
-        if not folder.is_dir():
-            raise ArgumentError(f"-o {folder}: there is no such folder; make it first")
-        return _run(load(given.study), folder, given)
+        if not os.path.isfile(given.study):
+            raise ArgumentError(f"{given.study}: cannot be read: there is no such file")
+        _make(folder)
+        from .run import run
+
+        return run(folder, given)
     except PegenError as e:
         print(f"pegen lab: {e}", file=sys.stderr)
         return 1

@@ -1,3 +1,38 @@
+# Which tests run in which tier of scripts/test, by their names: one regular expression a line. Labels follow from it:
+# quick; full, which the default tier leaves out; long, which the quick preset of the sanitizers leaves out.
+
+# The newest processor that this machine is.
+set(native x86-64-v2)
+if(EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo flags REGEX "^(flags|Features)" LIMIT_COUNT 1)
+  if(flags MATCHES " avx512vl")
+    set(native x86-64-v4)
+  elseif(flags MATCHES " avx2")
+    set(native x86-64-v3)
+  endif()
+endif()
+
+# A minute together.
+set(QUICK
+  "^unit_" "^(rooms|order|options|wire|growth|mutation_table|docs_gallery)$"
+  "^(reference_test|golden_test_${native}|spec_(good|bad|dump|shipped))$"
+  "^(program_check|interface.(twin|refusals|rope)|bench_harness)$")
+
+# They run in the default tier although the sanitizers' quick preset leaves them out: one of each kind.
+set(DEFAULT_THOUGH_LONG
+  "^golden_(attention|test_(${native}|sm_80|aarch64)|aarch64_.*)$"
+  "^(table|precision|operations)_(${native}|sm_80)$" "^operations$"
+  "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
+  "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
+  "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
+  "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|pages|parts|sequences|split))$"
+  "^(growth|interface)" "^compatibility" "^float_state_${native}$" "^bench_json$"
+  "^python_(formulas|torch|torch_attention|jax|explore|packed)$" "^(docs_.*|examples)$"
+  "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
+
+# The default tier leaves them out although the sanitizers' quick preset runs them.
+set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$" "^check_learned_liere_inverse$")
+
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
 # pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all
 # runs them. One expression a line: a single one of all is beyond what ctest takes, and it then runs every test.
@@ -40,4 +75,4 @@ set(LONG_UNDER_SANITIZERS
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
   "^python_(formulas|explore|lab|torch|attention|distributed|jax|models|checkpoints|vit|packed|cuda)"
-  "^(valgrind|package|static|stock|mutation|docs|examples)")
+  "^(valgrind|growth|package|static|stock|mutation|docs|examples)")
