@@ -209,73 +209,6 @@ void mma_hold(mma *m, const tile_op *op) {
 
 static bool is_held(const mma *m, int value) { return m->held[value] != NULL; }
 
-/* ---- rows that are not finite ---- */
-
-/* In place of a number that is not finite: what it adds to a count of those that a weight other than 0 has. Counts of
- * a tile stay below the next one's unit. */
-typedef struct marks {
-  int64_t exponent, positive, negative, nan; /* bits of one number: all of an exponent; 1, 2^7, 2^14 */
-} marks;
-
-static marks marks_of(bool is_bf16) {
-  return is_bf16 ? (marks){0x7F80, 0x3F80, 0x4300, 0x4680} : (marks){0x7C00, 0x3C00, 0x5800, 0x7400};
-}
-
-enum { MARK_NEGATIVE = 1 << 7, MARK_NAN = 1 << 14 };
-
-/* One number of a pair: its bits, as the lower half, are `half`. */
-static void mark_half(const mma *m, ir_value half, ir_value *finite, ir_value *mark) {
-  ir *b = m->b;
-  marks of = marks_of(m->is_bf16);
-  ir_value none = i32(b, 0), magnitude = both(b, half, i32(b, 0x7FFF));
-  ir_value is_finite = below(b, magnitude, i32(b, of.exponent));
-  ir_value is_nan = below(b, i32(b, of.exponent), magnitude);
-  ir_value is_negative = ir_compare_int(b, "ne", both(b, half, i32(b, 0x8000)), none);
-  ir_value infinite = ir_select(b, is_negative, i32(b, of.negative), i32(b, of.positive));
-  ir_value other = ir_select(b, is_nan, i32(b, of.nan), infinite);
-  *finite = ir_select(b, is_finite, half, none);
-  *mark = ir_select(b, is_finite, none, other);
-}
-
-static ir_value join(ir *b, ir_value low, ir_value high) {
-  return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
-}
-
-static void mark_pair(mma *m, ir_value pair, ir_value *finite, ir_value *mark) {
-  ir *b = m->b;
-  ir_value low[2], high[2];
-  mark_half(m, both(b, pair, i32(b, 0xFFFF)), &low[0], &low[1]);
-  mark_half(m, ir_op2(b, "arith.shrui", pair, i32(b, 16)), &high[0], &high[1]);
-  *finite = join(b, low[0], high[0]);
-  *mark = join(b, low[1], high[1]);
-}
-
-/* 1 for each weight of a pair that is not 0. */
-static ir_value mark_weights(mma *m, ir_value pair) {
-  ir *b = m->b;
-  ir_value one = i32(b, marks_of(m->is_bf16).positive), none = i32(b, 0);
-  ir_value low = ir_compare_int(b, "ne", both(b, pair, i32(b, 0x7FFF)), none),
-           high = ir_compare_int(b, "ne", both(b, pair, i32(b, 0x7FFF0000)), none);
-  ir_value high_mark = ir_select(b, high, one, none), low_mark = ir_select(b, low, one, none);
-  return join(b, low_mark, high_mark);
-}
-
-/* What a count of marks adds to a sum: 0, an infinity, or NaN. */
-static ir_value marked(mma *m, ir_value count) {
-  ir *b = m->b;
-  ir_value none = ir_float(b, b->f32, 0), infinity = ir_float(b, b->f32, __builtin_inf());
-  ir_value negative = ir_float(b, b->f32, MARK_NEGATIVE), nan = ir_float(b, b->f32, __builtin_nan(""));
-  /* Below MARK_NAN counts are whole numbers: negative ones in units of MARK_NEGATIVE, the rest positive. */
-  ir_value units = ir_op1(b, "math.floor", mul(b, count, ir_float(b, b->f32, 1.0 / MARK_NEGATIVE)));
-  ir_value positive = ir_compare_float(b, "ogt", sub(b, count, mul(b, units, negative)), none);
-  ir_value some_negative = ir_compare_float(b, "ogt", units, none);
-  ir_value is_nan = ir_op2(b, "arith.ori", both(b, positive, some_negative),
-                           ir_compare_float(b, "oge", count, ir_float(b, b->f32, MARK_NAN)));
-  ir_value one = ir_select(b, positive, infinity, none);
-  ir_value other = ir_select(b, some_negative, ir_op1(b, "arith.negf", infinity), one);
-  return ir_select(b, is_nan, nan, other);
-}
-
 /* ---- the walk over a product ---- */
 
 typedef struct factors {
@@ -326,84 +259,12 @@ static void walk(mma *m, const factors *f, ir_value *sum) {
   }
 }
 
-/* The right factor's tile with one of two things in place of its numbers: the finite ones, 0 in place of others, or
- * marks of those that are not. */
-static void replace_tile(mma *m, int value, bool by_marks) {
-  ir *b = m->b;
-  int64_t words = (int64_t)tile_size(&m->shape.tile, m->p->value[value].rows) *
-                  mma_pitch(&m->shape.tile, m->p->value[value].columns) / 4;
-  ir_value tile = stage_at(m, value, m->stage), two[2];
-  ir_wait(b, IR_BARRIER_BLOCK);
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (words + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
-  ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
-  ir_branch some = ir_if(b, less(b, index, i32(b, words)));
-  ir_value at = ir_offset(b, tile, wide(b, scaled(b, index, 4)));
-  mark_pair(m, ir_load(b, b->i32, at, 4), &two[0], &two[1]);
-  ir_store(b, two[by_marks], at, 4, false);
-  ir_end_if(b, some);
-  ir_end_for(b, loop);
-  ir_wait(b, IR_BARRIER_BLOCK);
-}
-
-static void load_again(mma *m, int value) {
-  ir_wait(m->b, IR_BARRIER_BLOCK);
-  for (int i = 0; i < m->p->n_ops; i++)
-    if (m->p->op[i].kind == TILE_LOAD && m->p->op[i].value == value && !m->p->op[i].ahead) mma_copy(m, &m->p->op[i]);
-  ir_copy_commit(m->b);
-  ir_copy_wait(m->b, 0);
-  ir_wait(m->b, IR_BARRIER_BLOCK);
-}
-
-/* Adds what rows that are not finite, whose marks stand in place of them, bring to sums by weights that are not 0. */
-static void add_marked(mma *m, const factors *f, ir_value *sum) {
-  ir *b = m->b;
-  int row_registers = m->shape.row_tiles * MMA_FRAGMENT;
-  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4], counts[2 * MMA_MOST_ROW_TILES * MMA_FRAGMENT];
-  ir_value *weights = arena_array(m->memory, ir_value, f->steps * row_registers);
-  factors two = *f;
-  two.columns = 2;
-  for (int k = 0; k < f->steps; k++) {
-    const ir_value *left = left_of(m, f, k, a);
-    for (int i = 0; i < row_registers; i++) weights[k * row_registers + i] = mark_weights(m, left[i]);
-  }
-  for (int column = 0; column < f->columns; column += 2) {
-    for (int i = 0; i < 2 * row_registers; i++) counts[i] = ir_float(b, b->f32, 0);
-    for (int k = 0; k < f->steps; k++) {
-      load_right(m, f, k, column, x);
-      multiply(m, &two, weights + k * row_registers, x, 0, counts);
-    }
-    for (int i = 0; i < 2 * row_registers; i++) {
-      ir_value *to = &sum[(i / (2 * MMA_FRAGMENT) * f->columns + column) * MMA_FRAGMENT + i % (2 * MMA_FRAGMENT)];
-      *to = add(b, *to, marked(m, counts[i]));
-    }
-  }
-}
-
 void mma_product(mma *m, const tile_op *op) {
-  ir *b = m->b;
   int registers = mma_registers(m, op->value);
   factors f = begin_factors(m, op);
   if (!op->adds) {
     m->sum[op->value] = arena_array(m->memory, ir_value, registers);
-    for (int i = 0; i < registers; i++) m->sum[op->value][i] = ir_float(b, b->f32, 0);
-    walk(m, &f, m->sum[op->value]);
-    return;
+    for (int i = 0; i < registers; i++) m->sum[op->value][i] = ir_float(m->b, m->b->f32, 0);
   }
-  ir_value *sum = m->sum[op->value], *all = arena_array(m->memory, ir_value, registers);
-  MlirType *types = arena_array(m->memory, MlirType, registers);
-  ir_branch careful = ir_if(b, m->careful);
-  replace_tile(m, f.right, false);
-  ir_end_if(b, careful);
-  walk(m, &f, sum);
-  for (int i = 0; i < registers; i++) {
-    types[i] = b->f32;
-    all[i] = sum[i];
-  }
-  ir_choice choice = ir_choose(b, m->careful, registers, types);
-  load_again(m, f.right);
-  replace_tile(m, f.right, true);
-  add_marked(m, &f, all);
-  load_again(m, f.right);
-  ir_choose_else(b, &choice, registers, all);
-  ir_end_choose(b, choice, registers, sum, sum);
+  walk(m, &f, m->sum[op->value]);
 }

@@ -55,10 +55,10 @@ typedef struct mma {
   const two_float *origin;
   const ir_value *gradient;             /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
   ir_value q_head, k_head;              /* i32 */
+  ir_value sums_of;                     /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
   ir_value facts_of;                    /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first;   /* i32: first tokens of the tiles */
   ir_value scale;   /* f32: of products, positive, in powers of two */
-  ir_value careful; /* i1: rows that are not finite must not reach sums by a weight of 0 */
   ir_value maximum[2 * MMA_MOST_ROW_TILES], total[2 * MMA_MOST_ROW_TILES]; /* of the thread's rows */
   ir_value lse[2 * MMA_MOST_ROW_TILES], delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
                                                                         * of two, infinity where no key is seen */
@@ -83,15 +83,43 @@ void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
 ir_value mma_address_of(mma *m, tile_tensor tensor); /* i64; 0: it is not wanted */
 /* A head's rows of a tensor. */
 attend_rows mma_rows_of(mma *m, tile_tensor tensor);
+/* A row of a tile, and its token: i32. */
+typedef struct mma_place {
+  ir_value row, token;
+} mma_place;
+
+attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed);
 /* Register i of an [own, streamed] value as a pair of tokens. */
 attend_pair_of mma_pair_of(mma *m, int value, int i);
+/* The score of a product, where pairs have something of their own; whether a pair is seen (i1). */
+ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of);
+ir_value mma_is_seen(mma *m, const attend_pair_of *of);
 /* 2^(x scale - less_by); scores of pairs are scaled already. */
 ir_value mma_power(mma *m, ir_value x, ir_value less_by);
 /* x of the four lanes that have one row: their maximum, their sum. */
 ir_value mma_row_maximum(mma *m, ir_value x);
 ir_value mma_row_sum(mma *m, ir_value x);
 
+/* The loop's turn `index` (i32); what pairs of a tile's tokens are computed from, before a barrier; the head of q. */
+void mma_set_turn(mma *m, ir_value index);
+void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
+void mma_set_q_head(mma *m, ir_value head);
+/* A maximum that no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
+#define MMA_NOTHING_SEEN (-0x1p126)
+
+/* ---- gpu/mma_rows.c: where sums are not finite, all of it once more, one row a thread ---- */
+
+int64_t mma_row_bytes(const mma *m); /* of shared memory, in place of tiles */
+void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end);
+
 /* ---- gpu/mma_gradient.c ---- */
+
+/* Of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another wrote it. */
+ir_value mma_load_lse(mma *m, ir_value token);
+ir_value mma_load_delta(mma *m, ir_value token);
+/* What a product gains, by its weight and what the weight gains. */
+ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
+                     const attend_pair_of *of);
 
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m);           /* lse and delta of own queries; delta is also written for the program of keys */

@@ -36,12 +36,14 @@ static ir_value load_number(mma *m, int parameter, ir_value token) {
 }
 
 /* In powers of two; a query that saw nothing has weights of 0 by an infinite one. */
-static ir_value load_lse(mma *m, ir_value token) {
+ir_value mma_load_lse(mma *m, ir_value token) {
   ir *b = m->b;
   ir_value lse = load_number(m, attend_lse_parameter(m->t->p->spec), token);
   ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
   return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
 }
+
+ir_value mma_load_delta(mma *m, ir_value token) { return ir_load(m->b, m->b->f32, delta_at(m, token), 4); }
 
 static ir_value load_g_lse(mma *m, ir_value token) {
   ir *b = m->b;
@@ -93,7 +95,7 @@ void mma_own_facts(mma *m) {
   ir *b = m->b;
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
     ir_value row = add(b, m->own_first, mma_row_of(m, h)), token = clamped(b, row, m->t->tokens);
-    m->lse[h] = load_lse(m, token);
+    m->lse[h] = mma_load_lse(m, token);
     ir_value sum = mma_row_sum(m, outputs_gain(m, token));
     m->delta[h] = sub(b, sum, load_g_lse(m, token));
     ir_value writes = both(b, ir_compare_int(b, "eq", m->quad, i32(b, 0)), less(b, row, m->t->tokens));
@@ -114,8 +116,8 @@ void mma_lay_facts(mma *m, ir_value first, ir_value stage) {
   if (!mma_fact_bytes(m)) return;
   ir_branch some = ir_if(b, less(b, m->t->thread, i32(b, m->shape.tile.streamed)));
   ir_value token = clamped(b, add(b, first, m->t->thread), m->t->tokens), at = fact_at(m, stage, m->t->thread);
-  ir_store(b, load_lse(m, token), at, 4, false);
-  ir_store(b, ir_load(b, b->f32, delta_at(m, token), 4), ir_offset_const(b, at, 4), 4, false);
+  ir_store(b, mma_load_lse(m, token), at, 4, false);
+  ir_store(b, mma_load_delta(m, token), ir_offset_const(b, at, 4), 4, false);
   ir_end_if(b, some);
 }
 
@@ -155,17 +157,21 @@ static ir_value product_gain(mma *m, ir_value gained, ir_value product, const at
   return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
 }
 
-void mma_gain(mma *m, const tile_op *op) {
+ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
+                     const attend_pair_of *of) {
   ir *b = m->b;
+  ir_value zero = ir_float(b, b->f32, 0), gained = mul(b, weight, sub(b, coming, delta));
+  gained = ir_select(b, ir_compare_float(b, "oeq", weight, zero), zero, gained);
+  return m->t->p->score ? product_gain(m, gained, product, of) : gained;
+}
+
+void mma_gain(mma *m, const tile_op *op) {
   int registers = mma_registers(m, op->value);
   const ir_value *weight = m->sum[op->arg[0]], *coming = m->sum[op->arg[1]], *product = m->sum[op->arg[2]];
-  ir_value *gain = m->sum[op->value] = arena_array(m->memory, ir_value, registers), zero = ir_float(b, b->f32, 0);
+  ir_value *gain = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
   for (int i = 0; i < registers; i++) {
-    ir_value gained = mul(b, weight[i], sub(b, coming[i], fact_of(m, op->value, i, 1)));
-    gain[i] = ir_select(b, ir_compare_float(b, "oeq", weight[i], zero), zero, gained);
-    if (!m->t->p->score) continue;
     attend_pair_of of = mma_pair_of(m, op->value, i);
-    gain[i] = product_gain(m, gain[i], product[i], &of);
+    gain[i] = mma_gain_of(m, weight[i], coming[i], fact_of(m, op->value, i, 1), product[i], &of);
   }
 }
 

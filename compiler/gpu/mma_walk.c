@@ -9,8 +9,6 @@
 
 #include <math.h>
 
-/* A maximum that no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
-static const double NOTHING_SEEN = -0x1p126;
 /* The least scale that is told from 0: a score that is masked stays -infinity times it. */
 static const double LEAST_SCALE = 0x1p-126;
 
@@ -49,7 +47,7 @@ static void set_side(mma *m, bool own, ir_value stage) {
 }
 
 /* Coordinates and numbers of a tile's tokens, into shared memory. */
-static void lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
+void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
   attend *t = m->t;
   bool of_keys = own == m->p->owns_keys;
   int count = side_tokens(m, own);
@@ -64,16 +62,20 @@ static void lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
 
 /* ---- scores ---- */
 
-attend_pair_of mma_pair_of(mma *m, int value, int i) {
-  ir *b = m->b;
-  ir_value own = mma_row_of(m, mma_half(m, value, i)), streamed = mma_column(m, value, i);
-  ir_value own_token = add(b, m->own_first, own), streamed_token = add(b, m->streamed_first, streamed);
-  if (m->p->owns_keys)
-    return (attend_pair_of){.query = streamed, .query_token = streamed_token, .key = own, .key_token = own_token};
-  return (attend_pair_of){.query = own, .query_token = own_token, .key = streamed, .key_token = streamed_token};
+attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed) {
+  mma_place query = m->p->owns_keys ? streamed : own, key = m->p->owns_keys ? own : streamed;
+  return (attend_pair_of){.query = query.row, .query_token = query.token, .key = key.row, .key_token = key.token};
 }
 
-static ir_value scored(mma *m, ir_value product, const attend_pair_of *of) {
+attend_pair_of mma_pair_of(mma *m, int value, int i) {
+  ir *b = m->b;
+  mma_place own = {.row = mma_row_of(m, mma_half(m, value, i))}, streamed = {.row = mma_column(m, value, i)};
+  own.token = add(b, m->own_first, own.row);
+  streamed.token = add(b, m->streamed_first, streamed.row);
+  return mma_pair(m, own, streamed);
+}
+
+ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of) {
   attend *t = m->t;
   ir_value score = mul(m->b, product, m->scale);
   if (t->p->bias) {
@@ -96,11 +98,10 @@ static ir_value is_partial(mma *m) {
   return ir_op2(b, "arith.ori", some_keys, less(b, m->t->tokens, add(b, first_query, i32(b, queries))));
 }
 
-static ir_value is_seen(mma *m, int value, int i) {
+ir_value mma_is_seen(mma *m, const attend_pair_of *of) {
   ir *b = m->b;
-  attend_pair_of of = mma_pair_of(m, value, i);
-  ir_value seen = less(b, of.key_token, attend_limit_of(m->t, of.query_token));
-  return m->p->owns_keys ? both(b, seen, less(b, of.query_token, m->t->tokens)) : seen;
+  ir_value seen = less(b, of->key_token, attend_limit_of(m->t, of->query_token));
+  return m->p->owns_keys ? both(b, seen, less(b, of->query_token, m->t->tokens)) : seen;
 }
 
 static void emit_score(mma *m, const tile_op *op) {
@@ -112,12 +113,15 @@ static void emit_score(mma *m, const tile_op *op) {
   for (int i = 0; i < registers; i++) {
     attend_pair_of of = mma_pair_of(m, op->value, i);
     score[i] = m->sum[op->arg[0]][i];
-    if (has_pairs(m)) score[i] = scored(m, score[i], &of);
+    if (has_pairs(m)) score[i] = mma_scored(m, score[i], &of);
     types[i] = b->f32;
   }
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
-  for (int i = 0; i < registers; i++) masked[i] = ir_select(b, is_seen(m, op->value, i), score[i], hidden);
+  for (int i = 0; i < registers; i++) {
+    attend_pair_of of = mma_pair_of(m, op->value, i);
+    masked[i] = ir_select(b, mma_is_seen(m, &of), score[i], hidden);
+  }
   ir_choose_else(b, &choice, registers, masked);
   ir_end_choose(b, choice, registers, score, score);
 }
@@ -217,7 +221,7 @@ static void begin_sums(mma *m) {
     for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = ir_float(b, b->f32, 0);
   }
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
-    m->maximum[h] = ir_float(b, b->f32, NOTHING_SEEN);
+    m->maximum[h] = ir_float(b, b->f32, MMA_NOTHING_SEEN);
     m->total[h] = ir_float(b, b->f32, 0);
   }
 }
@@ -252,7 +256,7 @@ static void range(mma *m, ir_value *begin, ir_value *end) {
   *end = quotient_up(b, m->t->tokens, streamed);
 }
 
-static void set_turn(mma *m, ir_value index) {
+void mma_set_turn(mma *m, ir_value index) {
   ir *b = m->b;
   m->stage = rest(b, index, 2);
   m->streamed_first = scaled(b, index, m->shape.tile.streamed);
@@ -274,7 +278,7 @@ static bool is_streamed_load(const mma *m, const tile_op *op) {
 static void load_first(mma *m, int each) {
   for (int i = 0; i < each; i++)
     if (is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
-  lay_tokens(m, false, m->streamed_first, m->stage);
+  mma_lay_tokens(m, false, m->streamed_first, m->stage);
 }
 
 /* Tiles of the turn to come, where there is one. */
@@ -283,7 +287,7 @@ static int load_next(mma *m, int i, ir_value end) {
   ir_value next = add(b, m->streamed_first, i32(b, m->shape.tile.streamed));
   ir_branch more = ir_if(b, less(b, next, scaled(b, end, m->shape.tile.streamed)));
   for (; m->p->op[i].kind == TILE_LOAD; i++) mma_copy(m, &m->p->op[i]);
-  lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
+  mma_lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
   ir_end_if(b, more);
   set_side(m, false, m->stage);
   return i;
@@ -305,14 +309,14 @@ static void emit_op(mma *m, const tile_op *op) {
 static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
-  set_turn(m, begin);
+  mma_set_turn(m, begin);
   ir_branch some = ir_if(b, less(b, begin, end));
   load_first(m, each);
   ir_end_if(b, some);
   int count = flatten(m, list);
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, list, inside);
   unflatten(m, inside);
-  set_turn(m, narrow(b, loop.index));
+  mma_set_turn(m, narrow(b, loop.index));
   for (int i = each + 1; m->p->op[i].kind != TILE_END;)
     if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end);
     else emit_op(m, &m->p->op[i++]);
@@ -321,7 +325,7 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   unflatten(m, list);
 }
 
-static void set_q_head(mma *m, ir_value head) {
+void mma_set_q_head(mma *m, ir_value head) {
   m->q_head = m->t->head = m->t->exprs.head = head;
   if (has_pairs(m)) attend_pair_begin(m->t);
 }
@@ -340,7 +344,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, list, inside);
   unflatten(m, inside);
   two_float *remembered = emit_thread_remember(&m->t->exprs);
-  set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
   emit_turns(m, each, begin, end);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the last tiles, which the next head's first ones replace */
   emit_thread_forget(&m->t->exprs, remembered);
@@ -349,28 +353,22 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   unflatten(m, list);
 }
 
-/* All turns; then, where something that is not finite came into sums, all of them again, carefully: a row that no
- * weight but 0 has must not be in them (0 times what is not finite is NaN). */
+static void emit_stores(mma *m, int each) {
+  for (int i = each; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_STORE) (m->gradient ? mma_store_gradient : store_rows)(m, &m->p->op[i]);
+}
+
+/* All turns, and what they come to; where something that is not finite came into sums, all of it once more, one row a
+ * thread. */
 static void emit_each(mma *m, int each) {
-  ir *b = m->b;
-  ir_value begin, end, before[IR_MAX_RESULTS], carried[IR_MAX_RESULTS], result[IR_MAX_RESULTS];
-  MlirType types[IR_MAX_RESULTS];
+  ir_value begin, end;
   range(m, &begin, &end);
-  begin_sums(m);
-  int count = flatten(m, before);
-  for (int i = 0; i < count; i++) types[i] = b->f32;
-  before[count] = ir_int(b, b->i1, 1);
-  ir_loop passes = ir_for_with(b, i64(b, 0), i64(b, 2), count + 1, before, carried);
-  ir_choice again = ir_choose(b, carried[count], count, types);
-  m->careful = ir_compare_int(b, "ne", passes.index, i64(b, 0));
   emit_heads(m, each, begin, end);
-  flatten(m, result);
-  ir_choose_else(b, &again, count, result);
-  ir_end_choose(b, again, count, carried, result);
-  unflatten(m, result);
-  result[count] = is_spoilt(m);
-  ir_end_for_with(b, passes, count + 1, result, before);
-  unflatten(m, before);
+  ir_branch again = ir_if(m->b, is_spoilt(m));
+  mma_walk_rows(m, each, begin, end);
+  ir_else(m->b, &again);
+  emit_stores(m, each);
+  ir_end_if(m->b, again);
 }
 
 /* ---- the beginning ---- */
@@ -402,7 +400,7 @@ static void begin_rows(mma *m, int each) {
   const tile_op *product = first_product(m);
   for (int i = 0; i < each; i++)
     if (!is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
-  lay_tokens(m, true, m->own_first, i32(b, 0));
+  mma_lay_tokens(m, true, m->own_first, i32(b, 0));
   mma_clear_padding(m);
   emit_wait(m);
   if (!has_pairs(m)) {
@@ -430,6 +428,8 @@ static int64_t lay_out(mma *m, ir_value base) {
     if (base.ptr) m->memory_of[v] = ir_offset_const(m->b, base, at);
     at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch(&m->shape.tile, value->columns);
   }
+  if (base.ptr) m->sums_of = base;
+  if (at < mma_row_bytes(m)) at = mma_row_bytes(m);
   for (int own = 0; own < 2; own++) {
     int64_t places = place_bytes(m, own), numbers = number_bytes_of(m, own), stages = own ? 1 : 2;
     if (base.ptr && places) m->places_of[own] = ir_offset_const(m->b, base, at);
@@ -473,16 +473,14 @@ static void set_thread(mma *m) {
 
 static void emit_program(mma *m) {
   ir *b = m->b;
-  int each = find_each(m->p), last = m->p->n_ops;
+  int each = find_each(m->p);
   two_float place[SPEC_MAX_AXES];
   attend_clear_spoilt(m->t);
   m->scale = scale_of(m);
   if (m->places_of[0].ptr) m->origin = attend_find_origin(m->t, place);
   begin_rows(m, each);
-  if (!m->p->owns_keys) set_q_head(m, m->q_head);
+  if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
   emit_each(m, each);
-  for (int i = each; i < last; i++)
-    if (m->p->op[i].kind == TILE_STORE) (m->gradient ? mma_store_gradient : store_rows)(m, &m->p->op[i]);
   ir_return(b);
 }
 

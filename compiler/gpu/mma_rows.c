@@ -1,0 +1,248 @@
+/* gpu/mma_rows: a tile program one own row a thread, where rows that are not finite came into a block's sums; see
+ * gpu/mma.h.
+ *
+ * A tensor core multiplies a weight of 0 by whatever stands in the other factor, and 0 times what is not finite is NaN.
+ * A block whose sums are not all finite therefore makes them again, slowly: rows are read where they lie, sums stand in
+ * shared memory, and a pair whose weight is 0 adds nothing. What was NaN by right is NaN again.
+ */
+#include "gpu/mma.h"
+#include "gpu/index.h"
+#include "mlir/exp2.h"
+
+#include "kernel/launch.h"
+
+#include <math.h>
+
+typedef struct row_walk {
+  mma *m;
+  ir_value row, own;       /* i32: of the block's tile, and its token, which exists */
+  ir_value index, streamed; /* the same of the streamed row at hand */
+  ir_value scale;          /* of products, with its sign */
+  ir_value value[TILE_MOST_VALUES]; /* of a pair */
+  ir_value maximum, total;
+} row_walk;
+
+static bool is_row_sum(const tile_value *v) { return v->is_sum && v->columns != TILE_STREAMED; }
+
+int64_t mma_row_bytes(const mma *m) {
+  int64_t bytes = 0;
+  for (int v = 0; v < m->p->n_values; v++)
+    if (is_row_sum(&m->p->value[v])) bytes += 4LL * mma_width(m, v) * m->shape.tile.own;
+  return bytes;
+}
+
+/* Channel `channel` (i64) of the thread's row of a sum: rows are neighbours. */
+static ir_value sum_at(row_walk *w, int value, ir_value channel) {
+  mma *m = w->m;
+  ir *b = m->b;
+  int64_t before = 0;
+  for (int v = 0; v < value; v++)
+    if (is_row_sum(&m->p->value[v])) before += mma_width(m, v);
+  ir_value line = mul(b, add(b, channel, i64(b, before)), i64(b, m->shape.tile.own));
+  return ir_offset(b, m->sums_of, mul(b, add(b, line, wide(b, w->row)), i64(b, 4)));
+}
+
+/* The tensor that a value's tiles are loaded from. */
+static tile_tensor tensor_of(const mma *m, int value) {
+  for (int i = 0; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_LOAD && m->p->op[i].value == value) return m->p->op[i].tensor;
+  return TILE_TENSOR_COUNT;
+}
+
+/* The row at hand of a tile, and how many pairs of numbers it has. */
+static ir_value row_of(row_walk *w, int value, int *pairs) {
+  ir *b = w->m->b;
+  attend_rows rows = mma_rows_of(w->m, tensor_of(w->m, value));
+  ir_value token = w->m->p->value[value].rows == TILE_OWN ? w->own : w->streamed;
+  *pairs = rows.width / 2;
+  return ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride)));
+}
+
+static void load_two(row_walk *w, ir_value row, ir_value pair, ir_value *two) {
+  ir *b = w->m->b;
+  ir_unpack(b, w->m->is_bf16, ir_load(b, b->i32, ir_offset(b, row, mul(b, pair, i64(b, 4))), 4), two);
+}
+
+static ir_value product(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  int pairs;
+  ir_value x = row_of(w, op->arg[0], &pairs), y = row_of(w, op->arg[1], &pairs), sum = ir_float(b, b->f32, 0), now;
+  ir_value one[2], other[2];
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, pairs), 1, &sum, &now);
+  load_two(w, x, loop.index, one);
+  load_two(w, y, loop.index, other);
+  for (int i = 0; i < 2; i++) now = ir_fma(b, one[i], other[i], now);
+  ir_end_for_with(b, loop, 1, &now, &sum);
+  return sum;
+}
+
+static void add_row(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  int pairs;
+  ir_value weight = w->value[op->arg[0]], row = row_of(w, op->arg[1], &pairs), two[2];
+  ir_branch some = ir_if(b, ir_compare_float(b, "une", weight, ir_float(b, b->f32, 0)));
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, pairs));
+  load_two(w, row, loop.index, two);
+  for (int i = 0; i < 2; i++) {
+    ir_value at = sum_at(w, op->value, add(b, mul(b, loop.index, i64(b, 2)), i64(b, i)));
+    ir_store(b, ir_fma(b, weight, two[i], ir_load(b, b->f32, at, 4)), at, 4, false);
+  }
+  ir_end_for(b, loop);
+  ir_end_if(b, some);
+}
+
+/* Every channel of a sum: times `factor` (f32), or that itself where `sets`. */
+static void scale_row(row_walk *w, int value, ir_value factor, bool sets) {
+  ir *b = w->m->b;
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, mma_width(w->m, value)));
+  ir_value at = sum_at(w, value, loop.index);
+  ir_store(b, sets ? factor : mul(b, ir_load(b, b->f32, at, 4), factor), at, 4, false);
+  ir_end_for(b, loop);
+}
+
+static attend_pair_of pair_of(const row_walk *w) {
+  return mma_pair(w->m, (mma_place){w->row, w->own}, (mma_place){w->index, w->streamed});
+}
+
+static ir_value score(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  attend_pair_of of = pair_of(w);
+  ir_value x = w->value[op->arg[0]];
+  x = attend_has_pairs(w->m->t->p) ? mma_scored(w->m, x, &of) : mul(b, x, w->scale);
+  return ir_select(b, mma_is_seen(w->m, &of), x, ir_float(b, b->f32, -INFINITY));
+}
+
+static ir_value online(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  ir_value x = w->value[op->arg[0]], maximum = ir_op2(b, "arith.maxnumf", w->maximum, x);
+  ir_value decay = emit_exp2_fast(b, sub(b, w->maximum, maximum)), weight = emit_exp2_fast(b, sub(b, x, maximum));
+  scale_row(w, op->arg[1], decay, false);
+  w->total = add(b, mul(b, w->total, decay), weight);
+  w->maximum = maximum;
+  return weight;
+}
+
+static void run(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  attend_pair_of of = pair_of(w);
+  ir_value *to = &w->value[op->value == TILE_NONE ? 0 : op->value];
+  switch (op->kind) {
+  case TILE_MMA:
+    if (op->adds) add_row(w, op);
+    else *to = product(w, op);
+    break;
+  case TILE_SCORE: *to = score(w, op); break;
+  case TILE_ONLINE: *to = online(w, op); break;
+  case TILE_WEIGHT: *to = emit_exp2_fast(b, sub(b, w->value[op->arg[0]], mma_load_lse(w->m, of.query_token))); break;
+  case TILE_GAIN:
+    *to = mma_gain_of(w->m, w->value[op->arg[0]], w->value[op->arg[1]], mma_load_delta(w->m, of.query_token),
+                      w->value[op->arg[2]], &of);
+    break;
+  default: break; /* loads and waits: rows are read where they lie */
+  }
+}
+
+/* All streamed rows of a tile. */
+static void walk_tile(row_walk *w, int each) {
+  mma *m = w->m;
+  ir *b = m->b;
+  ir_value state[2] = {w->maximum, w->total}, now[2];
+  bool owns_keys = m->p->owns_keys;
+  ir_value tokens = sub(b, owns_keys ? m->t->tokens : m->t->keys, m->streamed_first);
+  ir_value none = i32(b, 0), count = larger(b, smaller(b, tokens, i32(b, m->shape.tile.streamed)), none);
+  ir_value own = less(b, m->t->thread, i32(b, m->shape.tile.own));
+  ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, ir_select(b, own, count, none)), 2, state, now);
+  w->maximum = now[0];
+  w->total = now[1];
+  w->index = narrow(b, loop.index);
+  w->streamed = add(b, m->streamed_first, w->index);
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
+  for (int i = each + 1; m->p->op[i].kind != TILE_END; i++) run(w, &m->p->op[i]);
+  emit_thread_forget(&m->t->exprs, remembered);
+  now[0] = w->maximum;
+  now[1] = w->total;
+  ir_end_for_with(b, loop, 2, now, state);
+  w->maximum = state[0];
+  w->total = state[1];
+}
+
+/* All tiles of one head of q. */
+static void walk_tiles(row_walk *w, int each, ir_value begin, ir_value end) {
+  mma *m = w->m;
+  ir *b = m->b;
+  ir_value state[2] = {w->maximum, w->total}, now[2];
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, state, now);
+  w->maximum = now[0];
+  w->total = now[1];
+  ir_wait(b, IR_BARRIER_BLOCK);
+  mma_set_turn(m, narrow(b, loop.index));
+  mma_lay_tokens(m, false, m->streamed_first, m->stage);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  walk_tile(w, each);
+  now[0] = w->maximum;
+  now[1] = w->total;
+  ir_end_for_with(b, loop, 2, now, state);
+  w->maximum = state[0];
+  w->total = state[1];
+}
+
+/* Those of all heads of q that the row meets. */
+static void walk_heads(row_walk *w, int each, ir_value begin, ir_value end) {
+  mma *m = w->m;
+  ir *b = m->b;
+  if (!m->p->owns_keys) {
+    walk_tiles(w, each, begin, end);
+    return;
+  }
+  ir_value group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
+  ir_loop heads = ir_for(b, i64(b, 0), wide(b, group));
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
+  mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  walk_tiles(w, each, begin, end);
+  emit_thread_forget(&m->t->exprs, remembered);
+  ir_end_for(b, heads);
+}
+
+static void store(row_walk *w, const tile_op *op) {
+  mma *m = w->m;
+  ir *b = m->b;
+  attend_rows to = mma_rows_of(m, op->tensor);
+  ir_value factor = op->scales ? attend_natural_scale(m->t) : ir_float(b, b->f32, 1);
+  if (!m->gradient) {
+    ir_value zero = ir_float(b, b->f32, 0), inverse = ir_op2(b, "arith.divf", factor, w->total);
+    factor = ir_select(b, ir_compare_float(b, "oeq", w->total, zero), zero, inverse);
+  }
+  ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", mma_address_of(m, op->tensor), i64(b, 0)));
+  ir_value row = ir_pointer(b, add(b, to.base, mul(b, wide(b, w->own), to.stride)));
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, to.width / 2));
+  ir_value two[2];
+  for (int i = 0; i < 2; i++) {
+    ir_value channel = add(b, mul(b, loop.index, i64(b, 2)), i64(b, i));
+    two[i] = mul(b, ir_load(b, b->f32, sum_at(w, op->arg[0], channel), 4), factor);
+  }
+  ir_value pair = ir_pack(b, m->is_bf16, two[0], two[1]);
+  ir_store(b, pair, ir_offset(b, row, mul(b, loop.index, i64(b, 4))), 4, false);
+  ir_end_for(b, loop);
+  ir_end_if(b, wanted);
+}
+
+void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end) {
+  ir *b = m->b;
+  ir_value tokens = m->p->owns_keys ? m->t->keys : m->t->tokens, row = m->t->thread, zero = ir_float(b, b->f32, 0);
+  ir_value has = both(b, less(b, row, i32(b, m->shape.tile.own)), less(b, add(b, m->own_first, row), tokens));
+  row_walk w = {.m = m, .scale = attend_scale(m->t)};
+  /* Threads without a row have the last one's, so that all meet at barriers, and add and store nothing. */
+  w.row = clamped(b, row, i32(b, m->shape.tile.own));
+  w.own = clamped(b, add(b, m->own_first, w.row), tokens);
+  w.maximum = ir_float(b, b->f32, MMA_NOTHING_SEEN);
+  w.total = zero;
+  ir_wait(b, IR_BARRIER_BLOCK); /* all are done with the tiles, where sums will stand */
+  for (int v = 0; v < m->p->n_values; v++)
+    if (is_row_sum(&m->p->value[v])) scale_row(&w, v, zero, true);
+  walk_heads(&w, each, begin, end);
+  ir_branch stores = ir_if(b, has);
+  for (int i = each; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_STORE) store(&w, &m->p->op[i]);
+  if (!m->gradient) attend_store_lse(m->t, ir_int(b, b->i1, 1), w.row, w.maximum, w.total);
+  ir_end_if(b, stores);
+}
