@@ -1,6 +1,7 @@
 /* gpu/mma_walk: the ops of a tile program, one after the other, as code of a thread; see gpu/mma.h and tile/tile.h. */
 #include "gpu/mma.h"
 #include "gpu/index.h"
+#include "mlir/arithmetic.h"
 #include "mlir/exp2.h"
 
 #include "base/diag.h"
@@ -135,22 +136,6 @@ ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
   return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
 }
 
-/* Sums times what their rows' maxima leave of them: 1 in most turns, when nothing is multiplied. */
-static void decay_sums(mma *m, int value, const ir_value *decay) {
-  ir *b = m->b;
-  int registers = mma_registers(m, value);
-  ir_value one = ir_float(b, b->f32, 1), some = ir_int(b, b->i1, 0),
-           *decayed = arena_array(m->memory, ir_value, registers);
-  MlirType *types = arena_array(m->memory, MlirType, registers);
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++)
-    some = ir_op2(b, "arith.ori", some, ir_compare_float(b, "une", decay[h], one));
-  for (int i = 0; i < registers; i++) types[i] = b->f32;
-  ir_choice choice = ir_choose(b, some, registers, types);
-  for (int i = 0; i < registers; i++) decayed[i] = mul(b, m->sum[value][i], decay[mma_half(m, value, i)]);
-  ir_choose_else(b, &choice, registers, decayed);
-  ir_end_choose(b, choice, registers, m->sum[value], m->sum[value]);
-}
-
 static void emit_online(mma *m, const tile_op *op) {
   ir *b = m->b;
   int registers = mma_registers(m, op->value), halves = 2 * m->shape.row_tiles;
@@ -174,7 +159,8 @@ static void emit_online(mma *m, const tile_op *op) {
     weight[i] = mma_power(m, score[i], m->maximum[h]);
     m->total[h] = add(b, m->total[h], weight[i]);
   }
-  decay_sums(m, op->arg[1], decay);
+  for (int out = op->arg[1], i = 0; i < mma_registers(m, out); i++)
+    m->sum[out][i] = mul(b, m->sum[out][i], decay[mma_half(m, out, i)]);
 }
 
 /* ---- rows that are stored ---- */
@@ -444,6 +430,42 @@ static int64_t lay_out(mma *m, ir_value base) {
   return at + 16;
 }
 
+/* Instructions of an elementary function that is not a fast one. */
+enum { LONG_FUNCTION = 60 };
+
+/* What of a pair's expressions has been seen: by node, outside of what jumps and below it. */
+typedef struct pair_functions {
+  bool *seen[2];
+  int elementary; /* functions, quotients and roots */
+  bool jumps;     /* some are below a rounding, a place or a comparison, and must not be a unit of the last place off */
+} pair_functions;
+
+static void find_functions(pair_functions *f, const expr *x, bool below) {
+  if (f->seen[below][x->id]) return;
+  f->seen[below][x->id] = true;
+  if (expr_op_is_elementary(x->op) || x->op == EXPR_DIV || x->op == EXPR_SQRT) {
+    f->elementary++;
+    f->jumps = f->jumps || below;
+  }
+  bool jump = x->op == EXPR_FLOOR || x->op == EXPR_ELEMENT || x->op == EXPR_ROUND32 || x->op == EXPR_LESS;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    find_functions(f, x->arg[i], below || jump || (x->op == EXPR_SELECT && i == 0));
+}
+
+static pair_functions functions_of(arena *a, const attention_plan *p) {
+  const expr *roots[] = {p->bias, p->score, p->gain};
+  pair_functions f = {.elementary = 0};
+  for (int i = 0; i < 2; i++) f.seen[i] = arena_array(a, bool, expr_pool_count(p->spec->pool));
+  for (int i = 0; i < 3; i++)
+    if (roots[i]) find_functions(&f, roots[i], false);
+  return f;
+}
+
+static int operations_of(arena *a, const attention_plan *p) {
+  pair_functions f = functions_of(a, p);
+  return p->own_operations + (f.jumps ? LONG_FUNCTION * f.elementary : 0);
+}
+
 static int find_each(const tile_program *p) {
   for (int i = 0; i < p->n_ops; i++)
     if (p->op[i].kind == TILE_EACH) return i;
@@ -502,12 +524,13 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   lay_out(&m, ir_shared_address(b, name));
   set_thread(&m);
   attend_set_emitters(&t, native);
+  if (!functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
   emit_program(&m);
 }
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192, MOST_GRADIENT_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
@@ -523,8 +546,8 @@ static bool fits(mma *m) {
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += m->gradient ? 2 * pairs : pairs;
   m->shape.shared = lay_out(m, (ir_value){NULL});
-  return registers <= (m->gradient ? MOST_GRADIENT_REGISTERS : MOST_REGISTERS) && m->shape.shared <= MOST_SHARED &&
-         pairs * p->own_operations <= MOST_CODE;
+  return registers <= MOST_REGISTERS && m->shape.shared <= MOST_SHARED &&
+         pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {

@@ -2,6 +2,7 @@
  * ORDER EXPR_OP */
 #include "mlir/arithmetic.h"
 
+#include "mlir/arith.h"
 #include "mlir/math.h"
 
 typedef const arithmetic_context *context;
@@ -36,9 +37,10 @@ static two_float one_max(context c, const two_float *v) {
 }
 
 /* What one instruction does, in float32 as in float64. */
-#define ONE_INSTRUCTION \
-  [EXPR_ADD] = one_add, [EXPR_SUB] = one_sub, [EXPR_MUL] = one_mul, [EXPR_DIV] = one_div, [EXPR_MIN] = one_min, \
-  [EXPR_MAX] = one_max, [EXPR_NEG] = one_neg, [EXPR_ABS] = one_abs, [EXPR_SQRT] = one_sqrt
+#define ONE_CYCLE \
+  [EXPR_ADD] = one_add, [EXPR_SUB] = one_sub, [EXPR_MUL] = one_mul, [EXPR_MIN] = one_min, [EXPR_MAX] = one_max, \
+  [EXPR_NEG] = one_neg, [EXPR_ABS] = one_abs
+#define ONE_INSTRUCTION ONE_CYCLE, [EXPR_DIV] = one_div, [EXPR_SQRT] = one_sqrt
 
 static two_float exp_f32(context c, const two_float *v) {
   return two_float_f32(math_exp_f32(c->b, v[0].hi, c->has_fma));
@@ -185,8 +187,54 @@ static const arithmetic FLOAT32_OF_TWO = {
     .select = one_select,
 };
 
+/* ---- a thread's float32 by the instructions of a GPU that are a few units of the last place off ---- */
+
+#define FAST(name, accurate, value) \
+  static two_float name(context c, const two_float *v) { \
+    ir *b = c->b; \
+    if (!b->gpu) return to_narrow(b, accurate); \
+    ir_value x = v[0].hi; \
+    return two_float_f32(value); \
+  }
+
+static ir_value times(ir *b, ir_value x, double factor) { return mul(b, x, ir_float(b, b->f32, factor)); }
+static ir_value fast_power(ir *b, ir_value x) { return ir_intrinsic(b, b->gpu->exp2, b->f32, 1, &x); }
+static ir_value fast_log2(ir *b, ir_value x) { return ir_intrinsic(b, b->gpu->log2, b->f32, 1, &x); }
+static ir_value fast_reciprocal(ir *b, ir_value x) { return ir_intrinsic(b, b->gpu->reciprocal, b->f32, 1, &x); }
+static ir_value fast_root(ir *b, ir_value x) { return ir_intrinsic(b, b->gpu->root, b->f32, 1, &x); }
+
+/* 1 - 2 / (1 + e^(2x)) has an error of 2^-22 of 1; near 0, where that is much of x, its series up to x^7. */
+static ir_value fast_tanh(ir *b, ir_value x) {
+  static const double series[] = {-17.0 / 315, 2.0 / 15, -1.0 / 3};
+  ir_value one = ir_float(b, b->f32, 1), square = mul(b, x, x), sum = ir_float(b, b->f32, series[0]);
+  for (int i = 1; i < 3; i++) sum = ir_fma(b, sum, square, ir_float(b, b->f32, series[i]));
+  ir_value near = ir_fma(b, mul(b, sum, square), x, x), power = fast_power(b, times(b, x, 2 * 1.44269504088896340736));
+  ir_value far = ir_fma(b, ir_float(b, b->f32, -2), fast_reciprocal(b, add(b, power, one)), one);
+  ir_value is_near = ir_compare_float(b, "olt", ir_op1(b, "math.absf", x), ir_float(b, b->f32, 0.2));
+  return ir_select(b, is_near, near, far);
+}
+
+FAST(fast_exp, two_exp(c, v), fast_power(b, times(b, x, 1.44269504088896340736)))
+FAST(fast_log, two_log(c, v), times(b, fast_log2(b, x), 0.69314718055994530942))
+FAST(fast_log1p, two_log1p(c, v), times(b, fast_log2(b, add(b, x, ir_float(b, b->f32, 1))), 0.69314718055994530942))
+FAST(fast_tanh_of, two_tanh(c, v), fast_tanh(b, x))
+FAST(fast_sqrt, two_sqrt(c, v), fast_root(b, x))
+FAST(fast_div, two_div(c, v), mul(b, x, fast_reciprocal(b, v[1].hi)))
+
+static const arithmetic FAST32 = {
+    .operation = {ONE_CYCLE, [EXPR_EXP] = fast_exp, [EXPR_LOG] = fast_log, [EXPR_LOG1P] = fast_log1p,
+                  [EXPR_TANH] = fast_tanh_of, [EXPR_DIV] = fast_div, [EXPR_SQRT] = fast_sqrt},
+    .constant = constant_f32,
+    .convert = to_narrow,
+    .less = one_less,
+    .nonzero = one_nonzero,
+    .select = one_select,
+};
+
 /* ---- machines ---- */
 
 const expr_machine expr_of_processors = {.narrow = &FLOAT32, .wide = &FLOAT64, .turned = &FLOAT64, .has_idioms = true};
 const expr_machine expr_of_threads = {
     .narrow = &FLOAT32_OF_TWO, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
+const expr_machine expr_of_fast_threads = {
+    .narrow = &FAST32, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
