@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import math
 import os
 import pathlib
 import queue
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Iterator
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
@@ -69,7 +70,7 @@ def work(options: argparse.Namespace, cases: list[Case]) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         say(fatal="PyTorch finds no CUDA device; --device cpu tries the script without one")
         return FATAL
-    device = Device(options.device)
+    device = Device(options.device, not options.no_graphs)
     folder = pathlib.Path(options.folder)
     loaded = Loaded(str(folder), json.loads((folder / "index.json").read_text()))
     say(machine=describe_machine(options.device))
@@ -131,6 +132,11 @@ class Worker:
         return f"{how}: {tail}" if tail else how
 
 
+def _finite(x: Any) -> Any:
+    """x, or None for what JSON has no number for; a row says itself that it is wrong."""
+    return None if isinstance(x, float) and not math.isfinite(x) else x
+
+
 class Run:
     """What has been measured, within a time."""
 
@@ -162,7 +168,8 @@ class Run:
         """Writes the JSON file anew; the old one stays until it is complete."""
         if self.options.json:
             temporary = pathlib.Path(f"{self.options.json}.tmp")
-            temporary.write_text(json.dumps({"machine": self.machine, "rows": self.rows}, indent=1) + "\n")
+            numbers = [{name: _finite(x) for name, x in row.items()} for row in self.rows]
+            temporary.write_text(json.dumps({"machine": self.machine, "rows": numbers}, indent=1) + "\n")
             temporary.replace(self.options.json)
 
     def measure(self, start_worker: Any) -> None:
@@ -177,7 +184,7 @@ class Run:
 
     def _follow(self, worker: Worker, number: int) -> int:
         """Takes a worker's results; returns the number of the case that the next worker begins with."""
-        is_begun, allowed = False, START_SECONDS
+        begun, allowed = -1, START_SECONDS
         while number < len(self.cases):
             try:
                 message = worker.next(min(allowed, self.left()))
@@ -185,26 +192,24 @@ class Run:
                 if self.left() <= 0:
                     return number
                 how = f"no result after {allowed:.0f} s"
-                if not is_begun:
-                    sys.exit(f"the worker did not start: {how}; it {worker.end()}")
-                self.fail(number, how)
-                return number + 1
+                message = None
+            else:
+                how = "" if message else f"the process ended: {worker.end()}"
+            if message is None and begun < 0:
+                sys.exit(f"the worker did not start: {how}")
             if message is None:
-                how = worker.end()
-                if not is_begun:
-                    sys.exit(f"the worker did not start: {how}")
-                self.fail(number, f"the process ended: {how}")
-                return number + 1
+                if begun == number:
+                    self.fail(number, how)
+                    number += 1
+                return number
             if "fatal" in message:
                 sys.exit(message["fatal"])
             self.machine |= message.get("machine", {})
             if "begin" in message:
-                is_begun, allowed = True, self.options.case_limit
+                begun, allowed = message["begin"], self.options.case_limit
             if "end" in message:
                 self.add(number, message["result"])
                 number += 1
-                if self.left() <= 0:
-                    return number
         return number
 
     def finish(self) -> int:
@@ -238,6 +243,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=0, help="seconds; 600, with --short 120")
     parser.add_argument("--case-limit", type=float, default=75, help="seconds of one measurement")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tries the script, small")
+    parser.add_argument("--no-graphs", action="store_true", help="time between events, not in CUDA graphs")
     parser.add_argument("--list", action="store_true", help="print the names of cases, and end")
     parser.add_argument("--start", type=int, default=-1, help=argparse.SUPPRESS)  # of a worker
     options = parser.parse_args()
@@ -258,7 +264,8 @@ def main() -> int:
         index = unpacked(pathlib.Path(options.folder), pathlib.Path(folder))
         environment = {**os.environ, "PEGEN_LIBRARY": f"{folder}/libpegen.so", "PYTHONUNBUFFERED": "1"}
         words = [folder, "--match", options.match, "--device", options.device]
-        words += ["--short"] * options.short + [word for part in parts for word in ("--only", part)]
+        words += ["--short"] * options.short + ["--no-graphs"] * options.no_graphs
+        words += [word for part in parts for word in ("--only", part)]
         run = Run(options, cases, {"commit": index["commit"]})
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
