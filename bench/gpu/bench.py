@@ -18,6 +18,7 @@ import math
 import os
 import pathlib
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -125,10 +126,15 @@ class Worker:
         is_running = self.process.poll() is None
         if is_running:
             self.process.kill()
-        status = self.process.wait()
+        try:
+            status = self.process.wait(30)
+        except subprocess.TimeoutExpired:  # the driver holds it
+            return "does not end"
         self.errors.seek(0)
         tail = " ".join(self.errors.read()[-2000:].split())[-240:]
-        how = "was ended" if is_running else f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+        how = (
+            "was ended" if is_running else f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+        )
         return f"{how}: {tail}" if tail else how
 
 
@@ -212,13 +218,16 @@ class Run:
                 number += 1
         return number
 
-    def finish(self) -> int:
+    def finish(self, reason: str) -> int:
+        """Prints the tables; the exit status. reason: why it ended early."""
+        if reason:
+            self.say(f"ended early: {reason}")
         print(markdown(self.machine, self.rows, len(self.cases) - len(self.rows)))
         self.save()
         own = [row for row in self.rows if not row["peer"]]
         bad = [row for row in own if row.get("error") or row.get("wrong") or row.get("same_bits") is False]
         self.say(f"{len(self.rows)} of {len(self.cases)} measured; {len(bad)} of pegen's {len(own)} wrong or failed")
-        return bool(bad)
+        return bool(bad or reason)
 
 
 def unpacked(source: pathlib.Path, target: pathlib.Path) -> dict[str, Any]:
@@ -238,7 +247,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("folder", help="what bench/gpu/prepare wrote")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given again")
     parser.add_argument("--short", action="store_true", help="the cases that tell most; those of attention alone")
-    parser.add_argument("--match", default="", help="only cases whose names contain this")
+    parser.add_argument("--match", default="", help="only cases whose names this regular expression finds")
     parser.add_argument("--json", help="write every figure to this file, after each measurement")
     parser.add_argument("--limit", type=float, default=0, help="seconds; 600, with --short 120")
     parser.add_argument("--case-limit", type=float, default=75, help="seconds of one measurement")
@@ -254,7 +263,9 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     parts = options.only or list(PARTS)
-    cases = [case for case in cases_of(parts, options.short) if case.part == "machine" or options.match in case.name]
+    cases = [
+        case for case in cases_of(parts, options.short) if case.part == "machine" or re.search(options.match, case.name)
+    ]
     if options.list:
         print(*(case.name for case in cases), sep="\n")
         return 0
@@ -267,12 +278,15 @@ def main() -> int:
         words += ["--short"] * options.short + ["--no-graphs"] * options.no_graphs
         words += [word for part in parts for word in ("--only", part)]
         run = Run(options, cases, {"commit": index["commit"]})
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("signal SIGTERM"))
+        reason: Any = ""
         try:
             run.measure(lambda number: Worker([*words, "--start", str(number)], environment))
         except KeyboardInterrupt:
-            pass
-        return run.finish()
+            reason = "interrupted"
+        except SystemExit as stop:
+            reason = stop.code
+        return run.finish(str(reason))
 
 
 if __name__ == "__main__":

@@ -95,8 +95,14 @@ def _attention(part: str) -> list[Case]:
                 cases.append(case)
         if width == 64:  # compiled in tens of seconds each, so not in a short run
             cases += [
-                Case(part, label, _kernel(spec, head_dim=width, **options), "FlexAttention", head_dim=width,
-                     formula=formula)
+                Case(
+                    part,
+                    label,
+                    _kernel(spec, head_dim=width, **options),
+                    "FlexAttention",
+                    head_dim=width,
+                    formula=formula,
+                )
                 for label, spec, formula, options, _, _ in rows
                 if formula and formula != "rope_inside"
             ]

@@ -21,7 +21,7 @@ import formulas
 from kernels import Case
 
 CYCLED_BYTES, MOST_SETS = 200 << 20, 16  # more than a last cache holds
-GRAPH_SECONDS, ROUNDS = 4e-3, 11
+GRAPH_SECONDS, MOST_REPEATS, ROUNDS = 4e-3, 100, 11
 CHECKED_QUERIES = 256
 WRONG_RATIO, WRONG_ERROR = 8, 0.05  # times the error of the yardstick; where there is none, of the largest value
 Call = Callable[[], Any]
@@ -80,20 +80,18 @@ def seconds_of(device: Device, calls: list[Call], budget: float, is_captured: bo
 
     once()
     device.wait()
-    first = device.elapsed(once)
-    repeats = max(1, min(64, int(GRAPH_SECONDS / max(first, 1e-7)))) if device.is_gpu else 1
-    result: dict[str, Any] = {"way": "events" if device.is_gpu else "clock"}
-
-    def run() -> None:
-        for _ in range(repeats):
-            once()
-
+    run, result = once, {"way": "events" if device.is_gpu else "clock"}
+    first, repeats = device.elapsed(once), 1
     if device.has_graphs and is_captured:
         try:
+            run = _graph_of(calls, 1)
+            run()
+            first = device.elapsed(run)  # without the host's time
+            repeats = max(1, min(MOST_REPEATS, int(GRAPH_SECONDS / max(first, 1e-7))))
             run = _graph_of(calls, repeats)
             result["way"] = "graph"
         except Exception as error:
-            result["graph_error"] = one_line(error)
+            run, repeats, result["graph_error"] = once, 1, one_line(error)
         device.wait()  # raises where the failure was more than the capture's
     run()
     device.wait()

@@ -100,7 +100,8 @@ class Runs(unittest.TestCase):
         """A worker that reports an error and stops, as it does where the device takes no further work."""
         a, b, c = self.cases
         run, started = self.run_of(
-            [{"begin": 0}, ended(0, a, error="illegal address"), None], [{"begin": 1}, ended(1, b), {"begin": 2}, ended(2, c)]
+            [{"begin": 0}, ended(0, a, error="illegal address"), None],
+            [{"begin": 1}, ended(1, b), {"begin": 2}, ended(2, c)],
         )
         self.assertEqual(([row.get("error") for row in run.rows], started), (["illegal address", None, None], [0, 1]))
 
@@ -167,7 +168,7 @@ class Whole(unittest.TestCase):
             script = [sys.executable, str(FOLDER / "bench.py"), f"{folder}/made", "--device", "cpu", "--only"]
             named = {"PEGEN": "none", "PATH": ""}
             done = subprocess.run(
-                [*script, "backward", "--match", "pegen bfloat16 [4,16,4096,64] causal", "--json", f"{folder}/json"],
+                [*script, "backward", "--match", r"pegen bfloat16 .*,64\] causal", "--json", f"{folder}/json"],
                 capture_output=True, text=True, env=named,
             )  # fmt: skip
             self.assertEqual(done.returncode, 1, done.stderr)
