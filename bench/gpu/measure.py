@@ -141,7 +141,7 @@ class Loaded:
         return values
 
     def inputs(self, key: str, case: Case, device: str) -> dict[str, Tensor]:
-        """Of queries, [batches, heads, queries, size]; drawn anew, but the same ones for a shape."""
+        """Inputs of queries, [batches, heads, queries, size]; equal for equal shapes."""
         source = torch.Generator(device).manual_seed(7)
         shape = [case.batches, case.heads, case.queries]
         return {
@@ -217,7 +217,7 @@ class Checked:
 
 
 def _places(problem: Problem) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Of what is compared: the batch, heads of queries, the keys' heads of these, and queries."""
+    """What is compared: a batch, heads of queries, the heads of their keys, and queries."""
     c = problem.case
     heads = torch.tensor(sorted({0, c.heads - 1}), device=problem.device.kind)
     count = min(CHECKED_QUERIES, c.queries)
@@ -393,7 +393,7 @@ def yardstick(problem: Problem, loaded: Loaded, grad: Tensor | None) -> tuple[st
                 contender = Forward(plain, loaded) if grad is None else Backward(plain, loaded, grad)
                 _yardsticks[key] = (peer, reference(plain, "plain", grad).errors(contender.results()))
                 break
-            except RuntimeError:
+            except Exception:  # a backend may lack the number type or the width
                 problem.device.wait()
     return _yardsticks[key]
 

@@ -3,6 +3,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import pathlib
 import queue
 import subprocess
@@ -22,7 +23,7 @@ import kernels  # noqa: E402
 import report  # noqa: E402
 
 
-class Stand_in:
+class StandIn:
     """A worker that sends what it was given; an exception is raised, and the end of the list is the process's."""
 
     def __init__(self, messages):
@@ -66,7 +67,7 @@ class Runs(unittest.TestCase):
         options = argparse.Namespace(limit=limit, case_limit=5.0, json=None)
         run, started = bench.Run(options, self.cases, {}), []
         run.say = lambda text: None
-        rest = [Stand_in(messages) for messages in workers]
+        rest = [StandIn(messages) for messages in workers]
 
         def start(number):
             started.append(number)
@@ -119,8 +120,6 @@ class Runs(unittest.TestCase):
 class Errors(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import os
-
         os.environ.setdefault("PEGEN_LIBRARY", str(pathlib.Path(sys.argv[1]) / "runtime" / "libpegen.so"))
         import measure
 
