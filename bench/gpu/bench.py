@@ -14,16 +14,18 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import math
 import os
 import pathlib
 import queue
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from typing import Any, Iterator
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
@@ -69,7 +71,7 @@ def work(options: argparse.Namespace, cases: list[Case]) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         say(fatal="PyTorch finds no CUDA device; --device cpu tries the script without one")
         return FATAL
-    device = Device(options.device)
+    device = Device(options.device, not options.no_graphs)
     folder = pathlib.Path(options.folder)
     loaded = Loaded(str(folder), json.loads((folder / "index.json").read_text()))
     say(machine=describe_machine(options.device))
@@ -124,11 +126,21 @@ class Worker:
         is_running = self.process.poll() is None
         if is_running:
             self.process.kill()
-        status = self.process.wait()
+        try:
+            status = self.process.wait(30)
+        except subprocess.TimeoutExpired:  # the driver holds it
+            return "does not end"
         self.errors.seek(0)
         tail = " ".join(self.errors.read()[-2000:].split())[-240:]
-        how = "was ended" if is_running else f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+        how = (
+            "was ended" if is_running else f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
+        )
         return f"{how}: {tail}" if tail else how
+
+
+def _finite(x: Any) -> Any:
+    """x, or None for what JSON has no number for; a row says itself that it is wrong."""
+    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 class Run:
@@ -162,7 +174,8 @@ class Run:
         """Writes the JSON file anew; the old one stays until it is complete."""
         if self.options.json:
             temporary = pathlib.Path(f"{self.options.json}.tmp")
-            temporary.write_text(json.dumps({"machine": self.machine, "rows": self.rows}, indent=1) + "\n")
+            numbers = [{name: _finite(x) for name, x in row.items()} for row in self.rows]
+            temporary.write_text(json.dumps({"machine": self.machine, "rows": numbers}, indent=1) + "\n")
             temporary.replace(self.options.json)
 
     def measure(self, start_worker: Any) -> None:
@@ -177,7 +190,7 @@ class Run:
 
     def _follow(self, worker: Worker, number: int) -> int:
         """Takes a worker's results; returns the number of the case that the next worker begins with."""
-        is_begun, allowed = False, START_SECONDS
+        begun, allowed = -1, START_SECONDS
         while number < len(self.cases):
             try:
                 message = worker.next(min(allowed, self.left()))
@@ -185,35 +198,36 @@ class Run:
                 if self.left() <= 0:
                     return number
                 how = f"no result after {allowed:.0f} s"
-                if not is_begun:
-                    sys.exit(f"the worker did not start: {how}; it {worker.end()}")
-                self.fail(number, how)
-                return number + 1
+                message = None
+            else:
+                how = "" if message else f"the process ended: {worker.end()}"
+            if message is None and begun < 0:
+                sys.exit(f"the worker did not start: {how}")
             if message is None:
-                how = worker.end()
-                if not is_begun:
-                    sys.exit(f"the worker did not start: {how}")
-                self.fail(number, f"the process ended: {how}")
-                return number + 1
+                if begun == number:
+                    self.fail(number, how)
+                    number += 1
+                return number
             if "fatal" in message:
                 sys.exit(message["fatal"])
             self.machine |= message.get("machine", {})
             if "begin" in message:
-                is_begun, allowed = True, self.options.case_limit
+                begun, allowed = message["begin"], self.options.case_limit
             if "end" in message:
                 self.add(number, message["result"])
                 number += 1
-                if self.left() <= 0:
-                    return number
         return number
 
-    def finish(self) -> int:
+    def finish(self, reason: str) -> int:
+        """Prints the tables; the exit status. reason: why it ended early."""
+        if reason:
+            self.say(f"ended early: {reason}")
         print(markdown(self.machine, self.rows, len(self.cases) - len(self.rows)))
         self.save()
         own = [row for row in self.rows if not row["peer"]]
         bad = [row for row in own if row.get("error") or row.get("wrong") or row.get("same_bits") is False]
         self.say(f"{len(self.rows)} of {len(self.cases)} measured; {len(bad)} of pegen's {len(own)} wrong or failed")
-        return bool(bad)
+        return bool(bad or reason)
 
 
 def unpacked(source: pathlib.Path, target: pathlib.Path) -> dict[str, Any]:
@@ -233,11 +247,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("folder", help="what bench/gpu/prepare wrote")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be given again")
     parser.add_argument("--short", action="store_true", help="the cases that tell most; those of attention alone")
-    parser.add_argument("--match", default="", help="only cases whose names contain this")
+    parser.add_argument("--match", default="", help="only cases whose names this regular expression finds")
     parser.add_argument("--json", help="write every figure to this file, after each measurement")
     parser.add_argument("--limit", type=float, default=0, help="seconds; 600, with --short 120")
     parser.add_argument("--case-limit", type=float, default=75, help="seconds of one measurement")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: tries the script, small")
+    parser.add_argument("--no-graphs", action="store_true", help="time between events, not in CUDA graphs")
     parser.add_argument("--list", action="store_true", help="print the names of cases, and end")
     parser.add_argument("--start", type=int, default=-1, help=argparse.SUPPRESS)  # of a worker
     options = parser.parse_args()
@@ -248,7 +263,9 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     options = parse()
     parts = options.only or list(PARTS)
-    cases = [case for case in cases_of(parts, options.short) if case.part == "machine" or options.match in case.name]
+    cases = [
+        case for case in cases_of(parts, options.short) if case.part == "machine" or re.search(options.match, case.name)
+    ]
     if options.list:
         print(*(case.name for case in cases), sep="\n")
         return 0
@@ -258,14 +275,18 @@ def main() -> int:
         index = unpacked(pathlib.Path(options.folder), pathlib.Path(folder))
         environment = {**os.environ, "PEGEN_LIBRARY": f"{folder}/libpegen.so", "PYTHONUNBUFFERED": "1"}
         words = [folder, "--match", options.match, "--device", options.device]
-        words += ["--short"] * options.short + [word for part in parts for word in ("--only", part)]
+        words += ["--short"] * options.short + ["--no-graphs"] * options.no_graphs
+        words += [word for part in parts for word in ("--only", part)]
         run = Run(options, cases, {"commit": index["commit"]})
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("signal SIGTERM"))
+        reason: Any = ""
         try:
             run.measure(lambda number: Worker([*words, "--start", str(number)], environment))
         except KeyboardInterrupt:
-            pass
-        return run.finish()
+            reason = "interrupted"
+        except SystemExit as stop:
+            reason = stop.code
+        return run.finish(str(reason))
 
 
 if __name__ == "__main__":

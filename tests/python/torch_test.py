@@ -755,6 +755,30 @@ class Transforms(unittest.TestCase):
                 kernel_of(module._write(recipe))
             self.assertEqual(asked, [{"head_dim": 18, **FAST}])
 
+    def test_loaded(self):
+        """Modules and gradients of a kernel that was loaded from a file, without its description."""
+        from pegen_kernels.torch import names
+
+        compiled = Attention("kerple", head_dim=16, heads=2, **FAST)
+        values = {name: x.detach() for name, x in compiled.named_parameters()}
+        with tempfile.TemporaryDirectory() as folder:
+            compiled.kernel.save(f"{folder}/kerple.so")
+            loaded = Attention(pk.load(f"{folder}/kerple.so"), init=values)
+        results = []
+        for module in (compiled, loaded):
+            torch.manual_seed(2)
+            q, k, v = (torch.randn(1, 2, 9, 16, requires_grad=True) for _ in range(3))
+            out = module(q, k, v, torch.arange(9)[:, None])
+            results.append([out, *torch.autograd.grad(out.sum(), [q, k, v, *module.parameters()])])
+        self.assertTrue(all(torch.equal(x, y) for x, y in zip(*results, strict=True)))
+        self.assertIs(kernel_of(loaded.kernel_name), loaded.kernel)
+        with self.assertRaisesRegex(pk.ArgumentError, "^head_dim: given with a compiled kernel"):
+            Attention(loaded.kernel, head_dim=16)
+        with self.assertRaisesRegex(pk.CompileError, "without its description"):
+            Attention(loaded.kernel)
+        with self.assertRaisesRegex(pk.ArgumentError, "it was loaded from a file"):
+            kernel_of(names._write({"object": "of another process"}))
+
     @unittest.skipIf(torch.cuda.is_available(), "this machine has a GPU")
     def test_no_driver(self):
         encoding = Encoding("rope", head_dim=16, targets="native,sm_80", dtypes="float32")
