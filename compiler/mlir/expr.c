@@ -159,6 +159,8 @@ static two_float compute(expr_walker *w, const expr *x) {
   if (!a->operation[x->op]) diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
   for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = argument(w, x->arg[i], lanes, is_f32 && !narrows);
   two_float result = a->operation[x->op](&w->context, v);
+  bool may_be_infinite = x->unbounded || x->arg[0]->unbounded || (x->op == EXPR_DIV && x->arg[1]->unbounded);
+  if (a->settle && may_be_infinite) result = a->settle(&w->context, x->op, v, result);
   return narrows ? w->machine->narrow->convert(w->context.b, result) : result;
 }
 

@@ -16,7 +16,7 @@ typedef struct math_phase {
 } math_phase;
 
 /* sin(pi/2 x) and cos(pi/2 x), x in quarter turns. The nearest integer is taken off exactly in
- * float64, so the reduction adds no error for any |x| < 2^51. */
+ * float64, so the reduction adds no error for any |x| < 2^51; beyond, they are those of some angle. */
 ir_value math_sinq_f32(ir *b,
                        math_phase x); /* result float32, error < 1.25 * 2^-24; 1.5 * 2^-24 without fused multiply-add */
 ir_value math_cosq_f32(ir *b, math_phase x);

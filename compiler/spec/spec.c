@@ -145,6 +145,8 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
     for (int i = 0; i < leaves; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= elements)
         return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+    if (x->op == EXPR_ELEMENT && x->last != elements - 1)
+      return wrong(s, "%s takes operand '%s' to end at element %d", what, o->name, x->last);
   }
   if (x->op == EXPR_INPUT) {
     if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
