@@ -438,6 +438,23 @@ bool spec_validate(const spec *s) {
   return valid;
 }
 
+int spec_expressions(const spec *s, const expr **out) {
+  int count = 0;
+  for (int axis = 0; s->n_components && !s->n_parts && axis < s->n_axes; axis++) {
+    out[count++] = s->angle[axis];
+    for (int i = 0; !s->dense && i < s->generator[axis].count; i++) out[count++] = s->generator[axis].coefficient[i];
+  }
+  for (int side = 0; side < 2; side++) {
+    for (int i = 0; s->entries[side] && i < s->n_components * s->n_components; i++) out[count++] = s->entries[side][i];
+    if (s->gain[side]) out[count++] = s->gain[side];
+  }
+  if (s->additive) out[count++] = s->additive->value;
+  if (s->pairwise && s->pairwise->bias) out[count++] = s->pairwise->bias;
+  if (s->pairwise && s->pairwise->score) out[count++] = s->pairwise->score;
+  if (s->polynomial) out[count++] = s->polynomial->value;
+  return count;
+}
+
 int64_t spec_operand_elements(const spec_operand *operand) {
   int64_t count = 1;
   for (int d = 0; d < operand->rank; d++) count *= operand->shape[d];

@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "compile.h"
 #include "gpu/target.h"
+#include "verify/kinks.h"
 #include "verify/reference.h"
 #include "verify/run_threads.h"
 
@@ -188,15 +189,19 @@ static trial_operands new_operands(arena *a, const spec *s) {
 
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
   trial_operands result = new_operands(a, s);
+  double **drawn = arena_array(a, double *, s->n_operands + s->n_inputs + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *operand = &s->operand[i];
     int64_t size = spec_operand_elements(operand);
     double *values = arena_array(a, double, size + 1);
     for (int64_t j = 0; j < size; j++)
       values[j] = number_round(type, random_uniform(random, -operand->test_scale, operand->test_scale));
-    result.values[i] = values;
-    result.tensors[i] = tensor_contiguous(a, type, operand->rank, operand->shape, values);
+    result.values[i] = drawn[i] = values;
   }
+  for (int i = 0; i < s->n_inputs; i++) drawn[s->n_operands + i] = arena_array(a, double, input_size(&s->input[i]));
+  kinks_cross(s, type, random, drawn);
+  for (int i = 0; i < s->n_operands; i++)
+    result.tensors[i] = tensor_contiguous(a, type, s->operand[i].rank, s->operand[i].shape, drawn[i]);
   trial_typical_inputs(a, s, random, result.values + s->n_operands);
   return result;
 }

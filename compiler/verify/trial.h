@@ -59,7 +59,8 @@ void trial_typical_inputs(arena *a, const spec *s, uint64_t *random, const doubl
 const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, const trial_operands *operands,
                                        int64_t tokens);
 
-/* Uniform in [-test_scale, test_scale], as a tensor of the type. */
+/* Uniform in [-test_scale, test_scale], and across the description's kinks beyond (verify/kinks.h), as a tensor of the
+ * type. */
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
 /* Of float64 values given; the same rounded to another type, for the reference too. */
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);

@@ -1,0 +1,123 @@
+/* verify/kinks: see verify/kinks.h. */
+#include "verify/kinks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PLACES = 4, MOST_LEAVES = 16, LEAST_POWER = -8, MOST_POWER = 24 };
+
+static const double MODERATE = 1024; /* how much larger a value may become */
+
+/* Of one expression of the description: kinks that depend on operands. */
+typedef struct search {
+  arena *memory;
+  const spec *spec;
+  const expr *root;
+  const expr **kink;
+  int count;
+  unsigned char *seen; /* by id */
+  double positions[PLACES][SPEC_MAX_PLACES];
+  double *const *operands;
+  number_type type;
+} search;
+
+static bool is_kink(const expr *x) {
+  bool kind = x->op == EXPR_MIN || x->op == EXPR_MAX || x->op == EXPR_LESS || x->op == EXPR_ABS || x->op == EXPR_FLOOR;
+  return kind && x->depends & DEPENDS_OPERAND;
+}
+
+static void collect(search *t, const expr *x) {
+  if (t->seen[x->id]) return;
+  t->seen[x->id] = 1;
+  if (is_kink(x)) t->kink[t->count++] = x;
+  for (int i = 0; i < expr_op_arity(x->op); i++) collect(t, x->arg[i]);
+}
+
+static long double value_at(const search *t, const expr *x, int head, int block, int place) {
+  const spec *s = t->spec;
+  expr_environment env = {.head = head,
+                          .block = block,
+                          .blocks = s->n_blocks,
+                          .positions = t->positions[place],
+                          .operands = (const double *const *)t->operands,
+                          .inputs = (const double *const *)t->operands + s->n_operands};
+  return expr_eval_long(x, &env);
+}
+
+/* Which side a kink is on: of a floor the whole number. */
+static long double side_of(const search *t, const expr *x, int head, int block, int place) {
+  long double a = value_at(t, x->arg[0], head, block, place);
+  if (x->op == EXPR_FLOOR) return floorl(a);
+  long double b = x->op == EXPR_ABS ? 0 : value_at(t, x->arg[1], head, block, place);
+  return (a > b) - (a < b);
+}
+
+static bool is_crossed(const search *t, const expr *x) {
+  long double first = side_of(t, x, 0, 0, 0);
+  for (int head = 0; head < t->spec->heads; head++)
+    for (int block = 0; block < t->spec->n_blocks; block++)
+      for (int place = 0; place < PLACES; place++)
+        if (side_of(t, x, head, block, place) != first) return true;
+  return false;
+}
+
+/* Elements that x reads in a head and block; those at computed places are not among them. */
+static int elements_of(const search *t, const expr *x, int head, int block, double **out, int count) {
+  if (count == MOST_LEAVES || !(x->depends & DEPENDS_OPERAND)) return count;
+  if (x->op == EXPR_OPERAND)
+    out[count++] = t->operands[x->index] + x->offsets[(x->n_heads > 1 ? head : 0) * t->spec->n_blocks + block];
+  for (int i = 0; i < expr_op_arity(x->op); i++) count = elements_of(t, x->arg[i], head, block, out, count);
+  return count;
+}
+
+/* Whether the element, as it is now, puts the kink on another side and leaves what it is in moderate. */
+static bool is_across(const search *t, const expr *x, int head, int block, long double side, long double before) {
+  bool crosses = false;
+  for (int place = 0; place < PLACES; place++) {
+    long double now = value_at(t, t->root, head, block, place);
+    if (!isinf(before) && !(fabsl(now) <= MODERATE * fmaxl(1, fabsl(before)))) return false;
+    crosses = crosses || side_of(t, x, head, block, place) != side;
+  }
+  return crosses;
+}
+
+static void cross(const search *t, const expr *x, int head, int block) {
+  double *element[MOST_LEAVES];
+  long double side = side_of(t, x, head, block, 0), before = value_at(t, t->root, head, block, 0);
+  int count = elements_of(t, x, head, block, element, 0);
+  for (int power = LEAST_POWER; power <= MOST_POWER; power++)
+    for (int i = 0; i < 2 * count; i++) {
+      double *at = element[i / 2], kept = *at;
+      *at = number_round(t->type, ldexp(i % 2 ? -1.5 : 1.5, power));
+      if (is_across(t, x, head, block, side, before)) return;
+      *at = kept;
+    }
+}
+
+static void cross_in(search *t, const expr *root, uint64_t *random) {
+  int nodes = expr_pool_count(t->spec->pool);
+  if (!(root->depends & DEPENDS_OPERAND)) return;
+  t->root = root;
+  t->count = 0;
+  t->kink = arena_array(t->memory, const expr *, nodes);
+  t->seen = arena_alloc(t->memory, (size_t)nodes);
+  collect(t, root);
+  for (int i = 0; i < t->count; i++) {
+    if (is_crossed(t, t->kink[i])) continue;
+    for (int head = 0; head < t->spec->heads; head++)
+      for (int block = 0; block < t->spec->n_blocks; block++)
+        if ((head == 0 && block == 0) || random_below(random, 2)) cross(t, t->kink[i], head, block);
+  }
+}
+
+void kinks_cross(const spec *s, number_type type, uint64_t *random, double *const *operands) {
+  arena *scratch = arena_create();
+  search t = {.memory = scratch, .spec = s, .operands = operands, .type = type};
+  for (int place = 1; place < PLACES; place++) /* and the origin */
+    for (int i = 0; i < SPEC_MAX_PLACES; i++) t.positions[place][i] = random_uniform(random, -8, 8);
+  const expr **roots = arena_array(scratch, const expr *, SPEC_MAX_EXPRESSIONS);
+  int count = spec_expressions(s, roots);
+  for (int i = 0; i < count; i++) cross_in(&t, roots[i], random);
+  arena_destroy(scratch);
+  for (int i = 0; i < s->n_parts; i++) kinks_cross(s->part[i].of, type, random, operands);
+}
