@@ -44,20 +44,25 @@ static long double value_at(const search *t, const expr *x, int head, int block,
   return expr_eval_long(x, &env);
 }
 
-/* Which side a kink is on: of a floor the whole number. */
+/* Which side of its kink a node is on, NaN where it is at it; of a floor the whole number. */
 static long double side_of(const search *t, const expr *x, int head, int block, int place) {
   long double a = value_at(t, x->arg[0], head, block, place);
   if (x->op == EXPR_FLOOR) return floorl(a);
   long double b = x->op == EXPR_ABS ? 0 : value_at(t, x->arg[1], head, block, place);
-  return (a > b) - (a < b);
+  return a > b ? 1 : a < b ? -1 : NAN;
 }
 
+static bool is_other(long double side, long double first) { return side > first || side < first; }
+
 static bool is_crossed(const search *t, const expr *x) {
-  long double first = side_of(t, x, 0, 0, 0);
+  long double first = NAN;
   for (int head = 0; head < t->spec->heads; head++)
     for (int block = 0; block < t->spec->n_blocks; block++)
-      for (int place = 0; place < PLACES; place++)
-        if (side_of(t, x, head, block, place) != first) return true;
+      for (int place = 0; place < PLACES; place++) {
+        long double side = side_of(t, x, head, block, place);
+        if (is_other(side, first)) return true;
+        if (isnan(first)) first = side;
+      }
   return false;
 }
 
@@ -76,7 +81,7 @@ static bool is_across(const search *t, const expr *x, int head, int block, long 
   for (int place = 0; place < PLACES; place++) {
     long double now = value_at(t, t->root, head, block, place);
     if (!isinf(before) && !(fabsl(now) <= MODERATE * fmaxl(1, fabsl(before)))) return false;
-    crosses = crosses || side_of(t, x, head, block, place) != side;
+    crosses = crosses || is_other(side_of(t, x, head, block, place), side);
   }
   return crosses;
 }
