@@ -81,7 +81,8 @@ static bool is_across(const search *t, const expr *x, int head, int block, long 
   for (int place = 0; place < PLACES; place++) {
     long double now = value_at(t, t->root, head, block, place);
     if (!isinf(before) && !(fabsl(now) <= MODERATE * fmaxl(1, fabsl(before)))) return false;
-    crosses = crosses || is_other(side_of(t, x, head, block, place), side);
+    long double there = side_of(t, x, head, block, place);
+    crosses = crosses || (isnan(side) ? !isnan(there) : is_other(there, side));
   }
   return crosses;
 }
