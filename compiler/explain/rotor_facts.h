@@ -14,6 +14,8 @@ typedef struct rotor_facts {
   arena *memory;
   const spec *spec;
   const int64_t *grid;     /* as a property_probe has it */
+  double unit;             /* the same */
+  long double rounding;    /* what the reference's of phases leaves there: its exponentials square as phases double */
   trial_operands operands; /* random, but for values that are given */
   uint64_t random;
   int looked_at;           /* blocks of all heads that are looked at, spread evenly */

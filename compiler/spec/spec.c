@@ -214,6 +214,23 @@ static bool check_entries(const spec *s, bool *done) {
   return true;
 }
 
+/* Products of phases and positions stay in the range of float32, of which GPUs' numbers are. */
+static const double MOST_FACTOR = 0x1p100;
+
+static bool check_factors(const spec *s, const expr *x) {
+  for (int i = 0; x->op == EXPR_TABLE && i < x->n_heads * s->n_blocks; i++)
+    if (fabs(x->table[i]) > MOST_FACTOR) return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->table[i]);
+  if (x->op == EXPR_CONST && fabs(x->value) > MOST_FACTOR)
+    return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->value);
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!check_factors(s, x->arg[i])) return false;
+  return true;
+}
+
+static bool check_angle(const spec *s, int axis, unsigned allowed, bool *done) {
+  return check_expr(s, s->angle[axis], allowed, done, "an angle") && check_factors(s, s->angle[axis]);
+}
+
 static bool check_generators(const spec *s, bool *done) {
   if (s->entries[0]) return check_entries(s, done);
   if (s->dense) return check_dense(s, done);
@@ -229,7 +246,7 @@ static bool check_generators(const spec *s, bool *done) {
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
       if (!check_expr(s, b->coefficient[i], constant, done, "a coefficient of a generator")) return false;
     }
-    if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
+    if (!check_angle(s, a, constant | DEPENDS_POSITION, done)) return false;
   }
   if (s->dual_axes && !check_duals(s)) return false;
   for (int side = 0; side < 2 && (s->gain[0] || s->gain[1]); side++) {

@@ -80,6 +80,7 @@ static const void *choose(checker *c) {
   t->heads = s->heads > 1 ? s->heads : ANY_HEADS;
   t->k_heads = s->heads > 1 ? s->heads : spec_turns_rows(s) ? ANY_HEADS : ANY_K_HEADS; /* inputs serve q and k */
   t->operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
+  trial_warn_of_phases(s, &t->operands);
   if (s->grid[0]) {
     t->tokens = spec_grid_tokens(s);
     t->moderate = s->skip_tokens + 1;
@@ -101,7 +102,7 @@ static const void *choose(checker *c) {
           double value = random_uniform(&c->random, -reach, reach);
           values[n * s->n_axes + a] = n & 1 ? rint(value) : value;
         }
-      check_keep_gain(c, &t->operands, values + n * s->n_axes);
+      check_keep_moderate(c, &t->operands, values + n * s->n_axes);
     }
     if (has_function(s)) place_cuts(s, t, values + t->moderate * s->n_axes);
     for (int64_t n = t->sweep; n < t->tokens; n++)
@@ -158,8 +159,9 @@ static void check_entries(checker *c) {
   trial_compare_entries(t->oracle, out, c->spec->skip_tokens, c->spec->skip_tokens + 1, &zero);
   check_report(c, type, "rotor entries, position 0", ENTRY_BOUND, &zero);
   trial_compare_entries(t->oracle, out, t->moderate, t->sweep, &moderate);
-  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions", ENTRY_BOUND,
-               &moderate);
+  long double rounding = check_phase_rounding(c, &t->operands, t->values, t->moderate, t->sweep);
+  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions",
+               fmaxl(ENTRY_BOUND, rounding), &moderate);
   for (int64_t from = t->sweep, to; from < t->tokens; from = to) {
     trial_error swept = {0};
     to = from + 8 / t->sweep_step + (from == t->sweep);
@@ -197,6 +199,11 @@ static void check_lengths(checker *c, const DLTensor *in, const DLTensor *out) {
   check_report(c, "f32", "lengths of blocks, at cuts too", ROW_BOUND, &worst);
 }
 
+static long double row_bound(const checker *c) {
+  const sample *t = c->sample;
+  return fmaxl(ROW_BOUND, check_phase_rounding(c, &t->operands, t->values, c->spec->skip_tokens, t->tokens));
+}
+
 static void check_rows(checker *c, number_type type) {
   const spec *s = c->spec;
   const sample *t = c->sample;
@@ -211,7 +218,8 @@ static void check_rows(checker *c, number_type type) {
   trial_error worst = {0};
   trial_compare_rows(t->oracle, q, q_out, &worst);
   trial_compare_rows(t->of_keys, k, k_out, &worst);
-  check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", ROW_BOUND, &worst);
+  check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", row_bound(c),
+               &worst);
   if (s->function && !s->basis && !s->gain[0] && type == NUMBER_F32) check_lengths(c, q, q_out);
 
   DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);
@@ -309,8 +317,8 @@ static void compare_normalised(const checker *c, bool of_k, const DLTensor *in, 
 static void check_appended(checker *c) {
   const sample *t = c->sample;
   trial_operands operands = first_for_all(c);
-  check_append(
-      c, &(append_call){t->positions, &operands, t->heads, t->k_heads, t->tokens, 2 * ROW_BOUND, compare_normalised});
+  check_append(c, &(append_call){t->positions, &operands, t->heads, t->k_heads, t->tokens, 2 * row_bound(c),
+                                 compare_normalised});
 }
 
 static void run(checker *c) {

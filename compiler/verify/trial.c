@@ -336,3 +336,27 @@ double trial_largest_phase(const spec *s, const double *positions, const trial_o
     }
   return largest_phase;
 }
+
+double trial_unit(const spec *s, const trial_operands *operands) {
+  const double most = 0x1p24;
+  double unit = 1, far[SPEC_MAX_AXES];
+  for (int step = 0; step < 64; step++) {
+    for (int axis = 0; axis < s->n_axes; axis++) far[axis] = 16 * unit;
+    double phase = trial_largest_phase(s, far, operands);
+    if (!(phase > most)) break;
+    unit = ldexp(unit, ilogb(most) - ilogb(phase) - 1);
+  }
+  return unit;
+}
+
+void trial_warn_of_phases(const spec *s, const trial_operands *operands) {
+  const double phase_to_20_bits = 0x1p33, usual_extent = 0x1p16;
+  double one[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) one[axis] = 1;
+  double rate = trial_largest_phase(s, one, operands);
+  if (rate * usual_extent > phase_to_20_bits)
+    diag_warning(s->file, s->line,
+                 "'%s' turns by up to %.3g radians at position 1; float64 keeps phases to 2^-20 radians up to %.3g, "
+                 "which is reached at position %.3g",
+                 s->name, rate, phase_to_20_bits, phase_to_20_bits / rate);
+}

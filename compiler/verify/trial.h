@@ -96,4 +96,10 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
  * what phases are called here. */
 double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands);
 
+/* The step of positions, 1 or a power of two below, at which 16 steps turn nothing by more than 2^24 radians. */
+double trial_unit(const spec *s, const trial_operands *operands);
+
+/* Warns where phases grow so fast that float64 loses their fraction at positions that texts and images have. */
+void trial_warn_of_phases(const spec *s, const trial_operands *operands);
+
 #endif
