@@ -54,16 +54,18 @@ FLOAT64(exp_f64, math_exp_f64)
 FLOAT64(log_f64, math_log_f64)
 FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(tanh_f64, math_tanh_f64)
-FLOAT64(sinq_f64, math_sinq_f64)
-FLOAT64(cosq_f64, math_cosq_f64)
 static two_float round32_f64(context c, const two_float *v) {
   return two_float_f32(ir_cast(c->b, "arith.extf", ir_cast(c->b, "arith.truncf", v[0].hi, c->b->f32), c->b->f64));
 }
 static two_float atan2_f64(context c, const two_float *v) {
   return two_float_f32(math_atan2_f64(c->b, v[0].hi, v[1].hi));
 }
+static ir_value sinq(ir *b, ir_value x) { return math_sinq_f64(b, (math_phase){.factor = {x}}); }
+static ir_value cosq(ir *b, ir_value x) { return math_cosq_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
+FLOAT64(sinq_f64, sinq)
+FLOAT64(cosq_f64, cosq)
 FLOAT64(sin_folded_f64, sin_folded)
 FLOAT64(cos_folded_f64, cos_folded)
 

@@ -95,21 +95,21 @@ static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
 ir_value math_sinq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 0); }
 ir_value math_cosq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 1); }
 
-static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
+static ir_value sinq_f64(ir *b, math_phase x, int quarter_turns) {
   const double h = 1.57079632679489661923, q = h * h;
   double sine[8], cosine[9], term = h;
   for (int k = 0; k < 8; k++, term *= -q / ((2 * k) * (2 * k + 1))) sine[k] = term;
   term = 1;
   for (int k = 0; k < 9; k++, term *= -q / ((2 * k - 1) * (2 * k))) cosine[k] = term;
-  reduction r = reduce(b, (math_phase){.factor = {x}});
+  reduction r = reduce(b, x);
   ir_value quadrant = ir_cast(b, "arith.bitcast", r.shifted, b->i64);
   ir_value fraction = at_most_half(b, r.fraction), square = mul(b, fraction, fraction);
   ir_value s = mul(b, fraction, polynomial(b, square, sine, 8)), c = polynomial(b, square, cosine, 9);
   return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 63);
 }
 
-ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
-ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
+ir_value math_sinq_f64(ir *b, math_phase x) { return sinq_f64(b, x, 0); }
+ir_value math_cosq_f64(ir *b, math_phase x) { return sinq_f64(b, x, 1); }
 
 ir_value math_sin_folded_f64(ir *b, math_phase x) {
   static const double series[] = {3.1415925800444833, -5.167706878910712, 2.5500313770164156, -0.5980451725106194,

@@ -5,6 +5,8 @@
  * phase is 2^0, 2^1, ... 2^24 radians. A grid's tokens are what the grid says.
  */
 #include "verify/check_kind.h"
+
+#include "spec/expr_facts.h"
 #include "verify/reference.h"
 #include "verify/reference_map.h"
 #include "verify/trial.h"
@@ -174,29 +176,63 @@ static void check_entries(checker *c) {
   }
 }
 
+/* Rows of a token whose blocks turn, and grow by the amplitude alone. */
+static void compare_lengths(const checker *c, const DLTensor *in, const DLTensor *out, int64_t b, int64_t n,
+                            trial_error *worst) {
+  const spec *s = c->spec;
+  long double amplitude = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  for (int64_t h = 0; h < in->shape[1]; h++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      long double before = 0, after = 0;
+      for (int i = 0; i < s->n_components; i++) {
+        int channel = s->channel[i * s->n_blocks + block];
+        double x = number_load(NUMBER_F32, tensor_at(in, b, h, n, channel));
+        before = hypotl(before, s->pre ? reference_map(s, x).value : x);
+        after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
+      }
+      before *= amplitude;
+      long double error = before > 0 ? fabsl(after - before) / before : after;
+      if (error <= worst->error) continue;
+      *worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
+    }
+}
+
 /* Rotations everywhere, whatever a function of rotors is where it has cuts. */
 static void check_lengths(checker *c, const DLTensor *in, const DLTensor *out) {
-  const spec *s = c->spec;
   const sample *t = c->sample;
-  long double amplitude = s->inverse ? 1 / (long double)s->amplitude : s->amplitude;
   trial_error worst = {0};
   for (int64_t b = 0; b < BATCH; b++)
-    for (int64_t h = 0; h < t->heads; h++)
-      for (int64_t n = s->skip_tokens; n < t->tokens; n++)
-        for (int block = 0; block < s->n_blocks; block++) {
-          long double before = 0, after = 0;
-          for (int i = 0; i < s->n_components; i++) {
-            int channel = s->channel[i * s->n_blocks + block];
-            double x = number_load(NUMBER_F32, tensor_at(in, b, h, n, channel));
-            before = hypotl(before, s->pre ? reference_map(s, x).value : x);
-            after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
-          }
-          before *= amplitude;
-          long double error = before > 0 ? fabsl(after - before) / before : after;
-          if (error <= worst.error) continue;
-          worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
-        }
+    for (int64_t n = c->spec->skip_tokens; n < t->tokens; n++) compare_lengths(c, in, out, b, n, &worst);
   check_report(c, "f32", "lengths of blocks, at cuts too", ROW_BOUND, &worst);
+}
+
+/* Where phases have no digits left, rows are still as long as they were: the angle is any, and is one. */
+static void check_far_lengths(checker *c) {
+  enum { TOKENS = 4 };
+  static const int exponent[] = {54, 60, 90,
+                                 300}; /* of phases, whose squares are in the range of a GPU's numbers too */
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  int64_t tokens = c->kernel->ptx ? TOKENS / 2 : TOKENS; /* the latter two are for float64 */
+  double values[TOKENS * SPEC_MAX_AXES], unit[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    if (!expr_is_linear(s->angle[axis])) return;
+    unit[axis] = 1 + axis / 8.0;
+  }
+  double rate = trial_largest_phase(s, unit, &t->operands);
+  if (s->grid[0] || s->dense || s->basis || s->n_parts || s->pre || s->gain[0] || grows(s) || rate == 0) return;
+  for (int64_t i = 0; i < tokens * s->n_axes; i++)
+    values[i] = unit[i % s->n_axes] * ldexp(1 / rate, exponent[i / s->n_axes]);
+  DLTensor *positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){tokens, s->n_axes}, values);
+  DLTensor *in = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, tokens, s->head_dim);
+  tensor_randomize(in, &c->random);
+  DLTensor *out = tensor_copy(c->memory, in);
+  trial_operands operands = first_for_all(c);
+  if (!check_called(c, "f32", "far positions", trial_call(c->kernel, positions, &operands, in, out, NULL, NULL, 1)))
+    return;
+  trial_error worst = {0};
+  for (int64_t n = 0; n < tokens; n++) compare_lengths(c, in, out, 0, n, &worst);
+  check_report(c, "f32", "lengths of blocks, where phases have no digits", ROW_BOUND, &worst);
 }
 
 static long double row_bound(const checker *c) {
@@ -331,6 +367,7 @@ static void run(checker *c) {
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->k_heads, t->tokens});
   if (!has_f32) return;
   check_position_types(c);
+  check_far_lengths(c);
   if (!c->spec->basis) check_infinity(c);
 }
 
