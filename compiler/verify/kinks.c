@@ -127,3 +127,61 @@ void kinks_cross(const spec *s, number_type type, uint64_t *random, double *cons
   arena_destroy(scratch);
   for (int i = 0; i < s->n_parts; i++) kinks_cross(s->part[i].of, type, random, operands);
 }
+
+/* ---- steps ---- */
+
+/* A node's value as float32, as float64 and as the reference has it. */
+typedef struct precisions {
+  bool known, is_rounded; /* a step below depends on which of them is taken */
+  long double reference;
+  double wide;
+  float narrow;
+} precisions;
+
+/* Near enough to a step for the errors of functions of float32 to cross it, and not on it in all precisions. */
+static bool is_rounded_step(const precisions *a, const precisions *b, bool is_floor) {
+  const long double margin = 0x1p-20L;
+  long double edge = is_floor ? rintl(a->reference) : b->reference;
+  if (!isfinite(a->reference) || !isfinite(edge)) return false;
+  if (fabsl(a->reference - edge) > margin * fmaxl(1, fabsl(edge))) return false;
+  if (is_floor) return a->reference != edge || a->wide != edge || a->narrow != edge;
+  return a->reference != b->reference || a->wide != b->wide || a->narrow != b->narrow;
+}
+
+typedef struct steps {
+  const expr_environment *env;
+  precisions *node; /* by id, as in memo */
+  expr_memo memo;
+} steps;
+
+static const precisions *in_precisions(steps *t, const expr *x) {
+  precisions *y = &t->node[x->id];
+  const precisions *v[3] = {NULL};
+  double wide[3] = {0}, narrow[3] = {0};
+  if (y->known) return y;
+  y->known = true;
+  y->reference = expr_eval_known(x, t->env, &t->memo);
+  for (int i = 0; i < expr_op_arity(x->op); i++) {
+    v[i] = in_precisions(t, x->arg[i]);
+    y->is_rounded = y->is_rounded || v[i]->is_rounded;
+    wide[i] = v[i]->wide;
+    narrow[i] = v[i]->narrow;
+  }
+  bool is_leaf = x->op == EXPR_ELEMENT || expr_op_arity(x->op) == 0;
+  y->wide = is_leaf ? (double)y->reference : expr_apply(x->op, wide[0], wide[1], wide[2]);
+  y->narrow = is_leaf ? (float)y->reference : (float)expr_apply(x->op, narrow[0], narrow[1], narrow[2]);
+  if (x->op == EXPR_FLOOR || x->op == EXPR_LESS)
+    y->is_rounded = y->is_rounded || is_rounded_step(v[0], v[1], x->op == EXPR_FLOOR);
+  return y;
+}
+
+bool kinks_are_rounded(const spec *s, const expr *x, const expr_environment *env) {
+  arena *scratch = arena_create();
+  int nodes = expr_pool_count(s->pool);
+  steps t = {env,
+             arena_array(scratch, precisions, nodes),
+             {arena_array(scratch, long double, nodes), arena_alloc(scratch, (size_t)nodes)}};
+  bool is_rounded = in_precisions(&t, x)->is_rounded;
+  arena_destroy(scratch);
+  return is_rounded;
+}
