@@ -87,6 +87,55 @@ static long double probe_likeness(const property_probe *p, const double *from, c
   return rotor_facts_likeness(p->context, from, to);
 }
 
+/* ---- gains ---- */
+
+/* Whether channels of 1, whichever way they turn, stay finite numbers of the type at a position of one axis, the others
+ * being 0. */
+static bool stays_finite(const rotor_facts *f, int axis, double position, number_type type) {
+  const spec *s = f->spec;
+  double at[SPEC_MAX_AXES] = {0};
+  long double length = amplitude_of(s) * sqrtl(s->n_components);
+  at[axis] = position;
+  for (int side = 0; side < 2; side++) {
+    spec one = spec_of_side(s, side);
+    for (int i = 0; i < s->heads * s->n_blocks; i++) {
+      long double gain = reference_gain_of(&one, at, f->operands.values, i / s->n_blocks, i % s->n_blocks);
+      if (!isfinite(number_round(type, (double)(gain * length)))) return false;
+    }
+  }
+  return true;
+}
+
+/* The last whole position up to which it does; INFINITY: no text or image reaches one where it does not. */
+static double last_finite(const rotor_facts *f, int axis, number_type type) {
+  const double most = 0x1p31;
+  double below = 0, above = 1;
+  if (!stays_finite(f, axis, 0, type)) return 0;
+  while (above < most && stays_finite(f, axis, above, type)) below = above, above *= 2;
+  if (above >= most) return INFINITY;
+  while (above - below > 1) {
+    double middle = floor((below + above) / 2);
+    *(stays_finite(f, axis, middle, type) ? &below : &above) = middle;
+  }
+  return below;
+}
+
+const char *rotor_facts_gain(const rotor_facts *f) {
+  const spec *s = f->spec;
+  static const number_type types[] = {NUMBER_F16, NUMBER_F32};
+  if (!s->gain[0]) return NULL;
+  const char *text = s->gain[0] != s->gain[1] ? "of each block and position, of q another than of k"
+                                              : "of each block and position, of q and of k alike";
+  for (int axis = 0; axis < s->n_axes; axis++)
+    for (int i = 0; i < 2; i++) {
+      double last = last_finite(f, axis, types[i]);
+      if (last < INFINITY)
+        text = arena_printf(f->memory, "%s; channels of 1 are finite in %s up to %s = %.0f", text,
+                            number_type_info(types[i])->name, s->axis[axis], last);
+    }
+  return text;
+}
+
 /* ---- one position ---- */
 
 /* The largest entry of a matrix less the identity. */

@@ -35,6 +35,9 @@ int rotor_facts_values(const rotor_facts *f);
 void rotor_facts_pair(const rotor_facts *f, const double *from, const double *to, long double *values);
 long double rotor_facts_likeness(const rotor_facts *f, const double *from, const double *to);
 
+/* What factors of channels are functions of, and the positions up to which rows stay finite; NULL: there are none. */
+const char *rotor_facts_gain(const rotor_facts *f);
+
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {
   bool orthogonal;        /* every generator acts by a skew matrix */
