@@ -116,7 +116,7 @@ end
 
 -- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name. Of a skew
 -- operand, whose last two dimensions take no index, it is a matrix. Where elements are wanted at computed places, in a
--- bias, an index may be an expression: whole numbers, of which those beyond the ends count as the end.
+-- bias, an index may be an expression: whole numbers, of which those beyond the ends count as the end, and NaN as 0.
 Operand.__call = core.word(function(handle, ...)
   local operand = hidden[handle]
   if not sizes_of then
@@ -138,7 +138,8 @@ Operand.__call = core.word(function(handle, ...)
     local index = given[i]
     if operand.dimensions[i] == "axes" then index = sizes_of.axis[index] or index end
     if core.is_traced(index) then
-      computed = (computed or 0) * size + core.arithmetic.max(core.arithmetic.min(index, size - 1), 0)
+      -- 0 stands first: of 0 and a NaN it is the larger, so that a NaN counts as 0 on every machine.
+      computed = (computed or 0) * size + core.arithmetic.max(0, core.arithmetic.min(index, size - 1))
       index = 0
     else
       computed = computed and computed * size
@@ -155,7 +156,7 @@ Operand.__call = core.word(function(handle, ...)
     if not sizes_of.computed or operand.skew then
       check.fail("operand '%s' is read at a computed index, which only a bias may do", operand.name)
     end
-    return core.element(operand.index, offset, computed)
+    return core.element(operand.index, offset, computed, operand.elements - 1)
   end
   if not operand.skew then return core.operand(operand.index, offset) end
   local matrix = setmetatable({}, Matrix)
@@ -202,7 +203,7 @@ function operands.open(axes, heads, blocks, computed)
       if elements > 1 << 28 then check.fail("operand '%s' has more than 2^28 elements", operand.name) end
     end
     operand.misfit = operand.is_read and misfit(operand.dimensions, operand.sizes, sizes) or nil
-    if not operand.is_read then operand.sizes = sizes end
+    if not operand.is_read then operand.sizes, operand.elements = sizes, elements end
   end
 end
 

@@ -292,13 +292,15 @@ static int core_operand(lua_State *L) {
   return push(L, t);
 }
 
-/* core.element(operand from 0, element from 0, index): the element of an operand at a computed index beyond that one */
+/* core.element(operand from 0, element from 0, index, last element): the element of an operand at a computed index
+ * beyond that one */
 static int core_element(lua_State *L) {
-  lua_settop(L, 3);
+  lua_settop(L, 4);
   push_operation(L, EXPR_ELEMENT, trace_check(L, 3), NULL, NULL);
-  trace *t = (trace *)trace_check(L, 4); /* made just now, and nobody else's */
+  trace *t = (trace *)trace_check(L, 5); /* made just now, and nobody else's */
   t->index = (int)luaL_checkinteger(L, 1);
   t->offset = (int32_t)luaL_checkinteger(L, 2);
+  t->last = (int)luaL_checkinteger(L, 4);
   return 1;
 }
 
@@ -417,7 +419,7 @@ static const expr *merge(merger *m, const trace *const *parts) {
     for (int i = 0; i < m->count; i++) column[i] = parts[i]->arg[j];
     if (!(arguments[j] = merge(m, column))) return NULL;
   }
-  if (offsets) return expr_element(m->pool, first->index, m->heads, offsets, arguments[0]);
+  if (offsets) return expr_element(m->pool, first->index, first->last, m->heads, offsets, arguments[0]);
   if (arity == 1) return expr_unary(m->pool, first->op, arguments[0]);
   if (arity == 2) return expr_binary(m->pool, first->op, arguments[0], arguments[1]);
   return expr_select(m->pool, arguments[0], arguments[1], arguments[2]);

@@ -16,6 +16,7 @@ typedef struct trace {
   expr_op op;
   int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input */
   int32_t offset; /* OPERAND, ELEMENT, INPUT: element */
+  int last;       /* ELEMENT: the operand's last one */
   double value;   /* CONST */
   const struct trace *arg[3];
   int depth, size; /* of the tree below */

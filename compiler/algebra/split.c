@@ -1,7 +1,7 @@
 /* algebra/split: see algebra/split.h. */
 #include "algebra/split.h"
 
-#include <math.h>
+#include "algebra/identity.h"
 
 static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
 
@@ -26,48 +26,6 @@ static const expr *root_of(const spec *s, const expr *x) { return expr_unary(s->
 
 /* ---- simple or not ---- */
 
-/* From -1 to 1. */
-static double random_number(uint64_t *state) {
-  *state = *state * 6364136223846793005ull + 1442695040888963407ull;
-  return (double)(int64_t)*state * 0x1p-63;
-}
-
-static const double *random_numbers(arena *a, uint64_t *state, int64_t count) {
-  double *values = arena_array(a, double, count);
-  for (int64_t i = 0; i < count; i++) values[i] = random_number(state);
-  return values;
-}
-
-/* Whether x is zero for all positions, operands and inputs: an oracle evaluates it at random points
- * of every head and block, as FFTW's genfft decides equality. `size` is the natural magnitude of x. */
-static bool is_zero_everywhere(arena *a, const spec *s, const expr *x, const expr *size) {
-  if (vanishes(x)) return true;
-  uint64_t state = 0x243f6a8885a308d3ull;
-  double positions[SPEC_MAX_AXES];
-  const double **operands = arena_array(a, const double *, s->n_operands + 1);
-  const double **inputs = arena_array(a, const double *, s->n_inputs + 1);
-  for (int sample = 0; sample < 3; sample++) {
-    for (int axis = 0; axis < s->n_axes; axis++) positions[axis] = 8 * random_number(&state);
-    for (int o = 0; o < s->n_operands; o++) {
-      int64_t count = 1;
-      for (int d = 0; d < s->operand[o].rank; d++) count *= s->operand[o].shape[d];
-      operands[o] = random_numbers(a, &state, count);
-    }
-    for (int i = 0; i < s->n_inputs; i++) inputs[i] = random_numbers(a, &state, s->input[i].size + 1);
-    for (int head = 0; head < s->heads; head++)
-      for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {.head = head,
-                                .block = block,
-                                .blocks = s->n_blocks,
-                                .positions = positions,
-                                .operands = operands,
-                                .inputs = inputs};
-        if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
-      }
-  }
-  return true;
-}
-
 /* The Pfaffian of the planes among four vectors. */
 static const expr *pfaffian_of(const spec *s, const expr *const *coefficient, const int *e) {
   const expr *sum = number(s, 0);
@@ -91,18 +49,13 @@ static int vectors_in(unsigned blade, int *e) {
 }
 
 bool split_is_simple(const spec *s, const spec_bivector *plane) {
-  const expr *coefficient[SPEC_MAX_BLADES], *size = number(s, 0);
-  bool is_simple = true;
+  const expr *coefficient[SPEC_MAX_BLADES];
   spread(s, plane, coefficient);
-  for (int t = 0; t < plane->count; t++)
-    size = expr_add(s->pool, size, expr_mul(s->pool, plane->coefficient[t], plane->coefficient[t]));
-  arena *scratch = arena_create();
-  for (unsigned four = 0; four < 1u << clifford_dimensions(s->algebra) && is_simple; four++) {
+  for (unsigned four = 0; four < 1u << clifford_dimensions(s->algebra); four++) {
     int e[SPEC_MAX_DIMENSIONS];
-    if (vectors_in(four, e) == FOUR) is_simple = is_zero_everywhere(scratch, s, pfaffian_of(s, coefficient, e), size);
+    if (vectors_in(four, e) == FOUR && !identity_is_zero(s, pfaffian_of(s, coefficient, e))) return false;
   }
-  arena_destroy(scratch);
-  return is_simple;
+  return true;
 }
 
 /* ---- parts by their planes ---- */

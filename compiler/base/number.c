@@ -130,12 +130,18 @@ static double decode_narrow(number_type type, unsigned bits) {
   return bits & magnitudes(info) ? -magnitude : magnitude;
 }
 
+/* Rounded towards 0, kept inside; of NaN 0. */
+static int64_t whole_of(long double value, int64_t least, int64_t most) {
+  if (value >= (long double)most) return most;
+  return value > (long double)least ? (int64_t)value : isnan(value) ? 0 : least;
+}
+
 void number_store(number_type type, void *at, long double value) {
   switch (type) {
   case NUMBER_F64: memcpy(at, &(double){(double)value}, 8); break;
   case NUMBER_F32: memcpy(at, &(float){(float)value}, 4); break;
-  case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)value}, 4); break;
-  case NUMBER_I64: memcpy(at, &(int64_t){(int64_t)value}, 8); break;
+  case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)whole_of(value, INT32_MIN, INT32_MAX)}, 4); break;
+  case NUMBER_I64: memcpy(at, &(int64_t){whole_of(value, INT64_MIN, INT64_MAX)}, 8); break;
   default: {
     unsigned bits;
     if (!encode_normal(&INFO[type], value, &bits)) bits = encode_narrow(type, round_float(type, value));

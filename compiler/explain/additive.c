@@ -55,6 +55,7 @@ static property origin_property(arena *a, const sum_facts *f) {
 
 static void fill_properties(arena *a, const sum_facts *f, const int64_t *grid, uint64_t random, property *out) {
   property_probe probe = {.n_axes = f->spec->n_axes,
+                          .unit = 1,
                           .n_values = 2 * channels_of(f->spec),
                           .grid = grid,
                           .samples = SAMPLES,

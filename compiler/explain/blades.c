@@ -69,6 +69,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   rotor_facts_fill(&facts, &proofs, out->property);
   explain_blocks(a, s, out);
   out->role = "separable";
+  out->gain = rotor_facts_gain(&facts);
   out->block = explain_blades_text(a, s);
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = explain_generator(a, s, axis);
   out->group = group_text(a, s, &proofs);

@@ -55,9 +55,7 @@ static void print_blocks(arena *a, const spec *s, const explanation *e) {
   for (int i = 0; i < s->n_axes && e->phase[0]; i++)
     line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
   if (e->combine) line("combine", e->combine);
-  if (s->gain[0])
-    line("amplitude", s->gain[0] != s->gain[1] ? "of each block and position, of q another than of k"
-                                               : "of each block and position, of q and of k alike");
+  if (e->gain) line("amplitude", e->gain);
   if (s->pre)
     line("map", arena_printf(a, "x -> %s, of every channel of a block, before it turns", explain_map_text(a, s)));
   if (s->dual_axes) line("sides", "dual: rows of k take R, those of q take R^-T, its boosts turned back");

@@ -92,6 +92,7 @@ struct explanation {
   const char *generator[SPEC_MAX_AXES]; /* by axis; NULL where nothing turns, as are phases and combine */
   const char *phase[SPEC_MAX_AXES];
   const char *combine;
+  const char *gain; /* a factor of channels that is a function of the position; NULL: there is none */
   const char *score; /* of attention: what it is a function of; NULL: scale q . k, and the bias */
   const char *bias; /* of attention, or what is added; NULL: none */
   const char *group; /* "SO(3)" */

@@ -75,7 +75,7 @@ static property commuting_property(const pair_facts *f) {
   if (!f->rotates) return property_proved(VERDICT_NOT_APPLICABLE, "there are no generators");
   property measured = property_measured(blades_commutator(f->spec, f->operands.values),
                                         "the largest commutator of two axes' generators, relative to their sizes");
-  return blades_commute(f->spec) ? property_confirmed(PROPERTY_COMMUTING, BLADES_COMMUTE, measured) : measured;
+  return blades_commute(f->spec) ? property_confirmed(PROPERTY_COMMUTING, BLADES_COMMUTE, measured, 0) : measured;
 }
 
 static property origin_property(const pair_facts *f, const property_probe *probe) {
@@ -112,6 +112,7 @@ void pair_facts_fill(pair_facts *f, property *out) {
   const spec *s = f->spec;
   property_probe probe = {.n_axes = s->n_axes,
                           .n_values = biases_of(f) + blocks_of(f) * s->n_components * s->n_components,
+                          .unit = f->rotates ? trial_unit(s, &f->operands) : 1,
                           .grid = f->grid,
                           .samples = SAMPLES,
                           .pair = probe_pair,
@@ -119,7 +120,7 @@ void pair_facts_fill(pair_facts *f, property *out) {
                           .context = f};
   out[PROPERTY_NORM] = norm_property(f);
   out[PROPERTY_TRANSLATION] = property_confirmed(PROPERTY_TRANSLATION, "scores are functions of the displacement s - r",
-                                                 measure_translation(f->memory, &probe, &f->random));
+                                                 measure_translation(f->memory, &probe, &f->random), 0);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_COMMUTING] = commuting_property(f);
   out[PROPERTY_INVERTIBLE] = invertible_property(f);

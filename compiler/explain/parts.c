@@ -94,8 +94,13 @@ static bool explain_part(arena *a, const spec *s, int index, const explanation *
 
 static void measure_scores(arena *a, const spec *s, explanation *out) {
   parts all = {.spec = s};
-  property_probe probe = {
-      .n_axes = s->n_axes, .grid = out->grid, .pair = probe_pair, .likeness = probe_likeness, .context = &all};
+  property_probe probe = {.n_axes = s->n_axes,
+                          .unit = 1,
+                          .grid = out->grid,
+                          .pair = probe_pair,
+                          .likeness = probe_likeness,
+                          .context = &all};
+  long double rounding = 0;
   bool proved = true;
   for (int i = 0; i < s->n_parts; i++) {
     const spec *of = s->part[i].of;
@@ -104,6 +109,8 @@ static void measure_scores(arena *a, const spec *s, explanation *out) {
     rotor_facts *f = &all.facts[i];
     rotor_facts_open(a, of, dimensions > 3 ? 1 << 2 * (dimensions - 3) : 1, &out->part[i], f);
     probe.n_values += rotor_facts_values(f);
+    probe.unit = f->unit < probe.unit ? f->unit : probe.unit;
+    rounding = f->rounding > rounding ? f->rounding : rounding;
     if (!i || f->samples < probe.samples) probe.samples = f->samples;
     proved = proved && p->proved && p->holds == VERDICT_YES;
   }
@@ -111,7 +118,7 @@ static void measure_scores(arena *a, const spec *s, explanation *out) {
   property translation = measure_translation(a, &probe, random);
   out->property[PROPERTY_TRANSLATION] =
       proved ? property_confirmed(PROPERTY_TRANSLATION, "every part's scores are functions of the displacement",
-                                  translation)
+                                  translation, rounding)
              : translation;
   out->property[PROPERTY_ROTATION] = measure_rotation(a, &probe, random);
   out->property[PROPERTY_DECAY] = measure_decay(a, &probe, random);

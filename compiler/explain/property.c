@@ -11,7 +11,7 @@
 
 enum { FAR_OCTAVE = 5, OCTAVES = 10 }; /* what counts as far: distances of 32 to 1024 units */
 static const long double FAR_SCORE = 0.85L; /* nothing far may score higher where distance decays */
-static const double REACH = 8; /* positions are drawn from [0, REACH], as a patch's in an image */
+static const double REACH = 8; /* positions are drawn from [0, REACH] units, as a patch's in an image */
 
 /* ORDER PROPERTY */
 static const struct {
@@ -41,10 +41,11 @@ property property_measured(long double deviation, const char *reason) {
                     .reason = reason};
 }
 
-property property_confirmed(property_name name, const char *reason, property measured) {
-  if (measured.holds != VERDICT_YES)
+property property_confirmed(property_name name, const char *reason, property measured, long double rounding) {
+  if (!(measured.deviation <= fmaxl(PROPERTY_TOLERANCE, rounding)))
     diag_bug("explain", "'%s' is proved (%s), but measured to be off by %Lg", property_label(name), reason,
              measured.deviation);
+  measured.holds = VERDICT_YES;
   measured.proved = true;
   measured.reason = reason;
   return measured;
@@ -58,7 +59,7 @@ static void draw(const property_probe *p, uint64_t *random, double low, double h
 
 /* A token's position: of the grid, or as a patch's in an image. */
 static void draw_position(const property_probe *p, uint64_t *random, double *position) {
-  if (!p->grid) draw(p, random, 0, REACH, position);
+  if (!p->grid) draw(p, random, 0, REACH * p->unit, position);
   for (int axis = 0; axis < p->n_axes && p->grid; axis++)
     position[axis] = (double)(random_next(random) % (uint64_t)p->grid[axis]);
 }
@@ -109,7 +110,7 @@ static long double difference(const property_probe *p, const long double *x, con
 static const char *reason_of(arena *a, const property_probe *p, long double deviation, const char *what) {
   if (isinf(deviation)) return arena_printf(a, "scores are not finite at %s", what);
   if (p->grid) return arena_printf(a, "over random places of %s, %s", grid_text(a, p), what);
-  return arena_printf(a, "over random positions up to %g, %s", REACH, what);
+  return arena_printf(a, "over random positions up to %g, %s", REACH * p->unit, what);
 }
 
 property measure_translation(arena *a, const property_probe *p, uint64_t *random) {
@@ -121,9 +122,8 @@ property measure_translation(arena *a, const property_probe *p, uint64_t *random
     draw_position(p, random, to);
     draw_position(p, random, step);
     /* Quarters, so that the moved positions have the same difference to the bit. */
-    for (int axis = 0; axis < p->n_axes; axis++) {
-      from[axis] = rint(4 * from[axis]) / 4, to[axis] = rint(4 * to[axis]) / 4, step[axis] = rint(4 * step[axis]) / 4;
-    }
+    double *const drawn[] = {from, to, step}, quarter = p->unit / 4;
+    for (int i = 0; i < 3 * p->n_axes; i++) drawn[i % 3][i / 3] = rint(drawn[i % 3][i / 3] / quarter) * quarter;
     p->pair(p, from, to, here);
     for (int axis = 0; axis < p->n_axes; axis++) from[axis] += step[axis], to[axis] += step[axis];
     p->pair(p, from, to, there);
@@ -204,7 +204,7 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
   long double highest = 0, mean = 0;
   for (int octave = FAR_OCTAVE; octave < OCTAVES; octave++)
     for (int sample = 0; sample < p->samples; sample++) {
-      double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], distance = ldexp(random_uniform(random, 1, 2), octave);
+      double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], distance = ldexp(random_uniform(random, 1, 2) * p->unit, octave);
       draw_position(p, random, from);
       draw_direction(p, random, to);
       for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + distance * to[axis];
@@ -216,8 +216,8 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
                     .has_deviation = true,
                     .deviation = highest,
                     .reason = arena_printf(
-                        a, "equal q and k score at most %.2Lf at distances of %d to %d (%.2Lf in the mean), 1 at none",
-                        highest, 1 << FAR_OCTAVE, 1 << OCTAVES, mean)};
+                        a, "equal q and k score at most %.2Lf at distances of %g to %g (%.2Lf in the mean), 1 at none",
+                        highest, ldexp(p->unit, FAR_OCTAVE), ldexp(p->unit, OCTAVES), mean)};
 }
 
 property measure_fall(arena *a, const property_probe *p, uint64_t *random) {

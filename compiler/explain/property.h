@@ -55,6 +55,7 @@ typedef struct property_probe property_probe;
 struct property_probe {
   int n_axes;
   int n_values;
+  double unit; /* what distances and positions are multiples of: less than 1 where phases grow fast */
   const int64_t *grid; /* [n_axes]: positions are the places of such a grid; NULL: none was given */
   int samples; /* of a pair, so that (samples * n_values) is a bounded amount of work */
   /* The numbers that make up the score as a function of the two positions [n_axes]: values [n_values]. */
@@ -71,9 +72,9 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random);
 /* Of biases, which pair() gives: that they fall, along every direction and in each of its values. */
 property measure_fall(arena *a, const property_probe *p, uint64_t *random);
 
-/* A property that is proved, with what was measured beside it: a contradiction is a bug of ours. */
+/* A property that is proved, with what was measured beside it: a contradiction beyond the rounding is a bug of ours. */
 property property_proved(verdict holds, const char *reason);
-property property_confirmed(property_name name, const char *reason, property measured);
+property property_confirmed(property_name name, const char *reason, property measured, long double rounding);
 /* By its deviation: yes below the tolerance. */
 property property_measured(long double deviation, const char *reason);
 

@@ -18,6 +18,11 @@ void rotor_facts_open(arena *a, const spec *s, double work, const explanation *a
   *out = (rotor_facts){.memory = a, .spec = s, .grid = asked->grid, .random = SEED};
   out->operands = trial_random_operands(a, s, NUMBER_F32, &out->random);
   if (asked->operands) out->operands.values = asked->operands;
+  trial_warn_of_phases(s, &out->operands);
+  double far[SPEC_MAX_AXES];
+  out->unit = asked->grid ? 1 : trial_unit(s, &out->operands);
+  for (int axis = 0; axis < s->n_axes; axis++) far[axis] = asked->grid ? (double)asked->grid[axis] : 16 * out->unit;
+  out->rounding = 0x1p-58L * trial_largest_phase(s, far, &out->operands);
   if (most > MOST_BLOCKS) most = MOST_BLOCKS;
   out->looked_at = blocks < most ? blocks : most;
   int samples = (int)(WORK / work) / out->looked_at;
@@ -82,6 +87,55 @@ static long double probe_likeness(const property_probe *p, const double *from, c
   return rotor_facts_likeness(p->context, from, to);
 }
 
+/* ---- gains ---- */
+
+/* Whether channels of 1, whichever way they turn, stay finite numbers of the type at a position of one axis, the others
+ * being 0. */
+static bool stays_finite(const rotor_facts *f, int axis, double position, number_type type) {
+  const spec *s = f->spec;
+  double at[SPEC_MAX_AXES] = {0};
+  long double length = amplitude_of(s) * sqrtl(s->n_components);
+  at[axis] = position;
+  for (int side = 0; side < 2; side++) {
+    spec one = spec_of_side(s, side);
+    for (int i = 0; i < s->heads * s->n_blocks; i++) {
+      long double gain = reference_gain_of(&one, at, f->operands.values, i / s->n_blocks, i % s->n_blocks);
+      if (!isfinite(number_round(type, (double)(gain * length)))) return false;
+    }
+  }
+  return true;
+}
+
+/* The last whole position up to which it does; INFINITY: no text or image reaches one where it does not. */
+static double last_finite(const rotor_facts *f, int axis, number_type type) {
+  const double most = 0x1p31;
+  double below = 0, above = 1;
+  if (!stays_finite(f, axis, 0, type)) return 0;
+  while (above < most && stays_finite(f, axis, above, type)) below = above, above *= 2;
+  if (above >= most) return INFINITY;
+  while (above - below > 1) {
+    double middle = floor((below + above) / 2);
+    *(stays_finite(f, axis, middle, type) ? &below : &above) = middle;
+  }
+  return below;
+}
+
+const char *rotor_facts_gain(const rotor_facts *f) {
+  const spec *s = f->spec;
+  static const number_type types[] = {NUMBER_F16, NUMBER_F32};
+  if (!s->gain[0]) return NULL;
+  const char *text = s->gain[0] != s->gain[1] ? "of each block and position, of q another than of k"
+                                              : "of each block and position, of q and of k alike";
+  for (int axis = 0; axis < s->n_axes; axis++)
+    for (int i = 0; i < 2; i++) {
+      double last = last_finite(f, axis, types[i]);
+      if (last < INFINITY)
+        text = arena_printf(f->memory, "%s; channels of 1 are finite in %s up to %s = %.0f", text,
+                            number_type_info(types[i])->name, s->axis[axis], last);
+    }
+  return text;
+}
+
 /* ---- one position ---- */
 
 /* The largest entry of a matrix less the identity. */
@@ -108,7 +162,7 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
                                            : "'amplitude' scales channels by a function of the position");
   for (int i = 0; i < f->looked_at; i++) {
     double position[SPEC_MAX_AXES];
-    for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8);
+    for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8 * f->unit);
     relative_of_sides(f, i, 1, position, 1, position, f->matrix[2]);
     worst = from_identity(s, f->matrix[2], worst);
   }
@@ -118,7 +172,7 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
         proofs->is_function ? "the axes' generators are skew, so their exponentials are rotations, and so is what "
                               "products, inverses, logarithms, exponentials and nearest rotations make of these"
                             : "every generator is a skew matrix, so its exponential is orthogonal",
-        property_measured(worst, ""));
+        property_measured(worst, ""), f->rounding);
   return property_measured(worst, arena_printf(f->memory, "the largest entry of R^T R - I: %s", proofs->distortion));
 }
 
@@ -139,7 +193,7 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
              ? property_confirmed(PROPERTY_ORIGIN,
                                   proofs->is_function ? "all axes are the identity there, and so is what is made of it"
                                                       : "all phases are 0 there",
-                                  measured)
+                                  measured, 0)
              : measured;
 }
 
@@ -181,7 +235,7 @@ static property translation_property(rotor_facts *f, const rotor_proofs *proofs,
         s->dual_axes ? "generators commute, phases are linear in the position, and q takes R^-T: scores are of "
                        "R(r)^-1 R(s) = R(s - r)"
                      : "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",
-        measured);
+        measured, f->rounding);
   long double drift = s->gain[0] ? gain_drift(f) : 0;
   if (drift > 1e-6L)
     return property_measured(
@@ -201,6 +255,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   for (int axis = 0; axis < s->n_axes; axis++) linear = linear && expr_is_linear(s->angle[axis]);
   property_probe probe = {.n_axes = s->n_axes,
                           .n_values = rotor_facts_values(f),
+                          .unit = f->unit,
                           .grid = f->grid,
                           .samples = f->samples,
                           .pair = probe_pair,
@@ -211,7 +266,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   if (s->entries[0])
     commuting = property_proved(VERDICT_NOT_APPLICABLE, "the description writes a matrix, and no generators");
   out[PROPERTY_COMMUTING] =
-      proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
+      proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting, 0) : commuting;
   out[PROPERTY_TRANSLATION] = translation_property(f, proofs, &probe);
   out[PROPERTY_NORM] = norm_property(f, proofs);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);

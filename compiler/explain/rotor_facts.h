@@ -14,6 +14,8 @@ typedef struct rotor_facts {
   arena *memory;
   const spec *spec;
   const int64_t *grid;     /* as a property_probe has it */
+  double unit;             /* the same */
+  long double rounding;    /* what the reference's of phases leaves there: its exponentials square as phases double */
   trial_operands operands; /* random, but for values that are given */
   uint64_t random;
   int looked_at;           /* blocks of all heads that are looked at, spread evenly */
@@ -32,6 +34,9 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
 int rotor_facts_values(const rotor_facts *f);
 void rotor_facts_pair(const rotor_facts *f, const double *from, const double *to, long double *values);
 long double rotor_facts_likeness(const rotor_facts *f, const double *from, const double *to);
+
+/* What factors of channels are functions of, and the positions up to which rows stay finite; NULL: there are none. */
+const char *rotor_facts_gain(const rotor_facts *f);
 
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {

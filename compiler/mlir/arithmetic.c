@@ -56,16 +56,18 @@ FLOAT64(exp_f64, math_exp_f64)
 FLOAT64(log_f64, math_log_f64)
 FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(tanh_f64, math_tanh_f64)
-FLOAT64(sinq_f64, math_sinq_f64)
-FLOAT64(cosq_f64, math_cosq_f64)
 static two_float round32_f64(context c, const two_float *v) {
   return two_float_f32(ir_cast(c->b, "arith.extf", ir_cast(c->b, "arith.truncf", v[0].hi, c->b->f32), c->b->f64));
 }
 static two_float atan2_f64(context c, const two_float *v) {
   return two_float_f32(math_atan2_f64(c->b, v[0].hi, v[1].hi));
 }
+static ir_value sinq(ir *b, ir_value x) { return math_sinq_f64(b, (math_phase){.factor = {x}}); }
+static ir_value cosq(ir *b, ir_value x) { return math_cosq_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
+FLOAT64(sinq_f64, sinq)
+FLOAT64(cosq_f64, cosq)
 FLOAT64(sin_folded_f64, sin_folded)
 FLOAT64(cos_folded_f64, cos_folded)
 
@@ -153,6 +155,21 @@ static two_float two_max(context c, const two_float *v) {
   return two_float_select(c->b, two_float_less(c->b, v[0], v[1]), v[1], v[0]);
 }
 
+/* The errors of infinite sums and products are NaN: what the leading parts alone give is then all there is. */
+static two_float two_settle(context c, expr_op op, const two_float *v, two_float y) {
+  static const char *const plain[EXPR_OP_COUNT] = {[EXPR_ADD] = "arith.addf",
+                                                   [EXPR_SUB] = "arith.subf",
+                                                   [EXPR_MUL] = "arith.mulf",
+                                                   [EXPR_DIV] = "arith.divf",
+                                                   [EXPR_SQRT] = "math.sqrt"};
+  if (!plain[op] || !y.lo.ptr) return y;
+  ir_value hi = op == EXPR_SQRT ? ir_op1(c->b, plain[op], v[0].hi) : ir_op2(c->b, plain[op], v[0].hi, v[1].hi);
+  ir_value is_lost = ir_compare_float(c->b, "uno", y.hi, y.lo);
+  two_float settled = two_float_select(c->b, is_lost, two_float_f32(hi), y);
+  settled.is_loose = y.is_loose;
+  return settled;
+}
+
 static two_float constant_two(ir *b, int lanes, double value) {
   (void)lanes; /* a thread's numbers are scalars */
   return two_float_const(b, value);
@@ -170,8 +187,8 @@ static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_
   [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq, \
   [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
-  .constant = constant_two, .convert = to_two, .less = two_float_less, .nonzero = two_float_nonzero, \
-  .select = two_float_select
+  .settle = two_settle, .constant = constant_two, .convert = to_two, .less = two_float_less, \
+  .nonzero = two_float_nonzero, .select = two_float_select
 
 static const arithmetic TWO_FLOAT = {.operation = {TWO_FLOAT_OPERATIONS(two_add, two_sub, two_mul)}, TWO_FLOAT_CHOICES};
 static const arithmetic TWO_FLOAT_LOOSE = {.operation = {TWO_FLOAT_OPERATIONS(loose_add, loose_sub, loose_mul)},

@@ -20,6 +20,8 @@ typedef struct arithmetic {
   /* By operation. Missing in a narrow arithmetic: it is done in the wide one and rounded. Of a wide one only those are
    * missing that the walker does itself (leaves, conversions, comparisons). */
   two_float (*operation[EXPR_OP_COUNT])(const arithmetic_context *c, const two_float *v);
+  /* What an operation gives whose arguments or result may be infinite, `y` being what its function gave; NULL: that. */
+  two_float (*settle)(const arithmetic_context *c, expr_op op, const two_float *v, two_float y);
   two_float (*constant)(ir *b, int lanes, double value); /* lanes 0: a scalar */
   two_float (*convert)(ir *b, two_float x); /* from either kind of its machine */
   ir_value (*less)(ir *b, two_float x, two_float y); /* i1 with their lanes */

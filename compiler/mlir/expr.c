@@ -6,13 +6,16 @@
 
 static two_float value(expr_walker *w, const expr *x, bool is_f32);
 
+static bool is_turn(const expr *x) {
+  return x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED;
+}
+
 /* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. So is what
  * comes in as a gradient. */
 static bool is_turned(const expr_walker *w, const expr *x) {
   if (!w->turned) return false;
   if (w->turned[x->id]) return w->turned[x->id] > 0;
-  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED;
-  turned = turned || x->op == EXPR_COTANGENT;
+  bool turned = is_turn(x) || x->op == EXPR_COTANGENT;
   for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(w, x->arg[i]) || turned;
   w->turned[x->id] = turned ? 1 : -1;
   return turned;
@@ -123,17 +126,24 @@ static two_float rounded_turn(expr_walker *w, const expr *turn, int lanes) {
   return two_float_f32(turn->op == EXPR_SINQ ? math_sinq_f32(w->context.b, p) : math_cosq_f32(w->context.b, p));
 }
 
-static two_float folded_turn(expr_walker *w, const expr *turn, int lanes) {
+/* One that is not takes the phase in the same way: a sine and a cosine of one angle, of which one alone is rounded,
+ * would be of two angles where phases have no digits. */
+static two_float wide_turn(expr_walker *w, const expr *turn, int lanes) {
   math_phase p = phase_of(w, turn->arg[0], lanes);
   ir *b = w->context.b;
-  return two_float_f32(turn->op == EXPR_SIN_FOLDED ? math_sin_folded_f64(b, p) : math_cos_folded_f64(b, p));
+  switch (turn->op) {
+  case EXPR_SINQ: return two_float_f32(math_sinq_f64(b, p));
+  case EXPR_COSQ: return two_float_f32(math_cosq_f64(b, p));
+  case EXPR_SIN_FOLDED: return two_float_f32(math_sin_folded_f64(b, p));
+  default: return two_float_f32(math_cos_folded_f64(b, p));
+  }
 }
 
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
   if (fused(w, x, lanes, v)) return true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
-  if (!x->is_f32 && (x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED)) return *v = folded_turn(w, x, lanes), true;
+  if (!x->is_f32 && is_turn(x)) return *v = wide_turn(w, x, lanes), true;
   if (x->op != EXPR_NARROW || (x->arg[0]->op != EXPR_SINQ && x->arg[0]->op != EXPR_COSQ)) return false;
   return *v = rounded_turn(w, x->arg[0], lanes), true;
 }
@@ -159,6 +169,8 @@ static two_float compute(expr_walker *w, const expr *x) {
   if (!a->operation[x->op]) diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
   for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = argument(w, x->arg[i], lanes, is_f32 && !narrows);
   two_float result = a->operation[x->op](&w->context, v);
+  bool may_be_infinite = x->unbounded || x->arg[0]->unbounded || (x->op == EXPR_DIV && x->arg[1]->unbounded);
+  if (a->settle && may_be_infinite) result = a->settle(&w->context, x->op, v, result);
   return narrows ? w->machine->narrow->convert(w->context.b, result) : result;
 }
 

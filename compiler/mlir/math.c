@@ -46,6 +46,14 @@ static reduction reduce(ir *b, math_phase phase) {
   return (reduction){fraction, shifted};
 }
 
+/* Beyond 2^51 a phase has no digits behind the point, and what is left of a reduction is rounding, of any size. Kept
+ * within its half it is some angle's, so that sine and cosine are still of one length. NaN stays. */
+static ir_value at_most_half(ir *b, ir_value fraction) {
+  ir_value low = splat_f(b, fraction, -0.5), high = splat_f(b, fraction, 0.5);
+  fraction = ir_select(b, ir_compare_float(b, "olt", fraction, low), low, fraction);
+  return ir_select(b, ir_compare_float(b, "ogt", fraction, high), high, fraction);
+}
+
 /* The integer of a reduction as int32 lanes: the low half of each float64, taken by one shuffle of two
  * registers where a conversion would need three operations. */
 static ir_value low_bits(ir *b, ir_value shifted) {
@@ -80,39 +88,40 @@ ir_value math_turn_f32(ir *b, ir_value f, ir_value quadrant, int quarter_turns) 
 static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
   reduction r = reduce(b, x);
   ir_value bits = low_bits(b, r.shifted);
-  return math_turn_f32(b, ir_cast(b, "arith.truncf", r.fraction, b->f32), bits, quarter_turns);
+  ir_value fraction = at_most_half(b, ir_cast(b, "arith.truncf", r.fraction, b->f32));
+  return math_turn_f32(b, fraction, bits, quarter_turns);
 }
 
 ir_value math_sinq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 0); }
 ir_value math_cosq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 1); }
 
-static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
+static ir_value sinq_f64(ir *b, math_phase x, int quarter_turns) {
   const double h = 1.57079632679489661923, q = h * h;
   double sine[8], cosine[9], term = h;
   for (int k = 0; k < 8; k++, term *= -q / ((2 * k) * (2 * k + 1))) sine[k] = term;
   term = 1;
   for (int k = 0; k < 9; k++, term *= -q / ((2 * k - 1) * (2 * k))) cosine[k] = term;
-  reduction r = reduce(b, (math_phase){.factor = {x}});
+  reduction r = reduce(b, x);
   ir_value quadrant = ir_cast(b, "arith.bitcast", r.shifted, b->i64);
-  ir_value square = mul(b, r.fraction, r.fraction);
-  ir_value s = mul(b, r.fraction, polynomial(b, square, sine, 8)), c = polynomial(b, square, cosine, 9);
+  ir_value fraction = at_most_half(b, r.fraction), square = mul(b, fraction, fraction);
+  ir_value s = mul(b, fraction, polynomial(b, square, sine, 8)), c = polynomial(b, square, cosine, 9);
   return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 63);
 }
 
-ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
-ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
+ir_value math_sinq_f64(ir *b, math_phase x) { return sinq_f64(b, x, 0); }
+ir_value math_cosq_f64(ir *b, math_phase x) { return sinq_f64(b, x, 1); }
 
 ir_value math_sin_folded_f64(ir *b, math_phase x) {
   static const double series[] = {3.1415925800444833, -5.167706878910712, 2.5500313770164156, -0.5980451725106194,
                                   0.07722012572797149};
-  ir_value f = reduce(b, x).fraction;
+  ir_value f = at_most_half(b, reduce(b, x).fraction);
   return mul(b, f, polynomial(b, mul(b, f, f), series, 5));
 }
 
 ir_value math_cos_folded_f64(ir *b, math_phase x) {
   static const double series[] = {0.99999999978066,    -4.934802137228911, 4.058709164351962,
                                   -1.3352120567237669, 0.2349375590661747, -0.02439671660860726};
-  ir_value f = reduce(b, x).fraction;
+  ir_value f = at_most_half(b, reduce(b, x).fraction);
   return polynomial(b, mul(b, f, f), series, 6);
 }
 

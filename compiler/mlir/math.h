@@ -16,15 +16,15 @@ typedef struct math_phase {
 } math_phase;
 
 /* sin(pi/2 x) and cos(pi/2 x), x in quarter turns. The nearest integer is taken off exactly in
- * float64, so the reduction adds no error for any |x| < 2^51. */
+ * float64, so the reduction adds no error for any |x| < 2^51; beyond, they are those of some angle. */
 ir_value math_sinq_f32(ir *b,
                        math_phase x); /* result float32, error < 1.25 * 2^-24; 1.5 * 2^-24 without fused multiply-add */
 ir_value math_cosq_f32(ir *b, math_phase x);
 /* What is left after a reduction: sin(pi/2 (fraction + quadrant + quarter_turns)) for float32 |fraction| <= 1/2
  * and an int32 quadrant; quarter_turns 1 makes it the cosine. */
 ir_value math_turn_f32(ir *b, ir_value fraction, ir_value quadrant, int quarter_turns);
-ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
-ir_value math_cosq_f64(ir *b, ir_value x);
+ir_value math_sinq_f64(ir *b, math_phase x); /* result float64, error < 2^-50 */
+ir_value math_cosq_f64(ir *b, math_phase x);
 /* sin(pi (x - n)) and cos(pi (x - n)) with the integer n next to x, x in half turns: both change their sign together
  * where a sine and a cosine would, so that quadrants need not be told apart. float64, error < 2^-28 (of the cosine
  * 2^-31). */

@@ -117,8 +117,10 @@ two_float(two_float_div)(ir *b, two_float x, two_float y) {
 }
 
 two_float two_float_abs(ir *b, two_float x) {
-  if (!whole(x)) return two_float_f32(ir_op1(b, "math.absf", x.hi));
-  return two_float_select(b, ir_compare_float(b, "olt", x.hi, number(b, 0)), two_float_neg(b, x), x);
+  ir_value hi = ir_op1(b, "math.absf", x.hi); /* of -0 too */
+  if (!whole(x)) return two_float_f32(hi);
+  ir_value is_negative = ir_compare_float(b, "olt", x.hi, number(b, 0));
+  return (two_float){hi, ir_select(b, is_negative, neg(b, x.lo), x.lo), x.is_loose};
 }
 
 two_float two_float_sqrt(ir *b, two_float x) {
@@ -249,7 +251,9 @@ two_float two_float_log1p(ir *b, two_float x) {
   ir_value tail = mul(b, mul(b, square.hi, x.hi), polynomial(b, x.hi, (const double[]){1.0 / 3, -1.0 / 4}, 2));
   two_float series =
       two_float_add(b, two_float_sub(b, x, two_float_mul(b, square, two_float_const(b, 0.5))), two_float_f32(tail));
-  return two_float_select(b, small, series, two_float_log(b, two_float_add(b, two_float_const(b, 1), x)));
+  two_float log = two_float_log(b, two_float_add(b, two_float_const(b, 1), x));
+  log = two_float_select(b, ir_compare_float(b, "oeq", x.hi, number(b, INFINITY)), x, log);
+  return two_float_select(b, small, series, log);
 }
 
 /* Below 1/4 its series, the first two terms as pairs; beyond, what an exponential that does not overflow gives. */
@@ -257,6 +261,8 @@ two_float two_float_tanh(ir *b, two_float x) {
   static const double tail[] = {2.0 / 15,         -17.0 / 315,       62.0 / 2835,
                                 -1382.0 / 155925, 21844.0 / 6081075, -929569.0 / 638512875};
   two_float one = two_float_const(b, 1), size = two_float_abs(b, x), square = two_float_mul(b, x, x);
+  two_float most = two_float_const(b, 20); /* the result is 1, also of infinity, whose products have no digits */
+  size = two_float_select(b, ir_compare_float(b, "ogt", size.hi, most.hi), most, size);
   two_float cube = two_float_mul(b, square, x);
   two_float near = two_float_sub(b, x, two_float_mul(b, cube, two_float_const(b, 1.0 / 3)));
   ir_value fifth = mul(b, cube.hi, square.hi);

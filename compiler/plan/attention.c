@@ -26,7 +26,7 @@ static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
     return expr_unary(pool, EXPR_NARROW, x);
   if (arity == 0) return x;
   for (int i = 0; i < arity; i++) v[i] = in_f32(a, pool, x->arg[i]);
-  if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, v[0]);
+  if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->last, x->n_heads, x->offsets, v[0]);
   else if (arity == 1) y = expr_unary(pool, x->op, v[0]);
   else y = arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
   return y->is_f32 || expr_is_fixed(y) ? y : expr_unary(pool, EXPR_NARROW, y);
@@ -252,7 +252,7 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   if (x->op == EXPR_WIDEN && x->arg[0]->op == EXPR_INPUT) return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
-  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->n_heads, x->offsets, arg[0]);
+  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
   if (arity == 1) return expr_unary(pool, x->op, arg[0]);
   return arity == 2 ? expr_binary(pool, x->op, arg[0], arg[1]) : expr_select(pool, arg[0], arg[1], arg[2]);
 }

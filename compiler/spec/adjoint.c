@@ -33,6 +33,12 @@ static void gain(adjoint *t, const expr *x, const expr *gradient, bool is_open) 
 
 static void give(adjoint *t, const expr *x, const expr *gradient) { gain(t, x, gradient, !t->is_guarded); }
 
+/* What x gains through a slope that is 0 where x is infinite: there its own slopes are infinite or NaN, and the limit
+ * of the product is 0. */
+static void give_limit(adjoint *t, const expr *x, const expr *gradient) {
+  gain(t, x, gradient, !t->is_guarded && !x->unbounded);
+}
+
 /* What x gains where the condition holds. */
 static void give_where(adjoint *t, const expr *condition, const expr *x, const expr *gradient) {
   gain(t, x, expr_select(t->pool, condition, gradient, t->zero), false);
@@ -89,7 +95,7 @@ static void back_MUL(adjoint *t, const expr *x) {
 static void back_DIV(adjoint *t, const expr *x) {
   const expr *share = over(t, t->incoming, x->arg[1]);
   give(t, x->arg[0], share);
-  if (is_active(t, x->arg[1])) give(t, x->arg[1], expr_neg(t->pool, times(t, share, x)));
+  if (is_active(t, x->arg[1])) give_limit(t, x->arg[1], expr_neg(t->pool, times(t, share, x)));
 }
 
 /* To a where a < b, to b where b < a. */
@@ -122,7 +128,21 @@ static void back_SQRT(adjoint *t, const expr *x) {
   give(t, x->arg[0], guarded(t, t->incoming, g));
 }
 
-static void back_EXP(adjoint *t, const expr *x) { give(t, x->arg[0], times(t, t->incoming, x)); }
+/* Beyond it exp and tanh have reached their limits in float64. */
+static const double SATURATED = 745;
+
+/* g where x is below that, which is said of x: a kernel's exponential or hyperbolic tangent may come near its limit and
+ * not reach it. */
+static const expr *unsaturated(adjoint *t, const expr *x, const expr *g) {
+  return expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, x, expr_const(t->pool, SATURATED)), g, t->zero);
+}
+
+/* A power is made of it: of 0^p, p > 0, the logarithm is -infinity, and what that is made of gains nothing. */
+static void back_EXP(adjoint *t, const expr *x) {
+  const expr *a = x->arg[0], *g = times(t, t->incoming, x);
+  if (is_active(t, a)) give_limit(t, a, a->unbounded ? unsaturated(t, expr_neg(t->pool, a), g) : g);
+}
+
 static void back_LOG(adjoint *t, const expr *x) { give(t, x->arg[0], over(t, t->incoming, x->arg[0])); }
 
 static void back_LOG1P(adjoint *t, const expr *x) {
@@ -130,7 +150,9 @@ static void back_LOG1P(adjoint *t, const expr *x) {
 }
 
 static void back_TANH(adjoint *t, const expr *x) {
-  give(t, x->arg[0], times(t, t->incoming, expr_sub(t->pool, expr_const(t->pool, 1), expr_mul(t->pool, x, x))));
+  const expr *slope = expr_sub(t->pool, expr_const(t->pool, 1), expr_mul(t->pool, x, x));
+  const expr *a = x->arg[0], *g = times(t, t->incoming, slope);
+  if (is_active(t, a)) give_limit(t, a, a->unbounded ? unsaturated(t, expr_unary(t->pool, EXPR_ABS, a), g) : g);
 }
 
 /* x = angle of (b, a): g b / (a^2 + b^2), and -g a of the same; where there is no angle, nothing. */
@@ -252,7 +274,7 @@ static const expr *unrounded(expr_pool *pool, const expr *x, const expr **made) 
   const expr *y = x;
   if (x->op == EXPR_NARROW || x->op == EXPR_WIDEN) y = arg[0];
   else if (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL) y = expr_unary(pool, EXPR_WIDEN, x);
-  else if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, arg[0]);
+  else if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
   else if (expr_op_arity(x->op) == 1) y = expr_unary(pool, x->op, arg[0]);
   else if (expr_op_arity(x->op) == 2) y = expr_binary(pool, x->op, arg[0], arg[1]);
   else if (expr_op_arity(x->op) == 3) y = expr_select(pool, arg[0], arg[1], arg[2]);

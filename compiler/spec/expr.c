@@ -87,7 +87,8 @@ static uint64_t hash_of(const expr_pool *pool, const expr *x) {
 }
 
 static bool same(const expr_pool *pool, const expr *x, const expr *y) {
-  if (x->hash != y->hash || x->op != y->op || x->index != y->index || x->n_heads != y->n_heads) return false;
+  if (x->hash != y->hash || x->op != y->op || x->index != y->index || x->last != y->last || x->n_heads != y->n_heads)
+    return false;
   if (bits_of(x->value) != bits_of(y->value)) return false;
   if (x->op == EXPR_COTANGENT && x->depends != y->depends) return false;
   for (int i = 0; i < OPS[x->op].arity; i++)
@@ -128,6 +129,54 @@ static bool type_is_f32(const expr *x) {
   return typed;
 }
 
+/* Whether x is above 0, or not below it, whatever its leaves hold. */
+static bool is_positive(const expr *x);
+static bool is_at_least_0(const expr *x) {
+  switch (x->op) {
+  case EXPR_ABS:
+  case EXPR_SQRT:
+  case EXPR_EXP:
+  case EXPR_LESS: return true;
+  case EXPR_MUL: return x->arg[0] == x->arg[1] || (is_at_least_0(x->arg[0]) && is_at_least_0(x->arg[1]));
+  case EXPR_ADD: return is_at_least_0(x->arg[0]) && is_at_least_0(x->arg[1]);
+  default: return is_positive(x);
+  }
+}
+
+static bool is_positive(const expr *x) {
+  switch (x->op) {
+  case EXPR_CONST: return x->value > 0;
+  case EXPR_ADD:
+    return (is_positive(x->arg[0]) && is_at_least_0(x->arg[1])) || (is_at_least_0(x->arg[0]) && is_positive(x->arg[1]));
+  case EXPR_MAX: return is_positive(x->arg[0]) || is_positive(x->arg[1]);
+  case EXPR_SQRT: return is_positive(x->arg[0]);
+  default: return false;
+  }
+}
+
+/* Whether an operation has infinite values at finite arguments, or passes on those that an argument has. */
+static bool is_unbounded(const expr *x) {
+  switch (x->op) {
+  case EXPR_EXP:
+  case EXPR_LOG:
+  case EXPR_LOG1P: return true;
+  case EXPR_SINQ:
+  case EXPR_COSQ:
+  case EXPR_SIN_FOLDED:
+  case EXPR_COS_FOLDED:
+  case EXPR_TANH:
+  case EXPR_ATAN2:
+  case EXPR_LESS: return false;
+  case EXPR_DIV:
+    if (!expr_is_fixed(x->arg[1]) && !is_positive(x->arg[1])) return true;
+    break;
+  default: break;
+  }
+  for (int i = 0; i < OPS[x->op].arity; i++)
+    if (x->arg[i]->unbounded) return true;
+  return false;
+}
+
 /* The pool's node equal to candidate, made if need be. */
 static const expr *intern(expr_pool *pool, expr candidate) {
   for (int i = 0; i < OPS[candidate.op].arity; i++) candidate.depends |= candidate.arg[i]->depends;
@@ -139,6 +188,7 @@ static const expr *intern(expr_pool *pool, expr candidate) {
   *fresh = candidate;
   fresh->id = pool->count++;
   fresh->is_f32 = type_is_f32(fresh);
+  fresh->unbounded = is_unbounded(fresh);
   size_t leaves = (size_t)candidate.n_heads * (size_t)pool->blocks;
   if (candidate.table) {
     double *copy = arena_array(pool->memory, double, leaves);
@@ -188,13 +238,18 @@ const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t 
   return intern(pool, x);
 }
 
-const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index) {
+const expr *expr_element(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, const expr *index) {
   bool one_row = true, one_value = true;
   for (int i = 0; i < heads * pool->blocks; i++) {
     one_row = one_row && offsets[i] == offsets[i % pool->blocks];
     one_value = one_value && offsets[i] == offsets[i / pool->blocks * pool->blocks];
   }
-  expr x = {.op = EXPR_ELEMENT, .index = operand, .n_heads = one_row ? 1 : heads, .offsets = offsets, .arg = {index}};
+  expr x = {.op = EXPR_ELEMENT,
+            .index = operand,
+            .last = last,
+            .n_heads = one_row ? 1 : heads,
+            .offsets = offsets,
+            .arg = {index}};
   x.depends = DEPENDS_OPERAND | (one_value ? 0 : DEPENDS_BLOCK) | (one_row ? 0 : DEPENDS_HEAD);
   return intern(pool, x);
 }
@@ -273,6 +328,8 @@ static long double sinql(long double x) {
 
 APPLY(double, )
 APPLY(long double, l)
+
+double expr_apply(expr_op op, double a, double b, double c) { return apply(op, a, b, c); }
 
 static double constant_at(const expr *x, int heads, int blocks, int i) {
   if (x->op == EXPR_CONST) return x->value;
@@ -419,6 +476,11 @@ static int leaf_index(const expr *x, const expr_environment *env) {
   return (x->n_heads > 1 ? env->head : 0) * env->blocks + env->block;
 }
 
+int expr_element_place(const expr *x, const expr_environment *env, long double index) {
+  long double place = x->offsets[leaf_index(x, env)] + floorl(index);
+  return !(place > 0) ? 0 : place < x->last ? (int)place : x->last;
+}
+
 static long double evaluate(const expr *x, const expr_environment *env, expr_memo *memo);
 
 static long double compute(const expr *x, const expr_environment *env, expr_memo *memo) {
@@ -430,8 +492,7 @@ static long double compute(const expr *x, const expr_environment *env, expr_memo
   case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
   case EXPR_COTANGENT: return env->cotangents[x->index];
-  case EXPR_ELEMENT:
-    return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(evaluate(x->arg[0], env, memo))];
+  case EXPR_ELEMENT: return env->operands[x->index][expr_element_place(x, env, evaluate(x->arg[0], env, memo))];
   default: break;
   }
   long double v[3] = {0};

@@ -76,13 +76,15 @@ enum {
 typedef struct expr {
   expr_op op;
   unsigned depends;
-  bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
-  int id;       /* order of creation in its pool; arguments have smaller ids */
-  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: which. COTANGENT: which */
-  int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
+  bool unbounded; /* it may be infinite where its leaves are not: something in it divides, grows by exp, or is a log */
+  bool is_f32; /* the value is a float32; otherwise float64 (constants fit either) */
+  int id; /* order of creation in its pool; arguments have smaller ids */
+  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: which. COTANGENT: which */
+  int last; /* ELEMENT: the operand's last element, which stands for all beyond it, as the first does below 0 */
+  int n_heads; /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
-  const double *table;    /* TABLE: [n_heads][blocks] */
+  const double *table; /* TABLE: [n_heads][blocks] */
   const int32_t *offsets; /* OPERAND, ELEMENT, INPUT: element offsets [n_heads][blocks] */
   uint64_t hash;
 } expr;
@@ -102,8 +104,9 @@ const expr *expr_const(expr_pool *pool, double value);
 const expr *expr_table(expr_pool *pool, int heads, const double *values);
 const expr *expr_position(expr_pool *pool, int axis);
 const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets);
-/* The element of an operand at offsets[head][block] + index, an expression with whole values, rounded down. */
-const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index);
+/* The element of an operand at offsets[head][block] + index, an expression with whole values, rounded down; kept
+ * between the operand's first element and `last`. */
+const expr *expr_element(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, const expr *index);
 /* Elements offsets[blocks] of the query's row of an input; a float32. */
 const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
 const expr *expr_channel(expr_pool *pool, int component);
@@ -145,6 +148,13 @@ typedef struct expr_environment {
 /* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */
 double expr_eval(const expr *x, const expr_environment *env);
 long double expr_eval_long(const expr *x, const expr_environment *env);
+
+/* An operation with arithmetic (no leaf, no ELEMENT), of numbers; arguments that it does not have are ignored. */
+double expr_apply(expr_op op, double a, double b, double c);
+
+/* Which element of its operand an ELEMENT reads in a head and block where its index is so much. The first one of NaN:
+ * no index leads out of the operand. */
+int expr_element_place(const expr *x, const expr_environment *env, long double index);
 
 /* Values by expr id that need not be computed (again). */
 typedef struct expr_memo {

@@ -446,7 +446,7 @@ static const expr *opened(bounder *t, const expr *x, const expr **made, const ex
     return made[x->id] = opened(t, x->arg[hides(x->arg[2]) ? 1 : 2], made, whole);
   }
   for (int i = 0; i < arity; i++) arg[i] = opened(t, x->arg[i], made, whole);
-  if (x->op == EXPR_ELEMENT) y = expr_element(t->pool, x->index, x->n_heads, x->offsets, arg[0]);
+  if (x->op == EXPR_ELEMENT) y = expr_element(t->pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
   else if (arity == 1) y = expr_unary(t->pool, x->op, arg[0]);
   else if (arity == 2) y = expr_binary(t->pool, x->op, arg[0], arg[1]);
   else if (arity == 3) y = expr_select(t->pool, arg[0], arg[1], arg[2]);

@@ -145,6 +145,8 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
     for (int i = 0; i < leaves; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= elements)
         return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+    if (x->op == EXPR_ELEMENT && x->last != elements - 1)
+      return wrong(s, "%s takes operand '%s' to end at element %d", what, o->name, x->last);
   }
   if (x->op == EXPR_INPUT) {
     if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
@@ -212,6 +214,23 @@ static bool check_entries(const spec *s, bool *done) {
   return true;
 }
 
+/* Products of phases and positions stay in the range of float32, of which GPUs' numbers are. */
+static const double MOST_FACTOR = 0x1p100;
+
+static bool check_factors(const spec *s, const expr *x) {
+  for (int i = 0; x->op == EXPR_TABLE && i < x->n_heads * s->n_blocks; i++)
+    if (fabs(x->table[i]) > MOST_FACTOR) return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->table[i]);
+  if (x->op == EXPR_CONST && fabs(x->value) > MOST_FACTOR)
+    return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->value);
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!check_factors(s, x->arg[i])) return false;
+  return true;
+}
+
+static bool check_angle(const spec *s, int axis, unsigned allowed, bool *done) {
+  return check_expr(s, s->angle[axis], allowed, done, "an angle") && check_factors(s, s->angle[axis]);
+}
+
 static bool check_generators(const spec *s, bool *done) {
   if (s->entries[0]) return check_entries(s, done);
   if (s->dense) return check_dense(s, done);
@@ -227,7 +246,7 @@ static bool check_generators(const spec *s, bool *done) {
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
       if (!check_expr(s, b->coefficient[i], constant, done, "a coefficient of a generator")) return false;
     }
-    if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
+    if (!check_angle(s, a, constant | DEPENDS_POSITION, done)) return false;
   }
   if (s->dual_axes && !check_duals(s)) return false;
   for (int side = 0; side < 2 && (s->gain[0] || s->gain[1]); side++) {
@@ -434,6 +453,23 @@ bool spec_validate(const spec *s) {
   free(done);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;
+}
+
+int spec_expressions(const spec *s, const expr **out) {
+  int count = 0;
+  for (int axis = 0; s->n_components && !s->n_parts && axis < s->n_axes; axis++) {
+    out[count++] = s->angle[axis];
+    for (int i = 0; !s->dense && i < s->generator[axis].count; i++) out[count++] = s->generator[axis].coefficient[i];
+  }
+  for (int side = 0; side < 2; side++) {
+    for (int i = 0; s->entries[side] && i < s->n_components * s->n_components; i++) out[count++] = s->entries[side][i];
+    if (s->gain[side]) out[count++] = s->gain[side];
+  }
+  if (s->additive) out[count++] = s->additive->value;
+  if (s->pairwise && s->pairwise->bias) out[count++] = s->pairwise->bias;
+  if (s->pairwise && s->pairwise->score) out[count++] = s->pairwise->score;
+  if (s->polynomial) out[count++] = s->polynomial->value;
+  return count;
 }
 
 int64_t spec_operand_elements(const spec_operand *operand) {

@@ -374,6 +374,10 @@ static inline const expr *spec_angle(const spec *s, int axis) {
  * what it missed, as an error at spec->line. */
 bool spec_validate(const spec *s);
 
+/* The expressions of a description itself, without its parts'. Returns their number. */
+enum { SPEC_MAX_EXPRESSIONS = SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 2 * SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES + 6 };
+int spec_expressions(const spec *s, const expr **out);
+
 /* Gives the parts what is the whole's. */
 void spec_share_with_parts(spec *s);
 

@@ -162,7 +162,7 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_POSITION: return expr_position(pool, x->index);
   case EXPR_OPERAND: return expr_operand(pool, x->index, x->n_heads, x->offsets);
   case EXPR_INPUT: return expr_input(pool, x->index, x->offsets);
-  case EXPR_ELEMENT: return expr_element(pool, x->index, x->n_heads, x->offsets, x->arg[0]);
+  case EXPR_ELEMENT: return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, x->arg[0]);
   case EXPR_SELECT: return expr_select(pool, x->arg[0], x->arg[1], x->arg[2]);
   case EXPR_CHANNEL: return expr_channel(pool, x->index); /* of which spec_validate knows where */
   case EXPR_COTANGENT: /* made by the compiler */
@@ -178,8 +178,9 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
 
 /* Whether the pool made the node itself, not a simpler spelling of it. */
 static bool is_as_asked(const expr *made, const expr *x) {
-  return made->op == x->op && made->index == x->index && made->n_heads == (x->op == EXPR_INPUT ? 1 : x->n_heads) &&
-         !memcmp(&made->value, &x->value, sizeof x->value) && !memcmp(made->arg, x->arg, sizeof x->arg);
+  return made->op == x->op && made->index == x->index && made->last == x->last &&
+         made->n_heads == (x->op == EXPR_INPUT ? 1 : x->n_heads) && !memcmp(&made->value, &x->value, sizeof x->value) &&
+         !memcmp(made->arg, x->arg, sizeof x->arg);
 }
 
 /* What a leaf may index, from 0; 0: this operation has no index. */
@@ -199,6 +200,7 @@ static void leaves(wire *w, const spec *s, expr *x) {
   if (by_head) NUMBER(w, x->n_heads, 1, s->heads);
   if (by_head && x->n_heads != 1 && x->n_heads != s->heads) wrong(w, "a leaf for some of the heads");
   int count = (by_head ? x->n_heads : 1) * s->n_blocks;
+  if (x->op == EXPR_ELEMENT) NUMBER(w, x->last, 0, WIRE_ELEMENTS - 1);
   if (x->op == EXPR_CONST) real(w, &x->value);
   else if (x->op == EXPR_TABLE) ARRAY(w, x->table, count);
   else if (by_head || x->op == EXPR_INPUT) ARRAY(w, x->offsets, count);

@@ -1,5 +1,8 @@
 /* verify/check_attention: outputs of attention against the reference; see verify/check_kind.h. */
 #include "verify/check_kind.h"
+
+#include "base/diag.h"
+#include "verify/kinks.h"
 #include "verify/trial_attention.h"
 
 static const long double OUTPUT_BOUND = 0x1p-18L, COLUMNS_LSE_BOUND = 0x1p-15L;
@@ -16,6 +19,36 @@ static const DLTensor *random_positions(checker *c, int64_t tokens, bool whole, 
   return tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){tokens, axes}, values);
 }
 
+/* The first pair for which rounding decides on which side of a step its bias is; false: there is none. */
+static bool find_rounded(const checker *c, const attention_trial *t, double *delta) {
+  const spec *s = c->spec;
+  const double *from = t->positions->data, *to = t->k_positions->data;
+  for (int64_t pair = 0; s->pairwise->bias && !s->n_inputs && pair < t->q->shape[2] * t->k->shape[2]; pair++) {
+    for (int axis = 0; axis < s->n_axes; axis++)
+      delta[axis] = to[pair % t->k->shape[2] * s->n_axes + axis] - from[pair / t->k->shape[2] * s->n_axes + axis];
+    expr_environment env = {.blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = t->operands.values};
+    if (kinks_are_rounded(s, s->pairwise->bias, &env)) return true;
+  }
+  return false;
+}
+
+/* Whole positions, whose displacements are exact, or such as no step of the bias is near. */
+static void choose_positions(checker *c, attention_trial *t, const attention_sizes *sizes, bool whole, double from) {
+  enum { TRIES = 16 };
+  const spec *s = c->spec;
+  double delta[SPEC_MAX_AXES];
+  for (int i = 0; i < TRIES; i++, whole = false) {
+    t->positions = random_positions(c, sizes->tokens, whole, from);
+    t->k_positions = random_positions(c, sizes->keys, whole, from);
+    if (!find_rounded(c, t, delta)) return;
+    if (whole && !t->causal)
+      diag_warning(s->file, s->line,
+                   "rounding decides on which side of a step of the bias the displacement %g%s is; "
+                   "its kernels are checked at positions that are not whole",
+                   delta[0], s->n_axes > 1 ? ", ..." : "");
+  }
+}
+
 static attention_trial make_trial(checker *c, number_type type, number_type input_type, bool causal) {
   const spec *s = c->spec;
   attention_trial t = {.spec = s, .causal = causal};
@@ -23,14 +56,13 @@ static attention_trial make_trial(checker *c, number_type type, number_type inpu
                            TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) sizes.tokens = sizes.keys = spec_grid_tokens(s);
   attention_trial_fill(c->memory, &t, &sizes, type, ROWS_BHND, &c->random);
+  t.operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
   if (input_type != type) t.inputs = trial_pair_inputs(c->memory, s, input_type, t.q->shape, sizes.keys, &c->random);
   if (!s->grid[0] && (s->pairwise->bias || s->pairwise->score || s->pairwise->rotates || s->polynomial)) {
     bool whole = !s->polynomial || s->pairwise->score; /* masks have edges, on which only whole numbers stand exactly */
     double from = causal && s->pairwise->rotates ? FAR_AWAY : 0;
-    t.positions = random_positions(c, sizes.tokens, whole, from);
-    t.k_positions = random_positions(c, sizes.keys, whole, from);
+    choose_positions(c, &t, &sizes, whole, from);
   }
-  t.operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
   return t;
 }
 

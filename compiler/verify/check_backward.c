@@ -78,7 +78,7 @@ static void choose_positions(checker *c, sample *t) {
     if (s->additive || phases[i] == 0)
       for (int axis = 0; axis < axes; axis++) values[n * axes + axis] = i < 2 ? 10 : 1e6 - axis;
     else check_position_of_phase(c, &t->answer[OPERANDS_RANDOM].operands, phases[i], values + n * axes);
-  for (int64_t at = 0; at < n; at++) check_keep_gain(c, &t->answer[OPERANDS_RANDOM].operands, values + at * axes);
+  for (int64_t at = 0; at < n; at++) check_keep_moderate(c, &t->answer[OPERANDS_RANDOM].operands, values + at * axes);
   t->values = values;
   t->positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){t->tokens, axes}, values);
 }
@@ -513,19 +513,15 @@ static bool same_bytes(const DLTensor *x, const DLTensor *y, int64_t count) {
 
 /* ---- the checks ---- */
 
-/* Errors of exp(M) in float32 grow with M, and with them those of what M gains: by the largest |M|. */
-static long double float32_bound(const checker *c, const trial_operands *operands) {
+/* What rounding of the phases leaves of gradients, of tokens for which some come in. Errors of exp(M) in float32 grow
+ * with M, and with them those of what M gains. */
+static long double phase_bound(const checker *c, operand_set set) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
-  double largest = 0;
-  if (!s->dense) return 0;
-  if (is_rebased(s) ? !is_of_gpu(c) : s->dense->is_f64) return 0; /* planes turn by phases in float64 */
-  for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
-    double grid[SPEC_MAX_AXES];
-    if (!t->values) reference_grid(s, n, grid);
-    largest = fmax(largest, trial_largest_phase(s, t->values ? t->values + n * s->n_axes : grid, operands));
-  }
-  return 0x1p-22L * largest;
+  int64_t end = t->tokens - (t->positions && set != OPERANDS_FAR);
+  bool is_narrow = s->dense && (is_rebased(s) ? is_of_gpu(c) : !s->dense->is_f64);
+  long double rounding = check_phase_rounding(c, &t->answer[set].operands, t->values, s->skip_tokens, end);
+  return is_narrow ? rounding * (is_of_gpu(c) ? 0x1p23L : 0x1p29L) : rounding;
 }
 
 /* The largest entry of a block's matrix, at least 1. What outputs were rounded by goes back through the inverse rotor,
@@ -591,8 +587,8 @@ static long double rounded_bound(const checker *c, const call *of) {
 }
 
 /* What rounding of what was kept leaves of a sum, where it is more than the bound of exact numbers. */
-static long double sum_bound(const checker *c, const call *of) {
-  long double exact = fmaxl(SUM_BOUND, float32_bound(c, of->operands));
+static long double sum_bound(const checker *c, const call *of, operand_set set) {
+  long double exact = fmaxl(SUM_BOUND, phase_bound(c, set));
   if (is_rebased(c->spec) && finest_type(c) != NUMBER_F32) exact += 2 * number_half_ulp(finest_type(c), 1);
   return fmaxl(exact, rounded_bound(c, of));
 }
@@ -601,7 +597,7 @@ static long double sum_bound(const checker *c, const call *of) {
 static void check_rows(checker *c, const call *of, operand_set set, const char *way, const gradients *got) {
   const answer *exact = &c->gradients->answer[set];
   bool rounds = of->type != NUMBER_F32, encoded = is_rebased(c->spec);
-  long double bound = ROW_BOUND;
+  long double bound = fmaxl(ROW_BOUND, c->spec->dense ? 0 : phase_bound(c, set));
   trial_error worst = {0};
   if (encoded) {
     compare_encoded(c, exact, of, got, &worst);
@@ -628,7 +624,7 @@ static void check_sums(checker *c, const call *of, operand_set set, const gradie
   if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a form whose sums have no code: `explain` says so */
   if (!check_called(c, name, "gradients of operands and positions", error)) return;
   const char *from = arena_printf(c->memory, "%s%s", of->from_input ? "inputs" : "outputs", way->words);
-  long double bound = sum_bound(c, of);
+  long double bound = sum_bound(c, of, set);
   trial_error operands = {0}, positions = {0};
   check_rows(c, of, set, arena_printf(c->memory, " with sums from %s", from), &to);
   for (int i = 0; i < s->n_operands; i++)

@@ -83,9 +83,14 @@ void check_encode_backward(checker *c);
 void check_attention_backward(checker *c, const struct attention_trial *trial, const char *name, const char *what,
                               int64_t step);
 
+/* Halves the position until no phase is beyond 2^24 radians, and no gain beyond 2^8 or below 2^-8: rows would leave the
+ * range of their type. */
+void check_keep_moderate(const checker *c, const trial_operands *operands, double *position);
+/* What rounding leaves of the phases of tokens [from, to), in radians: they are float64, or on GPUs sums of two
+ * float32. positions: [tokens][axes]; NULL: the grid's. */
+long double check_phase_rounding(const checker *c, const trial_operands *operands, const double *positions,
+                                 int64_t from, int64_t to);
 /* A position in a random direction whose largest phase is `phase` radians, or as large as it gets. */
-/* Halves the position until no gain there is beyond 2^8 or below 2^-8: rows would leave the range of their type. */
-void check_keep_gain(const checker *c, const trial_operands *operands, double *position);
 void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);
 
 /* A check is told: the largest error beside its bound, and of a failure where it was. */

@@ -5,6 +5,8 @@
  * phase is 2^0, 2^1, ... 2^24 radians. A grid's tokens are what the grid says.
  */
 #include "verify/check_kind.h"
+
+#include "spec/expr_facts.h"
 #include "verify/reference.h"
 #include "verify/reference_map.h"
 #include "verify/trial.h"
@@ -80,6 +82,7 @@ static const void *choose(checker *c) {
   t->heads = s->heads > 1 ? s->heads : ANY_HEADS;
   t->k_heads = s->heads > 1 ? s->heads : spec_turns_rows(s) ? ANY_HEADS : ANY_K_HEADS; /* inputs serve q and k */
   t->operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
+  trial_warn_of_phases(s, &t->operands);
   if (s->grid[0]) {
     t->tokens = spec_grid_tokens(s);
     t->moderate = s->skip_tokens + 1;
@@ -101,7 +104,7 @@ static const void *choose(checker *c) {
           double value = random_uniform(&c->random, -reach, reach);
           values[n * s->n_axes + a] = n & 1 ? rint(value) : value;
         }
-      check_keep_gain(c, &t->operands, values + n * s->n_axes);
+      check_keep_moderate(c, &t->operands, values + n * s->n_axes);
     }
     if (has_function(s)) place_cuts(s, t, values + t->moderate * s->n_axes);
     for (int64_t n = t->sweep; n < t->tokens; n++)
@@ -158,8 +161,9 @@ static void check_entries(checker *c) {
   trial_compare_entries(t->oracle, out, c->spec->skip_tokens, c->spec->skip_tokens + 1, &zero);
   check_report(c, type, "rotor entries, position 0", ENTRY_BOUND, &zero);
   trial_compare_entries(t->oracle, out, t->moderate, t->sweep, &moderate);
-  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions", ENTRY_BOUND,
-               &moderate);
+  long double rounding = check_phase_rounding(c, &t->operands, t->values, t->moderate, t->sweep);
+  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions",
+               fmaxl(ENTRY_BOUND, rounding), &moderate);
   for (int64_t from = t->sweep, to; from < t->tokens; from = to) {
     trial_error swept = {0};
     to = from + 8 / t->sweep_step + (from == t->sweep);
@@ -172,29 +176,68 @@ static void check_entries(checker *c) {
   }
 }
 
+/* Rows of a token whose blocks turn, and grow by the amplitude alone. */
+static void compare_lengths(const checker *c, const DLTensor *in, const DLTensor *out, int64_t b, int64_t n,
+                            trial_error *worst) {
+  const spec *s = c->spec;
+  long double amplitude = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  for (int64_t h = 0; h < in->shape[1]; h++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      long double before = 0, after = 0;
+      for (int i = 0; i < s->n_components; i++) {
+        int channel = s->channel[i * s->n_blocks + block];
+        double x = number_load(NUMBER_F32, tensor_at(in, b, h, n, channel));
+        before = hypotl(before, s->pre ? reference_map(s, x).value : x);
+        after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
+      }
+      before *= amplitude;
+      long double error = before > 0 ? fabsl(after - before) / before : after;
+      if (error <= worst->error) continue;
+      *worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
+    }
+}
+
 /* Rotations everywhere, whatever a function of rotors is where it has cuts. */
 static void check_lengths(checker *c, const DLTensor *in, const DLTensor *out) {
-  const spec *s = c->spec;
   const sample *t = c->sample;
-  long double amplitude = s->inverse ? 1 / (long double)s->amplitude : s->amplitude;
   trial_error worst = {0};
   for (int64_t b = 0; b < BATCH; b++)
-    for (int64_t h = 0; h < t->heads; h++)
-      for (int64_t n = s->skip_tokens; n < t->tokens; n++)
-        for (int block = 0; block < s->n_blocks; block++) {
-          long double before = 0, after = 0;
-          for (int i = 0; i < s->n_components; i++) {
-            int channel = s->channel[i * s->n_blocks + block];
-            double x = number_load(NUMBER_F32, tensor_at(in, b, h, n, channel));
-            before = hypotl(before, s->pre ? reference_map(s, x).value : x);
-            after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
-          }
-          before *= amplitude;
-          long double error = before > 0 ? fabsl(after - before) / before : after;
-          if (error <= worst.error) continue;
-          worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
-        }
+    for (int64_t n = c->spec->skip_tokens; n < t->tokens; n++) compare_lengths(c, in, out, b, n, &worst);
   check_report(c, "f32", "lengths of blocks, at cuts too", ROW_BOUND, &worst);
+}
+
+/* Where phases have no digits left, rows are still as long as they were: the angle is any, and is one. */
+static void check_far_lengths(checker *c) {
+  enum { TOKENS = 4 };
+  static const int exponent[] = {54, 60, 90,
+                                 300}; /* of phases, whose squares are in the range of a GPU's numbers too */
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  int64_t tokens = c->kernel->ptx ? TOKENS / 2 : TOKENS; /* the latter two are for float64 */
+  double values[TOKENS * SPEC_MAX_AXES], unit[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    if (!expr_is_linear(s->angle[axis])) return;
+    unit[axis] = 1 + axis / 8.0;
+  }
+  double rate = trial_largest_phase(s, unit, &t->operands);
+  if (s->grid[0] || s->dense || s->basis || s->n_parts || s->pre || s->gain[0] || grows(s) || rate == 0) return;
+  for (int64_t i = 0; i < tokens * s->n_axes; i++)
+    values[i] = unit[i % s->n_axes] * ldexp(1 / rate, exponent[i / s->n_axes]);
+  DLTensor *positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){tokens, s->n_axes}, values);
+  DLTensor *in = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, tokens, s->head_dim);
+  tensor_randomize(in, &c->random);
+  DLTensor *out = tensor_copy(c->memory, in);
+  trial_operands operands = first_for_all(c);
+  if (!check_called(c, "f32", "far positions", trial_call(c->kernel, positions, &operands, in, out, NULL, NULL, 1)))
+    return;
+  trial_error worst = {0};
+  for (int64_t n = 0; n < tokens; n++) compare_lengths(c, in, out, 0, n, &worst);
+  check_report(c, "f32", "lengths of blocks, where phases have no digits", ROW_BOUND, &worst);
+}
+
+static long double row_bound(const checker *c) {
+  const sample *t = c->sample;
+  return fmaxl(ROW_BOUND, check_phase_rounding(c, &t->operands, t->values, c->spec->skip_tokens, t->tokens));
 }
 
 static void check_rows(checker *c, number_type type) {
@@ -211,7 +254,8 @@ static void check_rows(checker *c, number_type type) {
   trial_error worst = {0};
   trial_compare_rows(t->oracle, q, q_out, &worst);
   trial_compare_rows(t->of_keys, k, k_out, &worst);
-  check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", ROW_BOUND, &worst);
+  check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", row_bound(c),
+               &worst);
   if (s->function && !s->basis && !s->gain[0] && type == NUMBER_F32) check_lengths(c, q, q_out);
 
   DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);
@@ -309,8 +353,8 @@ static void compare_normalised(const checker *c, bool of_k, const DLTensor *in, 
 static void check_appended(checker *c) {
   const sample *t = c->sample;
   trial_operands operands = first_for_all(c);
-  check_append(
-      c, &(append_call){t->positions, &operands, t->heads, t->k_heads, t->tokens, 2 * ROW_BOUND, compare_normalised});
+  check_append(c, &(append_call){t->positions, &operands, t->heads, t->k_heads, t->tokens, 2 * row_bound(c),
+                                 compare_normalised});
 }
 
 static void run(checker *c) {
@@ -323,6 +367,7 @@ static void run(checker *c) {
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->k_heads, t->tokens});
   if (!has_f32) return;
   check_position_types(c);
+  check_far_lengths(c);
   if (!c->spec->basis) check_infinity(c);
 }
 

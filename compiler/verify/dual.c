@@ -35,8 +35,8 @@ static bool variable_of(dual_place *p, const expr *x, dual_variable *out) {
   case EXPR_CHANNEL: *out = (dual_variable){DUAL_CHANNEL, x->index, 0}; return true;
   case EXPR_INPUT: *out = (dual_variable){DUAL_INPUT, x->index, offset_of(x, p->env)}; return true;
   case EXPR_ELEMENT: {
-    int place = (int)floorl(evaluate(p, NULL, x->arg[0]).value);
-    *out = (dual_variable){DUAL_OPERAND, x->index, offset_of(x, p->env) + place};
+    int place = expr_element_place(x, p->env, evaluate(p, NULL, x->arg[0]).value);
+    *out = (dual_variable){DUAL_OPERAND, x->index, place};
     return true;
   }
   default: return false;
@@ -78,6 +78,9 @@ static long double sign(long double x) { return (x > 0) - (x < 0); }
 /* A tangent that is 0 stays 0 whatever it is multiplied by: what does not depend on the variable has none. */
 static long double times(long double tangent, long double x) { return tangent == 0 ? 0 : tangent * x; }
 
+/* Through a slope of 0 nothing comes, from an infinite argument either: the limit of what saturates there. */
+static long double through(long double tangent, long double slope) { return slope == 0 ? 0 : times(tangent, slope); }
+
 static dual unary(expr_op op, dual a) {
   long double x = a.value, t = a.tangent, y;
   switch (op) {
@@ -85,10 +88,10 @@ static dual unary(expr_op op, dual a) {
   case EXPR_ABS: return (dual){fabsl(x), times(t, sign(x))};
   case EXPR_SQRT: return y = sqrtl(x), (dual){y, y == 0 ? 0 : t / (2 * y)};
   case EXPR_FLOOR: return (dual){floorl(x), 0};
-  case EXPR_EXP: return y = expl(x), (dual){y, times(t, y)};
+  case EXPR_EXP: return y = expl(x), (dual){y, through(t, y)};
   case EXPR_LOG: return (dual){logl(x), times(t, 1 / x)};
   case EXPR_LOG1P: return (dual){log1pl(x), times(t, 1 / (1 + x))};
-  case EXPR_TANH: return y = 1 / coshl(x), (dual){tanhl(x), times(t, y * y)};
+  case EXPR_TANH: return y = 1 / coshl(x), (dual){tanhl(x), through(t, y * y)};
   case EXPR_SINQ: return (dual){sine(x, 0), times(t, RADIANS_PER_QUARTER_TURN * sine(x, 1))};
   case EXPR_COSQ: return (dual){sine(x, 1), times(t, -RADIANS_PER_QUARTER_TURN * sine(x, 0))};
   case EXPR_SIN_FOLDED:
@@ -111,7 +114,7 @@ static dual binary(expr_op op, dual a, dual b) {
   case EXPR_MUL: return (dual){a.value * b.value, times(a.tangent, b.value) + times(b.tangent, a.value)};
   case EXPR_DIV: {
     long double y = a.value / b.value;
-    return (dual){y, times(a.tangent, 1 / b.value) - times(b.tangent, y / b.value)};
+    return (dual){y, times(a.tangent, 1 / b.value) - through(b.tangent, y / b.value)};
   }
   case EXPR_MIN: return b.value < a.value ? b : a.value < b.value ? a : (dual){a.value, 0};
   case EXPR_MAX: return b.value > a.value ? b : a.value > b.value ? a : (dual){a.value, 0};

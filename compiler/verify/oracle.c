@@ -397,5 +397,8 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
 const char *trial_error_text(arena *a, const trial_error *e) {
   return arena_printf(a, "batch %lld head %lld token %lld channel %d: got %.9g, exact %.9Lg, error %.3Lg%s",
                       (long long)e->batch, (long long)e->head, (long long)e->token, e->channel, e->got, e->exact,
-                      e->error, e->spoilt ? " (not finite, or a channel that passes through was changed)" : "");
+                      e->error,
+                      !isfinite(e->exact) ? " (what is described, or its derivative, is not finite there)"
+                      : e->spoilt         ? " (not finite, or a channel that passes through was changed)"
+                                          : "");
 }

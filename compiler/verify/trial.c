@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "compile.h"
 #include "gpu/target.h"
+#include "verify/kinks.h"
 #include "verify/reference.h"
 #include "verify/run_threads.h"
 
@@ -188,15 +189,19 @@ static trial_operands new_operands(arena *a, const spec *s) {
 
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
   trial_operands result = new_operands(a, s);
+  double **drawn = arena_array(a, double *, s->n_operands + s->n_inputs + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *operand = &s->operand[i];
     int64_t size = spec_operand_elements(operand);
     double *values = arena_array(a, double, size + 1);
     for (int64_t j = 0; j < size; j++)
       values[j] = number_round(type, random_uniform(random, -operand->test_scale, operand->test_scale));
-    result.values[i] = values;
-    result.tensors[i] = tensor_contiguous(a, type, operand->rank, operand->shape, values);
+    result.values[i] = drawn[i] = values;
   }
+  for (int i = 0; i < s->n_inputs; i++) drawn[s->n_operands + i] = arena_array(a, double, input_size(&s->input[i]));
+  kinks_cross(s, type, random, drawn);
+  for (int i = 0; i < s->n_operands; i++)
+    result.tensors[i] = tensor_contiguous(a, type, s->operand[i].rank, s->operand[i].shape, drawn[i]);
   trial_typical_inputs(a, s, random, result.values + s->n_operands);
   return result;
 }
@@ -330,4 +335,28 @@ double trial_largest_phase(const spec *s, const double *positions, const trial_o
       }
     }
   return largest_phase;
+}
+
+double trial_unit(const spec *s, const trial_operands *operands) {
+  const double most = 0x1p24;
+  double unit = 1, far[SPEC_MAX_AXES];
+  for (int step = 0; step < 64; step++) {
+    for (int axis = 0; axis < s->n_axes; axis++) far[axis] = 16 * unit;
+    double phase = trial_largest_phase(s, far, operands);
+    if (!(phase > most)) break;
+    unit = ldexp(unit, ilogb(most) - ilogb(phase) - 1);
+  }
+  return unit;
+}
+
+void trial_warn_of_phases(const spec *s, const trial_operands *operands) {
+  const double phase_to_20_bits = 0x1p33, usual_extent = 0x1p16;
+  double one[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) one[axis] = 1;
+  double rate = trial_largest_phase(s, one, operands);
+  if (rate * usual_extent > phase_to_20_bits)
+    diag_warning(s->file, s->line,
+                 "'%s' turns by up to %.3g radians at position 1; float64 keeps phases to 2^-20 radians up to %.3g, "
+                 "which is reached at position %.3g",
+                 s->name, rate, phase_to_20_bits, phase_to_20_bits / rate);
 }

@@ -59,7 +59,8 @@ void trial_typical_inputs(arena *a, const spec *s, uint64_t *random, const doubl
 const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, const trial_operands *operands,
                                        int64_t tokens);
 
-/* Uniform in [-test_scale, test_scale], as a tensor of the type. */
+/* Uniform in [-test_scale, test_scale], and across the description's kinks beyond (verify/kinks.h), as a tensor of the
+ * type. */
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
 /* Of float64 values given; the same rounded to another type, for the reference too. */
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
@@ -94,5 +95,11 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
 /* The largest |angle| * |bivector| over axes, heads and blocks, or the norm of the exponent of dense blocks:
  * what phases are called here. */
 double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands);
+
+/* The step of positions, 1 or a power of two below, at which 16 steps turn nothing by more than 2^24 radians. */
+double trial_unit(const spec *s, const trial_operands *operands);
+
+/* Warns where phases grow so fast that float64 loses their fraction at positions that texts and images have. */
+void trial_warn_of_phases(const spec *s, const trial_operands *operands);
 
 #endif

@@ -112,7 +112,7 @@ static const expr *made(fixture *f, expr_op op) {
   case EXPR_INPUT: return expr_input(f->pool, 0, offsets);
   case EXPR_CHANNEL: return expr_channel(f->pool, 2);
   case EXPR_COTANGENT: return expr_cotangent(f->pool, 1, DEPENDS_BLOCK);
-  case EXPR_ELEMENT: return expr_element(f->pool, 0, HEADS, offsets, f->x);
+  case EXPR_ELEMENT: return expr_element(f->pool, 0, ELEMENTS - 1, HEADS, offsets, f->x);
   case EXPR_NARROW:
   case EXPR_WIDEN: return expr_unary(f->pool, EXPR_WIDEN, expr_unary(f->pool, EXPR_NARROW, f->x));
   case EXPR_ROUND32: return f->x; /* differences see its stairs; random_graphs has no place for it either */
@@ -206,6 +206,28 @@ static void at_kinks_the_derivative_is_zero(void **state) {
   point origin = {.cotangents = {3}};
   assert_true(value(f.pool, gradient(&f, expr_unary(f.pool, EXPR_SQRT, square), f.x), &origin) == 0);
   assert_true(value(f.pool, gradient(&f, expr_binary(f.pool, EXPR_ATAN2, f.x, f.y), f.x), &origin) == 0);
+  arena_destroy(f.memory);
+}
+
+/* Of a value that is finite where what it is made of is not, gradients are their limits. */
+static void saturated_values_have_limits(void **state) {
+  (void)state;
+  fixture f = begin();
+  expr_pool *pool = f.pool;
+  const expr *one = expr_const(pool, 1), *size = expr_unary(pool, EXPR_ABS, f.x);
+  const expr *log = expr_unary(pool, EXPR_LOG, size), *inverse = expr_div(pool, f.y, expr_mul(pool, size, size));
+  const expr *grown = expr_unary(pool, EXPR_EXP, expr_div(pool, f.y, size));
+  const expr *saturated[] = {expr_unary(pool, EXPR_EXP, expr_mul(pool, f.y, log)),
+                             expr_unary(pool, EXPR_EXP, expr_neg(pool, inverse)),
+                             expr_div(pool, one, expr_add(pool, one, grown)), expr_unary(pool, EXPR_TANH, inverse),
+                             expr_unary(pool, EXPR_TANH, expr_mul(pool, f.y, log))};
+  for (size_t i = 0; i < sizeof saturated / sizeof *saturated; i++) {
+    point at = {.positions = {0, 1.5, 0}, .cotangents = {3}}, near = {.positions = {0.75, 1.5, 0}, .cotangents = {3}};
+    assert_true(isfinite(value(pool, saturated[i], &at)));
+    assert_true(value(pool, gradient(&f, saturated[i], f.x), &at) == 0);
+    assert_true(value(pool, gradient(&f, saturated[i], f.y), &at) == 0);
+    assert_gradients(&f, saturated[i], &near, 1e-9L);
+  }
   arena_destroy(f.memory);
 }
 
@@ -437,7 +459,7 @@ static void unrounded_expressions_round_nowhere(void **state) {
   const expr *row = expr_input(pool, 0, (const int32_t[]){0, 1});
   static const int32_t offsets[] = {0, 1, 2, 3};
   const expr *read =
-      expr_element(pool, 0, HEADS, offsets, expr_unary(pool, EXPR_WIDEN, expr_unary(pool, EXPR_NARROW, f.y)));
+      expr_element(pool, 0, 3, HEADS, offsets, expr_unary(pool, EXPR_WIDEN, expr_unary(pool, EXPR_NARROW, f.y)));
   const expr *rounded[] = {expr_mul(pool, expr_sub(pool, expr_const(pool, 1), narrow), row),
                            expr_select(pool, expr_binary(pool, EXPR_LESS, narrow, row), narrow, read)};
   const expr *exact[2];
@@ -490,6 +512,7 @@ int main(void) {
       cmocka_unit_test(leaves_gain_what_differences_say),
       cmocka_unit_test(at_kinks_the_derivative_is_zero),
       cmocka_unit_test(choices_pass_one_branch_alone),
+      cmocka_unit_test(saturated_values_have_limits),
       cmocka_unit_test(random_graphs_agree_with_differences),
       cmocka_unit_test(the_walk_may_stop_and_go_on),
       cmocka_unit_test(closed_forms_agree_with_differences),

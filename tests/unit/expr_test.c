@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "spec/expr.h"
 #include "spec/size.h"
+#include "verify/dual.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -406,6 +407,56 @@ static void size_counts_what_is_shared_once(void **state) {
   assert_int_equal(expr_size(f->memory, pool, expr_mul(pool, expr_add(pool, decay, sum), decay)), 19);
 }
 
+/* Whatever an index is, an element of the operand is read: nothing else is in memory that is anyone's. */
+static void places_stay_inside(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  expr_pool *pool = expr_pool_create(a, 1);
+  const expr *read = expr_element(pool, 0, 4, 1, (const int32_t[]){1}, expr_position(pool, 0));
+  static const struct {
+    double index;
+    int place;
+  } cases[] = {{0, 1},      {2.75, 3},    {-0.25, 0}, {3, 4},      {4, 4},   {-7, 0},       {0x1p31, 4},   {-0x1p31, 0},
+               {0x1p63, 4}, {-0x1p63, 0}, {1e300, 4}, {-1e300, 0}, {NAN, 0}, {INFINITY, 4}, {-INFINITY, 0}};
+  const double elements[] = {10, 11, 12, 13, 14}, *operands[] = {elements};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expr_environment env = {.blocks = 1, .positions = &cases[i].index, .operands = operands};
+    assert_int_equal(expr_element_place(read, &env, cases[i].index), cases[i].place);
+    assert_true(expr_eval_long(read, &env) == elements[cases[i].place]);
+    dual_place place = dual_at(a, pool, &env);
+    const dual_variable *variables;
+    assert_int_equal(dual_variables(&place, &read, 1, &variables), 2); /* the element, and the position below it */
+    dual y;
+    dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, cases[i].place}, &read, 1, &y);
+    assert_true(y.value == elements[cases[i].place] && y.tangent == 1);
+  }
+  arena_destroy(a);
+}
+
+/* Numbers stored as integers are the nearest there are towards 0; what is no number is 0. */
+static void integers_are_stored_inside(void **state) {
+  (void)state;
+  static const struct {
+    long double value;
+    int32_t narrow;
+    int64_t wide;
+  } cases[] = {{2.75L, 2, 2},
+               {-2.75L, -2, -2},
+               {0x1p40L, INT32_MAX, 1ll << 40},
+               {1e30L, INT32_MAX, INT64_MAX},
+               {-1e30L, INT32_MIN, INT64_MIN},
+               {INFINITY, INT32_MAX, INT64_MAX},
+               {-INFINITY, INT32_MIN, INT64_MIN},
+               {NAN, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int32_t narrow;
+    int64_t wide;
+    number_store(NUMBER_I32, &narrow, cases[i].value);
+    number_store(NUMBER_I64, &wide, cases[i].value);
+    assert_true(narrow == cases[i].narrow && wide == cases[i].wide);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -419,6 +470,8 @@ int main(void) {
                                      TEST(simplification_keeps_values),
                                      TEST(dependences_are_honest),
                                      TEST(text_has_every_node_once),
-                                     TEST(size_counts_what_is_shared_once)};
+                                     TEST(size_counts_what_is_shared_once),
+                                     cmocka_unit_test(places_stay_inside),
+                                     cmocka_unit_test(integers_are_stored_inside)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }

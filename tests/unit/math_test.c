@@ -22,10 +22,16 @@ static const double FACTOR = 0.63661977236758134308;
 
 static ir_value sinq_f32(ir *b, ir_value x) { return math_sinq_f32(b, (math_phase){.factor = {x}}); }
 static ir_value cosq_f32(ir *b, ir_value x) { return math_cosq_f32(b, (math_phase){.factor = {x}}); }
+static ir_value sinq_f64(ir *b, ir_value x) { return math_sinq_f64(b, (math_phase){.factor = {x}}); }
+static ir_value cosq_f64(ir *b, ir_value x) { return math_cosq_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sinq_product(ir *b, ir_value x) {
   return math_sinq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
+}
+
+static ir_value cosq_product(ir *b, ir_value x) {
+  return math_cosq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
 }
 
 /* The other argument of an angle. */
@@ -73,8 +79,9 @@ static ir_value f8e5m2_from_f32(ir *b, ir_value x) { return emit_number_bits(b, 
 static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
                                 {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
                                 {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
-                                {"sinq_f64", MATH_F64, MATH_F64, false, math_sinq_f64},
-                                {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
+                                {"cosq_product", MATH_F64, MATH_F32, true, cosq_product},
+                                {"sinq_f64", MATH_F64, MATH_F64, false, sinq_f64},
+                                {"cosq_f64", MATH_F64, MATH_F64, false, cosq_f64},
                                 {"sin_folded", MATH_F64, MATH_F64, false, sin_folded},
                                 {"cos_folded", MATH_F64, MATH_F64, false, cos_folded},
                                 {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
@@ -225,6 +232,39 @@ static void sines_folded(void **state) {
   (void)state;
   sweep_folded("sin_folded", false);
   sweep_folded("cos_folded", true);
+}
+
+/* Sines and cosines are those of some angle however large a phase is, and NaN where it is infinite. */
+static void lengths_at_any_phase(void **state) {
+  (void)state;
+  static const struct {
+    const char *sine, *cosine;
+    bool wide;
+    long double bound;
+  } pairs[] = {{"sinq_f32", "cosq_f32", false, 0x1p-22L},
+               {"sinq_product", "cosq_product", false, 0x1p-22L},
+               {"sinq_f64", "cosq_f64", true, 0x1p-48L},
+               {"sin_folded", "cos_folded", true, 0x1p-27L}};
+  static double sine[SWEEP];
+  static float sine32[SWEEP];
+  uint64_t random = 3;
+  for (int i = 0; i < SWEEP; i++) in64[i] = ldexp(random_uniform(&random, -2, 2), random_below(&random, 1023));
+  for (int i = 0; i < 3; i++) in64[i] = (double[]){INFINITY, -INFINITY, NAN}[i];
+  for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
+    for (int v = 0; v < VARIANT_COUNT; v++) {
+      math_function *s = find(v, pairs[p].sine), *c = find(v, pairs[p].cosine);
+      if (!s || !c) continue;
+      s(in64, pairs[p].wide ? (void *)sine : (void *)sine32, SWEEP);
+      c(in64, pairs[p].wide ? (void *)out64 : (void *)out32, SWEEP);
+      for (int i = 0; i < SWEEP; i++) {
+        long double x = pairs[p].wide ? sine[i] : sine32[i], y = pairs[p].wide ? out64[i] : out32[i];
+        if (i < 3) assert_true(isnan(x) && isnan(y));
+        else if (!(fabsl(hypotl(x, y) - 1) < pairs[p].bound)) {
+          print_error("%s for %s at %g: length %Lg\n", pairs[p].sine, VARIANTS[v].target, in64[i], hypotl(x, y));
+          fail();
+        }
+      }
+    }
 }
 
 static void sweep_relative(const char *name, bool is_log, long double bound) {
@@ -587,10 +627,11 @@ static void rounding_wide(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),       cmocka_unit_test(sines_f32),
-      cmocka_unit_test(sines_f64),      cmocka_unit_test(sines_folded),      cmocka_unit_test(exponentials),
-      cmocka_unit_test(logarithms),     cmocka_unit_test(saturating),        cmocka_unit_test(tanh_of_floats),
-      cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range), cmocka_unit_test(floors),
-      cmocka_unit_test(widening),       cmocka_unit_test(rounding),          cmocka_unit_test(rounding_wide)};
+      cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),    cmocka_unit_test(sines_f32),
+      cmocka_unit_test(sines_f64),      cmocka_unit_test(sines_folded),   cmocka_unit_test(lengths_at_any_phase),
+      cmocka_unit_test(exponentials),   cmocka_unit_test(logarithms),     cmocka_unit_test(saturating),
+      cmocka_unit_test(tanh_of_floats), cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
+      cmocka_unit_test(floors),         cmocka_unit_test(widening),       cmocka_unit_test(rounding),
+      cmocka_unit_test(rounding_wide)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
