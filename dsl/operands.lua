@@ -76,7 +76,7 @@ local function check_shape(word, shape, least, most)
 end
 
 local function declare(word, given, dimensions)
-  local operand = check.declare("operand", word, given, declared, 32)
+  local operand = check.declare("operand", word, given, declared, core.limits.operands)
   operand.dimensions = dimensions
   operand.init, operand.initial = initial.read(word, given.init, operand)
   local handle = setmetatable({}, Operand)
@@ -132,7 +132,7 @@ Operand.__call = core.word(function(handle, ...)
     check.fail("operand '%s' is %s; an operand of each part was expected", operand.name, operand.misfit)
   end
   operand.is_read = true
-  local offset, computed = 0, nil
+  local offset, computed, extent = 0, nil, 1
   for i = 1, #indexed do
     local size = operand.sizes[i]
     local index = given[i]
@@ -143,6 +143,7 @@ Operand.__call = core.word(function(handle, ...)
     else
       computed = computed and computed * size
     end
+    extent = computed and extent * size or 1
     index = type(index) == "number" and math.tointeger(index)
     if not index or index < 0 or index >= size then
       local of_axis = sizes_of.axis[given[i]] and "; names of axes are indices of a dimension \"axes\"" or ""
@@ -154,6 +155,10 @@ Operand.__call = core.word(function(handle, ...)
   if computed then
     if not sizes_of.computed or operand.skew then
       check.fail("operand '%s' is read at a computed index, which only a bias may do", operand.name)
+    end
+    if extent > 1 << 24 then
+      check.fail("operand '%s' is read at a computed index of %d places; expected at most 2^24, since a float32 tells "
+        .. "no more apart", operand.name, extent)
     end
     return core.element(operand.index, offset, computed)
   end
