@@ -287,6 +287,19 @@ static bool check_entries(const spec *s, visited *seen) {
   return true;
 }
 
+/* Whether a plane turns blades of the block into blades of the block: e_ij takes one with i and without j to the one
+ * with j in its place, unless e_i squares to 0 (dsl/algebra.lua, misfit). */
+static bool keeps_block(const spec *s, unsigned plane) {
+  unsigned regular = (1u << (s->algebra.p + s->algebra.q)) - 1;
+  bool present[SPEC_MAX_BLADES] = {false};
+  for (int i = 0; i < s->n_components; i++) present[s->component[i].blade] = true;
+  for (int i = 0; i < s->n_components; i++) {
+    unsigned blade = s->component[i].blade, shared = blade & plane;
+    if (bits(shared) == 1 && shared & regular && !present[blade ^ plane]) return false;
+  }
+  return true;
+}
+
 static bool check_generators(const spec *s, visited *seen) {
   if (s->entries[0]) return check_entries(s, seen);
   if (s->dense) return check_dense(s, seen);
@@ -300,6 +313,8 @@ static bool check_generators(const spec *s, visited *seen) {
     for (int i = 0; i < b->count; i++) {
       if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
+      if (!keeps_block(s, b->blade[i]))
+        return wrong(s, "the generator of axis '%s' turns a blade of the block into one outside of it", s->axis[a]);
       if (!check_expr(s, b->coefficient[i], constant, seen, "a coefficient of a generator")) return false;
     }
     if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, seen, "an angle")) return false;

@@ -121,6 +121,7 @@ static void channel_before(spec *s) { ((int *)(uintptr_t)s->channel)[0] = -1; }
 static void blade_twice(spec *s) { s->component[1].blade = s->component[0].blade; }
 static void blade_of_another_algebra(spec *s) { s->component[1].blade = 4; }
 static void blade_without_sign(spec *s) { s->component[1].sign = 0; }
+static void block_not_closed(spec *s) { s->component[1].blade = 0; }
 static void generator_of_a_vector(spec *s) { s->generator[1].blade[0] = 1; }
 static void generator_of_nothing(spec *s) { s->generator[1].count = 0; }
 static void generator_beyond(spec *s) { s->generator[1].blade[0] = 5; }
@@ -197,6 +198,7 @@ static const struct {
     ROW(ROWS, blade_twice, "component 1 repeats a blade"),
     ROW(ROWS, blade_of_another_algebra, "component 1 is no blade of the algebra"),
     ROW(ROWS, blade_without_sign, "component 1 is no blade of the algebra"),
+    ROW(ROWS, block_not_closed, "the generator of axis 'x' turns a blade of the block into one outside of it"),
     ROW(ROWS, generator_of_a_vector, "no ascending bivector blades"),
     ROW(ROWS, generator_of_nothing, "the generator of axis 'y' has 0 blades"),
     ROW(ROWS, generator_beyond, "no ascending bivector blades"),
