@@ -132,7 +132,8 @@ Operand.__call = core.word(function(handle, ...)
     check.fail("operand '%s' is %s; an operand of each part was expected", operand.name, operand.misfit)
   end
   operand.is_read = true
-  local offset, computed, extent = 0, nil, 1
+  local offset, computed = 0, nil
+  local places, step = 1, 1 -- of the computed part: what it counts to, and what it is a multiple of
   for i = 1, #indexed do
     local size = operand.sizes[i]
     local index = given[i]
@@ -143,7 +144,8 @@ Operand.__call = core.word(function(handle, ...)
     else
       computed = computed and computed * size
     end
-    extent = computed and extent * size or 1
+    places = computed and places * size or 1
+    step = core.is_traced(given[i]) and 1 or step * size
     index = type(index) == "number" and math.tointeger(index)
     if not index or index < 0 or index >= size then
       local of_axis = sizes_of.axis[given[i]] and "; names of axes are indices of a dimension \"axes\"" or ""
@@ -156,9 +158,10 @@ Operand.__call = core.word(function(handle, ...)
     if not sizes_of.computed or operand.skew then
       check.fail("operand '%s' is read at a computed index, which only a bias may do", operand.name)
     end
-    if extent > 1 << 24 then
+    places = places // (step & -step) -- a power of 2 takes no digits
+    if places > 1 << 24 then
       check.fail("operand '%s' is read at a computed index of %d places; expected at most 2^24, since a float32 tells "
-        .. "no more apart", operand.name, extent)
+        .. "no more apart", operand.name, places)
     end
     return core.element(operand.index, offset, computed)
   end

@@ -164,17 +164,15 @@ static range range_of(const spec *s, const expr *x, visited *seen) {
   return seen[x->id].range;
 }
 
-/* Indices are float32 in kernels, which hold whole numbers to here. */
-static const double FURTHEST_INDEX = 1 << 24;
-
 /* An element at a computed place: wherever that is, it lies inside the operand. */
 static bool check_element(const spec *s, const expr *x, visited *seen, const char *what) {
   const spec_operand *o = &s->operand[x->index];
   range index = range_of(s, x->arg[0], seen);
-  if (!(index.low >= 0 && index.high < FURTHEST_INDEX))
-    return wrong(s, "%s reads operand '%s' at a place from %g to %g, of 0 to %g", what, o->name, index.low, index.high,
-                 FURTHEST_INDEX - 1);
-  int64_t last = (int64_t)index.high, elements = spec_operand_elements(o);
+  int64_t elements = spec_operand_elements(o);
+  if (!(index.low >= 0 && index.high < (double)elements))
+    return wrong(s, "%s reads operand '%s' at a place from %g to %g, 0 to %lld was expected", what, o->name, index.low,
+                 index.high, (long long)elements - 1);
+  int64_t last = (int64_t)index.high;
   for (int i = 0; i < x->n_heads * s->n_blocks; i++)
     if (x->offsets[i] + last >= elements)
       return wrong(s, "%s reads operand '%s' as far as element %lld of %lld", what, o->name,

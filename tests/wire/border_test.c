@@ -99,11 +99,7 @@ static void element_in_a_generator(spec *s) {
   x->depends = DEPENDS_OPERAND;
   s->generator[0].coefficient[0] = x;
 }
-static void element_far(spec *s) {
-  s->operand[0].shape[0] = 1 << 25;
-  s->operand[0].shape[1] = 1;
-  ((expr *)(uintptr_t)find(s, EXPR_MIN, 0)->arg[1])->value = (1 << 25) - 1;
-}
+static void element_far(spec *s) { ((expr *)(uintptr_t)find(s, EXPR_MIN, 0)->arg[1])->value = 32; }
 static void input_at_its_end(spec *s) { offsets(s, EXPR_INPUT)[0] = 3; }
 static void input_before(spec *s) { offsets(s, EXPR_INPUT)[0] = -1; }
 static void input_unknown(spec *s) { find(s, EXPR_INPUT, 0)->index = 1; }
@@ -181,7 +177,7 @@ static const struct {
     ROW(PAIRS, element_of_no_number, "the bias"),
     ROW(PAIRS, element_in_a_phase, "an angle reads operand 't' at a computed place"),
     ROW(PAIRS, element_in_a_generator, "a coefficient of a generator reads operand 't' at a computed place"),
-    ROW(TABLE, element_far, "of 0 to 1.67772e+07"),
+    ROW(TABLE, element_far, "the bias reads operand 't' at a place from 0 to "),
     ROW(TABLE, element_beyond, "the bias reads operand 't' as far as element 32 of 32"),
     ROW(SCORE, input_at_its_end, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_before, "the score reads past the end of input 'm'"),
