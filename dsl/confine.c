@@ -47,27 +47,31 @@ static void close_all_but_first(void) {
   for (int fd = 1; fd < (int)most; fd++) close(fd);
 }
 
-/* Bytes of address space in use: the program's and LLVM's, before the spec's. */
+/* Bytes of address space in use: the program's and LLVM's, before the spec's. 0: not known. */
 static size_t address_space(void) {
   char text[64] = "";
   int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file >= 0 && read(file, text, sizeof text - 1) < 0) text[0] = 0;
   if (file >= 0) close(file);
   unsigned long pages = 0;
-  if (sscanf(text, "%lu", &pages) != 1) pages = (4ul << 30) / 4096; /* no /proc: a bound all the same */
+  if (sscanf(text, "%lu", &pages) != 1) return 0;
   return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void limit(int what, size_t most) {
-  struct rlimit bound = {most, most};
-  setrlimit((__rlimit_resource_t)what, &bound); /* what it may not raise it may lower */
+/* To `most`, or less where the caller's own bound is. */
+static bool limit(int what, rlim_t most) {
+  struct rlimit bound;
+  if (getrlimit((__rlimit_resource_t)what, &bound)) return false;
+  if (bound.rlim_max < most) most = bound.rlim_max;
+  bound.rlim_cur = bound.rlim_max = most;
+  return !setrlimit((__rlimit_resource_t)what, &bound);
 }
 
-static void limit_resources(size_t bytes, int seconds) {
-  limit(RLIMIT_AS, bytes);
-  limit(RLIMIT_CPU, (size_t)seconds);
+static bool limit_resources(size_t bytes, int seconds) {
   static const int none[] = {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE};
-  for (size_t i = 0; i < sizeof none / sizeof *none; i++) limit(none[i], 0);
+  bool limited = limit(RLIMIT_AS, bytes) && limit(RLIMIT_CPU, (rlim_t)seconds);
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) limited = limited && limit(none[i], 0);
+  return limited;
 }
 
 /* ---- Landlock ---- */
@@ -150,8 +154,9 @@ const char *confine(int *channel, size_t bytes, int seconds) {
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return "its kernel has no PR_SET_NO_NEW_PRIVS";
   size_t used = address_space();
+  if (!used) return "there is no /proc to see by how much memory it has";
   close_file_system(); /* takes a descriptor for a moment */
-  limit_resources(used + bytes, seconds);
+  if (!limit_resources(used + bytes, seconds)) return "its resources cannot be limited";
   return filter_calls() ? NULL : "seccomp refuses the filter";
 }
 

@@ -527,7 +527,7 @@ int convert_finish(lua_State *L) {
   int sizes = open_list(L, "grid", SPEC_MAX_AXES);
   for (int i = 0; i < sizes; i++) d->grid[i] = integer_at(L, i);
   lua_pop(L, 1);
-  d->n_operands = open_list(L, "operands", 64);
+  d->n_operands = open_list(L, "operands", SPEC_MAX_OPERANDS);
   d->operand = arena_array(s->memory, spec_operand, d->n_operands);
   for (int i = 0; i < d->n_operands; i++) {
     lua_rawgeti(L, -1, i + 1);

@@ -169,6 +169,7 @@ static void push_limits(lua_State *L) {
                 {"head_dim", SPEC_MAX_HEAD_DIM},
                 {"rows", DSL_MAX_ROWS},
                 {"block", SPEC_MAX_BLOCK},
+                {"operands", SPEC_MAX_OPERANDS},
                 {"inputs", SPEC_MAX_INPUTS},
                 {"terms", SPEC_MAX_TERMS},
                 {"degree", SPEC_MAX_DEGREE},

@@ -212,6 +212,10 @@ static spec *conclude(parent *p, message_kind kind, const unsigned char *data, s
   case MESSAGE_ERROR: report_error(p, data, size); return NULL;
   case MESSAGE_MEMORY: diag_error(p->file, 0, "out of memory"); return NULL;
   case MESSAGE_UNCONFINED:
+    if (p->n_asked > 0) { /* it has seen the description, which may be speaking */
+      give_up(p, NONSENSE, "after its first question that it cannot be confined");
+      return NULL;
+    }
     diag_error(
         p->file, 0,
         "refused: this system cannot confine the process that runs a description (%s); --trust-spec runs one that "

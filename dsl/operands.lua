@@ -76,7 +76,7 @@ local function check_shape(word, shape, least, most)
 end
 
 local function declare(word, given, dimensions)
-  local operand = check.declare("operand", word, given, declared, 32)
+  local operand = check.declare("operand", word, given, declared, core.limits.operands)
   operand.dimensions = dimensions
   operand.init, operand.initial = initial.read(word, given.init, operand)
   local handle = setmetatable({}, Operand)
@@ -133,6 +133,7 @@ Operand.__call = core.word(function(handle, ...)
   end
   operand.is_read = true
   local offset, computed = 0, nil
+  local places, step = 1, 1 -- of the computed part: what it counts to, and what it is a multiple of
   for i = 1, #indexed do
     local size = operand.sizes[i]
     local index = given[i]
@@ -144,6 +145,8 @@ Operand.__call = core.word(function(handle, ...)
     else
       computed = computed and computed * size
     end
+    places = computed and places * size or 1
+    step = core.is_traced(given[i]) and 1 or step * size
     index = type(index) == "number" and math.tointeger(index)
     if not index or index < 0 or index >= size then
       local of_axis = sizes_of.axis[given[i]] and "; names of axes are indices of a dimension \"axes\"" or ""
@@ -155,6 +158,11 @@ Operand.__call = core.word(function(handle, ...)
   if computed then
     if not sizes_of.computed or operand.skew then
       check.fail("operand '%s' is read at a computed index, which only a bias may do", operand.name)
+    end
+    places = places // (step & -step) -- a power of 2 takes no digits
+    if places > 1 << 24 then
+      check.fail("operand '%s' is read at a computed index of %d places; expected at most 2^24, since a float32 tells "
+        .. "no more apart", operand.name, places)
     end
     return core.element(operand.index, offset, computed, operand.elements - 1)
   end

@@ -152,7 +152,9 @@ int sandbox_getmetatable(lua_State *L) {
 
 typedef struct sort_key {
   int type; /* numbers before strings before booleans */
-  double number;
+  bool is_integer;
+  lua_Integer integer;
+  double number; /* also of an integer, rounded */
   const char *text;
   size_t length;
   int index; /* in the table of keys */
@@ -160,7 +162,9 @@ typedef struct sort_key {
 
 static int compare_keys(const sort_key *a, const sort_key *b) {
   if (a->type != b->type) return a->type < b->type ? -1 : 1;
-  if (a->type != 1) return (a->number > b->number) - (a->number < b->number);
+  if (a->is_integer && b->is_integer) return (a->integer > b->integer) - (a->integer < b->integer);
+  if (a->number != b->number) return a->number < b->number ? -1 : 1;
+  if (a->type != 1) return b->is_integer - a->is_integer; /* of 2^63 and the integer before it */
   int order = memcmp(a->text, b->text, a->length < b->length ? a->length : b->length);
   return order ? order : (a->length > b->length) - (a->length < b->length);
 }
@@ -210,7 +214,11 @@ int sandbox_pairs(lua_State *L) {
     sort_key *key = &keys[i];
     *key = (sort_key){.index = i + 1};
     switch (lua_rawgeti(L, 2, i + 1)) {
-    case LUA_TNUMBER: key->number = lua_tonumber(L, -1); break;
+    case LUA_TNUMBER:
+      key->is_integer = lua_isinteger(L, -1);
+      key->integer = lua_tointeger(L, -1);
+      key->number = lua_tonumber(L, -1);
+      break;
     case LUA_TSTRING:
       key->type = 1;
       key->text = lua_tolstring(L, -1, &key->length);

@@ -3,9 +3,11 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool source_is_plain(const char *name) {
   if (!*name || strlen(name) > SOURCE_NAME) return false;
@@ -20,39 +22,65 @@ static const char *directory_of(arena *a, const char *file) {
   return slash ? arena_printf(a, "%.*s", (int)(slash - file) + 1, file) : "";
 }
 
-/* The file's text in the arena, or NULL with errno set (EFBIG: longer than a source may be). */
-static const char *read_text(arena *a, const char *path, size_t *size) {
-  FILE *in = fopen(path, "rb");
-  if (!in) return NULL;
+/* What an open file holds, in the arena, or NULL with errno set (EFBIG: longer than a source may be). Closes it. */
+static const char *read_text(arena *a, int fd, size_t *size) {
   struct stat info = {0};
-  if (fstat(fileno(in), &info) == 0 && S_ISDIR(info.st_mode)) {
-    fclose(in);
-    errno = EISDIR;
+  FILE *in = fdopen(fd, "rb");
+  if (!in) {
+    close(fd);
     return NULL;
   }
-  if (S_ISREG(info.st_mode) && info.st_size > SOURCE_BYTES) {
-    fclose(in);
-    errno = EFBIG;
-    return NULL;
+  int error = fstat(fd, &info)                                       ? errno
+              : S_ISDIR(info.st_mode)                                ? EISDIR
+              : S_ISREG(info.st_mode) && info.st_size > SOURCE_BYTES ? EFBIG
+                                                                     : 0;
+  char *text = NULL;
+  if (!error) {
+    size_t room = S_ISREG(info.st_mode) ? (size_t)info.st_size : SOURCE_BYTES;
+    text = arena_alloc(a, room + 2);
+    *size = fread(text, 1, room + 1, in);
+    error = ferror(in) ? EIO : *size > room ? EFBIG : 0;
+    text[*size] = 0;
   }
-  size_t room = S_ISREG(info.st_mode) ? (size_t)info.st_size : SOURCE_BYTES;
-  char *text = arena_alloc(a, room + 2);
-  *size = fread(text, 1, room + 1, in);
-  int error = ferror(in) ? EIO : *size > room ? EFBIG : 0;
   fclose(in);
-  if (error) {
-    errno = error;
-    return NULL;
-  }
-  text[*size] = 0;
-  return text;
+  errno = error;
+  return error ? NULL : text;
 }
 
-static const char *module_path(arena *a, const char *directory, const char *name) {
-  const char *path = arena_printf(a, "%s%s.lua", directory, name);
-  const char *part = arena_printf(a, "%sparts/%s.lua", directory, name);
+static bool is_link(int folder, const char *name) {
   struct stat info;
-  return stat(path, &info) != 0 && stat(part, &info) == 0 ? part : path;
+  return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
+}
+
+/* A module beside the spec or in the folder parts there, and its path. No link is followed below the spec's folder,
+ * since who wrote the description chose where it leads. -1: errno, which is ELOOP for a link. */
+static int open_module(arena *a, const char *directory, const char *name, const char **path) {
+  const int read_only = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; /* to open a pipe would take for ever */
+  const int folder_only = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  const char *file = arena_printf(a, "%s.lua", name);
+  *path = arena_printf(a, "%s%s", directory, file);
+  int beside = open(*directory ? directory : ".", folder_only);
+  if (beside < 0) return -1;
+  int fd = openat(beside, file, read_only), error = errno;
+  int parts = fd < 0 && error == ENOENT ? openat(beside, "parts", folder_only | O_NOFOLLOW) : -1;
+  if (parts < 0 && error == ENOENT && is_link(beside, "parts")) {
+    *path = arena_printf(a, "%sparts", directory);
+    error = ELOOP;
+  }
+  if (parts >= 0) {
+    fd = openat(parts, file, read_only);
+    error = errno;
+    if (fd >= 0 || error != ENOENT) *path = arena_printf(a, "%sparts/%s", directory, file);
+    close(parts);
+  }
+  close(beside);
+  errno = error;
+  return fd;
+}
+
+static bool is_regular(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 static source_text read_file(source_store *store, arena *a, source_kind kind, const char *name, const char **why) {
@@ -63,13 +91,18 @@ static source_text read_file(source_store *store, arena *a, source_kind kind, co
     return found;
   }
   if (kind == SOURCE_VOCABULARY) found.path = arena_printf(a, "%s/%s.lua", files->dsl_dir, name);
-  if (kind == SOURCE_MODULE) found.path = module_path(a, files->directory, name);
-  struct stat info;
-  if (kind == SOURCE_MODULE && stat(found.path, &info) == 0 && !S_ISREG(info.st_mode)) { /* a pipe would hang */
+  int fd = kind == SOURCE_MODULE ? open_module(a, files->directory, name, &found.path)
+                                 : open(found.path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ELOOP && kind == SOURCE_MODULE) {
+    *why = arena_printf(a, "'%s' is a link, which is not followed; expected a file", found.path);
+    return found;
+  }
+  if (fd >= 0 && kind == SOURCE_MODULE && !is_regular(fd)) {
+    close(fd);
     *why = arena_printf(a, "'%s' is not a file", found.path);
     return found;
   }
-  found.text = read_text(a, found.path, &found.size);
+  found.text = fd >= 0 ? read_text(a, fd, &found.size) : NULL;
   if (!found.text && errno == EFBIG) *why = arena_printf(a, "'%s' has more than %d bytes", found.path, SOURCE_BYTES);
   else if (!found.text) *why = arena_printf(a, "cannot read '%s': %s", found.path, strerror(errno));
   return found;

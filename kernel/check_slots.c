@@ -9,10 +9,12 @@
 /* As many slots as rows of k have tokens: [tokens] of all batches, or [B,M]. */
 static int check_slots_shape(const DLTensor *slots, int64_t batches, int64_t tokens) {
   int64_t count = 1, all;
+  int empty = 0; /* strides of what has no elements mean nothing */
   if ((slots->ndim != 1 && slots->ndim != 2) || !slots->shape || !pegen_one_of(slots, kDLInt, 64))
     return PEGEN_ERROR_SLOTS;
+  for (int i = 0; i < slots->ndim; i++) empty |= slots->shape[i] == 0;
   for (int i = slots->ndim - 1; i >= 0; i--) {
-    if (slots->shape[i] < 0 || (slots->strides && slots->shape[i] > 1 && slots->strides[i] != count))
+    if (slots->shape[i] < 0 || (slots->strides && !empty && slots->shape[i] > 1 && slots->strides[i] != count))
       return PEGEN_ERROR_SLOTS;
     if (__builtin_mul_overflow(count, slots->shape[i], &count)) return PEGEN_ERROR_SLOTS;
   }

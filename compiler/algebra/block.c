@@ -398,6 +398,20 @@ static expr_matrix on_blades(arena *a, const spec *s, expr_matrix v) {
   return m;
 }
 
+/* Whether the matrix can be compiled; else after a diag_error. An entry is two operations of a row. */
+static bool is_small(arena *a, const spec *s, const block_program *program) {
+  int entries = s->n_components * s->n_components;
+  int64_t size = expr_size_of_all(a, s->pool, (const expr *const *)program->matrix.entry, entries);
+  for (int i = 0; i < entries; i++) size += expr_is_const(program->matrix.entry[i], 0) ? 0 : 2;
+  if (size <= BLOCK_MOST_OPERATIONS && size * s->n_blocks <= BLOCK_MOST_OF_HEAD) return true;
+  diag_error(s->file, s->line,
+             "a block of '%s' takes %lld operations, %d at most, and the %d of a head %lld, %d at most; expected fewer "
+             "axes, bivectors, blades or channels",
+             s->name, (long long)size, BLOCK_MOST_OPERATIONS, s->n_blocks, (long long)(size * s->n_blocks),
+             BLOCK_MOST_OF_HEAD);
+  return false;
+}
+
 /* A function of the axes' rotors (algebra/rotors.h). */
 static bool build_function(arena *a, const spec *s, block_program *out) {
   int n = clifford_dimensions(s->algebra);
@@ -417,12 +431,7 @@ static bool build_function(arena *a, const spec *s, block_program *out) {
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++) v.entry[i * n + j] = space.entry[i * 3 + j];
   *out = (block_program){.spec = s, .matrix = on_blades(a, s, v), .n_turns = 1, .turn = {CLOSED_FUNCTION}};
-  int64_t size =
-      expr_size_of_all(a, s->pool, (const expr *const *)out->matrix.entry, s->n_components * s->n_components);
-  if (size <= BLOCK_MOST_OPERATIONS) return true;
-  diag_error(s->file, s->line, "combine of '%s' takes %lld operations, %d at most", s->name, (long long)size,
-             BLOCK_MOST_OPERATIONS);
-  return false;
+  return is_small(a, s, out);
 }
 
 /* Whether a row (step 1) or a column (step: the size) of a matrix is the constant 0 everywhere. */
@@ -468,7 +477,7 @@ bool block_build(arena *a, const spec *s, block_program *out) {
   out->spec = s;
   out->n_turns = count;
   out->matrix = on_blades(a, s, v);
-  return true;
+  return is_small(a, s, out);
 }
 
 /* ---- products of turns in three dimensions as unit quaternions ---- */

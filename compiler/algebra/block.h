@@ -39,11 +39,12 @@ typedef struct block_program {
   closed_form turn[BLOCK_MOST_TURNS];
 } block_program;
 
-/* That a function of rotors may take. */
-enum { BLOCK_MOST_OPERATIONS = 16384 };
+/* That a block's matrix may take, and all blocks of a head: its rows are written out, so that this is how much code
+ * there will be. It takes minutes of a compilation, and no encoding that is known takes a tenth of it. */
+enum { BLOCK_MOST_OPERATIONS = 16384, BLOCK_MOST_OF_HEAD = 1 << 18 };
 
-/* False after a diag_error where the description has no closed form: a function of rotors in more dimensions than
- * quaternions have or too large, a matrix that clears channels. */
+/* False after a diag_error where the description has no closed form, a function of rotors in more dimensions than
+ * quaternions have or a matrix that clears channels, and where it is too large. */
 bool block_build(arena *a, const spec *s, block_program *out);
 
 /* A rotation whose axes all share a vector e of the basis, as two reflections (Cartan and Dieudonné): with D = I - 2 e

@@ -1,12 +1,15 @@
 /* base/limit: a timer of the process's own processor time; see base/limit.h.
  *
  * The handler calls what POSIX allows in one (open, read, write, clock_gettime, _exit) and nothing else: messages are
- * made before. Memory is what is resident, from /proc/self/statm; where there is none, memory has no limit.
+ * made before. The timer's signals are this thread's: a library that a profiler loads into the process may have threads
+ * with stacks that have no room for a signal, and the kernel would hand them one. Memory is what is resident, from
+ * /proc/self/statm; where there is none, memory has no limit.
  */
 #include "base/limit.h"
 
 #include "base/diag.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -14,6 +17,10 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 enum { EVERY_MS = 10, STATUS = 1, MESSAGE = 8192 };
 
@@ -60,8 +67,10 @@ static void stop(const char *message) {
 
 static void on_tick(int signal) {
   (void)signal;
+  int error = errno;
   if (most_seconds > 0 && processor_seconds() > end) stop(late);
   if (most_mebibytes > 0 && resident_mebibytes() > most_mebibytes) stop(large);
+  errno = error;
 }
 
 void limit_begin(const char *file, int line) {
@@ -77,7 +86,8 @@ void limit_begin(const char *file, int line) {
            "--max-memory\n",
            file, line, most_mebibytes);
   struct sigaction tick = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
-  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGXCPU};
+  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGXCPU};
+  event.sigev_notify_thread_id = gettid();
   struct itimerspec often = {{0, EVERY_MS * 1000000}, {0, EVERY_MS * 1000000}};
   sigemptyset(&tick.sa_mask);
   if (sigaction(SIGXCPU, &tick, &before)) diag_bug("limit", "no handler of SIGXCPU");

@@ -109,26 +109,96 @@ static bool check_block(const spec *s) {
   return true;
 }
 
-static int64_t elements_of(const spec_operand *o) {
-  int64_t elements = 1;
-  for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
-  return elements;
-}
-
-/* Beside the DEPENDS_ bits: what a score may read. */
-enum { READS_SCORE = 1 << 16 };
+/* Beside the DEPENDS_ bits: what a score may read, and elements at computed places, which biases and scores may. */
+enum { READS_SCORE = 1 << 16, READS_ELEMENTS = 1 << 17 };
 
 static bool is_place(const spec *s, int index, unsigned allowed) {
   return index >= 0 &&
          (index < s->n_axes || (allowed & READS_SCORE && index >= SPEC_OF_SCORE && index < SPEC_MAX_PLACES));
 }
 
+/* Where a value lies. */
+typedef struct range {
+  double low, high;
+} range;
+
+/* By the id of a node: what is known of it. */
+typedef struct visited {
+  bool is_checked, has_range, has_factors;
+  range range;
+} visited;
+
+static range range_of_leaf(const spec *s, const expr *x) {
+  if (x->op == EXPR_CONST) return (range){x->value, x->value};
+  if (x->op != EXPR_TABLE) return (range){-INFINITY, INFINITY};
+  range r = {x->table[0], x->table[0]};
+  for (int i = 1; i < x->n_heads * s->n_blocks; i++) {
+    if (x->table[i] < r.low) r.low = x->table[i];
+    if (x->table[i] > r.high) r.high = x->table[i];
+  }
+  return r;
+}
+
+static range range_of(const spec *s, const expr *x, visited *seen);
+
+/* Bounds by the operations that an index is made of; others know none. */
+static range compute_range(const spec *s, const expr *x, visited *seen) {
+  if (expr_op_arity(x->op) != 2) return range_of_leaf(s, x);
+  range a = range_of(s, x->arg[0], seen), b = range_of(s, x->arg[1], seen), r = {-INFINITY, INFINITY};
+  switch (x->op) {
+  case EXPR_MIN: return (range){fmin(a.low, b.low), fmin(a.high, b.high)};
+  case EXPR_MAX: return (range){fmax(a.low, b.low), fmax(a.high, b.high)};
+  case EXPR_ADD: r = (range){a.low + b.low, a.high + b.high}; break;
+  case EXPR_MUL:
+    if (b.low == b.high && b.low >= 0) r = (range){a.low * b.low, a.high * b.low};
+    if (a.low == a.high && a.low >= 0) r = (range){b.low * a.low, b.high * a.low};
+    break;
+  default: break;
+  }
+  return isnan(r.low) || isnan(r.high) ? (range){-INFINITY, INFINITY} : r;
+}
+
+static range range_of(const spec *s, const expr *x, visited *seen) {
+  if (!seen[x->id].has_range) seen[x->id].range = compute_range(s, x, seen);
+  seen[x->id].has_range = true;
+  return seen[x->id].range;
+}
+
+/* An element at a computed place: wherever that is, it lies inside the operand. */
+static bool check_element(const spec *s, const expr *x, visited *seen, const char *what) {
+  const spec_operand *o = &s->operand[x->index];
+  range index = range_of(s, x->arg[0], seen);
+  int64_t elements = spec_operand_elements(o);
+  if (!(index.low >= 0 && index.high < (double)elements))
+    return wrong(s, "%s reads operand '%s' at a place from %g to %g, 0 to %lld was expected", what, o->name, index.low,
+                 index.high, (long long)elements - 1);
+  int64_t last = (int64_t)index.high;
+  for (int i = 0; i < x->n_heads * s->n_blocks; i++)
+    if (x->offsets[i] + last >= elements)
+      return wrong(s, "%s reads operand '%s' as far as element %lld of %lld", what, o->name,
+                   (long long)(x->offsets[i] + last), (long long)elements);
+  return true;
+}
+
+/* "blocks, heads": the words of DEPENDS_ bits, in the order of the bits. */
+static const char *dependencies(unsigned bits_of, char text[128]) {
+  static const char *const words[] = {"blocks", "heads", "operands", "positions", "channels", "inputs"};
+  int length = 0;
+  text[0] = 0;
+  for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
+    if (bits_of >> i & 1) length += snprintf(text + length, 128 - (size_t)length, "%s%s", length ? ", " : "", words[i]);
+  return text;
+}
+
 /* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
- * allowed: the DEPENDS_ bits it may have. done: [expr_pool_count], visited nodes. */
-static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *done, const char *what) {
-  if (x->depends & ~allowed) return wrong(s, "%s depends on what it may not (%x)", what, x->depends & ~allowed);
-  if (done[x->id]) return true;
-  done[x->id] = true;
+ * allowed: the DEPENDS_ bits it may have. seen: [expr_pool_count]. */
+static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *seen, const char *what) {
+  char given[128], expected[128];
+  if (x->depends & ~allowed)
+    return wrong(s, "%s depends on %s; expected nothing but %s", what, dependencies(x->depends & ~allowed, given),
+                 allowed ? dependencies(allowed, expected) : "numbers");
+  if (seen[x->id].is_checked) return true;
+  seen[x->id].is_checked = true;
   int leaves = x->n_heads * s->n_blocks;
   if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads)
     return wrong(s, "%s is for %d heads", what, x->n_heads);
@@ -141,12 +211,15 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
     const spec_operand *o = &s->operand[x->index];
-    int64_t elements = elements_of(o);
+    int64_t elements = spec_operand_elements(o);
     for (int i = 0; i < leaves; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= elements)
         return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
     if (x->op == EXPR_ELEMENT && x->last != elements - 1)
       return wrong(s, "%s takes operand '%s' to end at element %d", what, o->name, x->last);
+    if (x->op == EXPR_ELEMENT && !(allowed & READS_ELEMENTS))
+      return wrong(s, "%s reads operand '%s' at a computed place", what, o->name);
+    if (x->op == EXPR_ELEMENT && !check_element(s, x, seen, what)) return false;
   }
   if (x->op == EXPR_INPUT) {
     if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
@@ -158,7 +231,7 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
         return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
   }
   for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
+    if (!check_expr(s, x->arg[i], allowed, seen, what)) return false;
   return true;
 }
 
@@ -171,17 +244,17 @@ static bool check_skew(const spec *s, const spec_skew *m, int size, int blocks, 
   if (m->rule != SKEW_UPPER && m->rule != SKEW_DIFFERENCE) return wrong(s, "%s is made by rule %d", what, (int)m->rule);
   if (m->n_heads != 1 && m->n_heads != s->heads) return wrong(s, "%s is for %d heads", what, m->n_heads);
   for (int i = 0; i < m->n_heads * blocks; i++)
-    if (m->offset[i] < 0 || m->offset[i] > elements_of(o) - (int64_t)size * size)
+    if (m->offset[i] < 0 || m->offset[i] > spec_operand_elements(o) - (int64_t)size * size)
       return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
   return true;
 }
 
-static bool check_dense(const spec *s, bool *done) {
+static bool check_dense(const spec *s, visited *seen) {
   const unsigned allowed = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
   if (s->combine != COMBINE_SUM) return wrong(s, "dense blocks combined by rule %d", (int)s->combine);
   for (int a = 0; a < s->n_axes; a++)
     if (!check_skew(s, &s->dense->generator[a], s->n_components, s->n_blocks, "a generator") ||
-        !check_expr(s, s->angle[a], allowed, done, "an angle"))
+        !check_expr(s, s->angle[a], allowed, seen, "an angle"))
       return false;
   return true;
 }
@@ -199,7 +272,7 @@ static bool check_duals(const spec *s) {
   return true;
 }
 
-static bool check_entries(const spec *s, bool *done) {
+static bool check_entries(const spec *s, visited *seen) {
   const unsigned allowed = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
   if (!s->entries[1] || s->n_components > SPEC_MAX_ENTRIES)
     return wrong(s, "a matrix of %d channels, or of one side alone", s->n_components);
@@ -207,9 +280,9 @@ static bool check_entries(const spec *s, bool *done) {
     return wrong(s, "a matrix that is written beside what makes rotors");
   for (int side = 0; side < 2; side++)
     for (int i = 0; i < s->n_components * s->n_components; i++)
-      if (!check_expr(s, s->entries[side][i], allowed, done, "an entry of a matrix")) return false;
+      if (!check_expr(s, s->entries[side][i], allowed, seen, "an entry of a matrix")) return false;
   for (int a = 0; a < s->n_axes; a++)
-    if (s->generator[a].count || !check_expr(s, s->angle[a], 0, done, "an angle"))
+    if (s->generator[a].count || !check_expr(s, s->angle[a], 0, seen, "an angle"))
       return wrong(s, "a generator beside a matrix that is written");
   return true;
 }
@@ -217,23 +290,38 @@ static bool check_entries(const spec *s, bool *done) {
 /* Products of phases and positions stay in the range of float32, of which GPUs' numbers are. */
 static const double MOST_FACTOR = 0x1p100;
 
-static bool check_factors(const spec *s, const expr *x) {
+static bool check_factors(const spec *s, const expr *x, visited *seen) {
+  if (seen[x->id].has_factors) return true;
+  seen[x->id].has_factors = true;
   for (int i = 0; x->op == EXPR_TABLE && i < x->n_heads * s->n_blocks; i++)
     if (fabs(x->table[i]) > MOST_FACTOR) return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->table[i]);
   if (x->op == EXPR_CONST && fabs(x->value) > MOST_FACTOR)
     return wrong(s, "a phase has a factor of %g, 2^100 is the most", x->value);
   for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (!check_factors(s, x->arg[i])) return false;
+    if (!check_factors(s, x->arg[i], seen)) return false;
   return true;
 }
 
-static bool check_angle(const spec *s, int axis, unsigned allowed, bool *done) {
-  return check_expr(s, s->angle[axis], allowed, done, "an angle") && check_factors(s, s->angle[axis]);
+static bool check_angle(const spec *s, int axis, unsigned allowed, visited *seen) {
+  return check_expr(s, s->angle[axis], allowed, seen, "an angle") && check_factors(s, s->angle[axis], seen);
 }
 
-static bool check_generators(const spec *s, bool *done) {
-  if (s->entries[0]) return check_entries(s, done);
-  if (s->dense) return check_dense(s, done);
+/* Whether a plane turns blades of the block into blades of the block: e_ij takes one with i and without j to the one
+ * with j in its place, unless e_i squares to 0 (dsl/algebra.lua, misfit). */
+static bool keeps_block(const spec *s, unsigned plane) {
+  unsigned regular = (1u << (s->algebra.p + s->algebra.q)) - 1;
+  bool present[SPEC_MAX_BLADES] = {false};
+  for (int i = 0; i < s->n_components; i++) present[s->component[i].blade] = true;
+  for (int i = 0; i < s->n_components; i++) {
+    unsigned blade = s->component[i].blade, shared = blade & plane;
+    if (bits(shared) == 1 && shared & regular && !present[blade ^ plane]) return false;
+  }
+  return true;
+}
+
+static bool check_generators(const spec *s, visited *seen) {
+  if (s->entries[0]) return check_entries(s, seen);
+  if (s->dense) return check_dense(s, seen);
   unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
   const unsigned of_rows = s->pairwise ? 0 : DEPENDS_QUERY;
   const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | of_rows;
@@ -244,14 +332,16 @@ static bool check_generators(const spec *s, bool *done) {
     for (int i = 0; i < b->count; i++) {
       if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
-      if (!check_expr(s, b->coefficient[i], constant, done, "a coefficient of a generator")) return false;
+      if (!keeps_block(s, b->blade[i]))
+        return wrong(s, "the generator of axis '%s' turns a blade of the block into one outside of it", s->axis[a]);
+      if (!check_expr(s, b->coefficient[i], constant, seen, "a coefficient of a generator")) return false;
     }
-    if (!check_angle(s, a, constant | DEPENDS_POSITION, done)) return false;
+    if (!check_angle(s, a, constant | DEPENDS_POSITION, seen)) return false;
   }
   if (s->dual_axes && !check_duals(s)) return false;
   for (int side = 0; side < 2 && (s->gain[0] || s->gain[1]); side++) {
     if (!s->gain[side]) return wrong(s, "an amplitude of one side alone");
-    if (!check_expr(s, s->gain[side], constant | DEPENDS_POSITION, done, "an amplitude")) return false;
+    if (!check_expr(s, s->gain[side], constant | DEPENDS_POSITION, seen, "an amplitude")) return false;
   }
   return true;
 }
@@ -277,7 +367,7 @@ static int arguments_of(const spec_rotor *r) {
   }
 }
 
-static bool check_function(const spec *s, bool *done) {
+static bool check_function(const spec *s, visited *seen) {
   const spec_function *f = s->function;
   if ((s->combine == COMBINE_FUNCTION) != (f != NULL)) return wrong(s, "a rule of rotors without its function");
   if (!f) return true;
@@ -293,7 +383,7 @@ static bool check_function(const spec *s, bool *done) {
         return wrong(s, "a rotor in place of a bivector");
       bool has_factor = r->op == ROTOR_CHORDAL || r->op == ROTOR_SUM;
       if (has_factor &&
-          !check_expr(s, r->factor[k], DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND, done, "a weight of rotors"))
+          !check_expr(s, r->factor[k], DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND, seen, "a weight of rotors"))
         return false;
     }
   }
@@ -315,6 +405,8 @@ static bool check_initial(const spec *s, const spec_operand *o) {
 }
 
 static bool check_operands(const spec *s) {
+  if (s->n_operands > SPEC_MAX_OPERANDS)
+    return wrong(s, "%d operands, at most %d were expected", s->n_operands, SPEC_MAX_OPERANDS);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
     if (!check_item_name(s, "operand", i, o->name)) return false;
@@ -326,7 +418,7 @@ static bool check_operands(const spec *s) {
   return true;
 }
 
-static bool check_pairwise(const spec *s, bool *done) {
+static bool check_pairwise(const spec *s, visited *seen) {
   const spec_pairwise *p = s->pairwise;
   if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM)
     return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
@@ -334,10 +426,10 @@ static bool check_pairwise(const spec *s, bool *done) {
     return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
   if (p->turns_values && (!p->rotates || p->value_dim != s->head_dim || s->skip_tokens || s->amplitude != 1))
     return wrong(s, "values that are turned otherwise than keys, or stretched");
-  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
+  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | READS_ELEMENTS;
   if (p->score && p->bias) return wrong(s, "a score beside a bias");
-  return (!p->bias || check_expr(s, p->bias, all, done, "the bias")) &&
-         (!p->score || check_expr(s, p->score, all | DEPENDS_QUERY | READS_SCORE, done, "the score"));
+  return (!p->bias || check_expr(s, p->bias, all, seen, "the bias")) &&
+         (!p->score || check_expr(s, p->score, all | DEPENDS_QUERY | READS_SCORE, seen, "the score"));
 }
 
 static bool check_inputs(const spec *s) {
@@ -351,7 +443,7 @@ static bool check_inputs(const spec *s) {
   return true;
 }
 
-static bool check_polynomial(const spec *s, bool *done) {
+static bool check_polynomial(const spec *s, visited *seen) {
   const spec_polynomial *p = s->polynomial;
   if (p->degree < 1 || p->degree > SPEC_MAX_DEGREE)
     return wrong(s, "a bias of degree %d, 1 to %d was expected", p->degree, SPEC_MAX_DEGREE);
@@ -360,12 +452,12 @@ static bool check_polynomial(const spec *s, bool *done) {
   for (int a = 0; a < s->n_axes; a++)
     if (!isfinite(p->origin[a])) return wrong(s, "the origin is not finite on axis '%s'", s->axis[a]);
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
-  return check_expr(s, p->value, all, done, "the bias");
+  return check_expr(s, p->value, all, seen, "the bias");
 }
 
-static bool check_additive(const spec *s, bool *done) {
+static bool check_additive(const spec *s, visited *seen) {
   if (s->n_blocks != s->head_dim) return wrong(s, "something is added to %d channels of %d", s->n_blocks, s->head_dim);
-  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, done,
+  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, seen,
                     "what is added");
 }
 
@@ -427,13 +519,13 @@ static bool is_of_channel(const expr *x) {
   return x->op != EXPR_ELEMENT;
 }
 
-static bool check_map(const spec *s, bool *done) {
+static bool check_map(const spec *s, visited *seen) {
   if (s->n_components == 0 || s->dense || s->basis || s->polynomial || s->pairwise || s->additive)
     return wrong(s, "a map of channels of no blocks of blades");
   if (s->inverse) return wrong(s, "a map of channels turned back");
   if (!is_of_channel(s->pre) || !(s->pre->depends & DEPENDS_CHANNEL))
     return wrong(s, "a map of channels of something else");
-  return check_expr(s, s->pre, DEPENDS_BLOCK | DEPENDS_CHANNEL, done, "a map of channels");
+  return check_expr(s, s->pre, DEPENDS_BLOCK | DEPENDS_CHANNEL, seen, "a map of channels");
 }
 
 bool spec_validate(const spec *s) {
@@ -445,12 +537,12 @@ bool spec_validate(const spec *s) {
   if (s->gain[0] && (s->basis || s->dense || s->pairwise || s->n_components == 0))
     return wrong(s, "an amplitude that is a function, of no blocks of blades");
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
-  bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
-  bool valid = (s->n_components == 0 || (check_generators(s, done) && check_function(s, done))) &&
-               (!s->pre || check_map(s, done)) && (!s->polynomial || check_polynomial(s, done)) &&
-               (!s->additive || check_additive(s, done)) &&
-               (!s->pairwise || check_pairwise(s, done)); /* last: what a score may read is no other's */
-  free(done);
+  visited *seen = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *seen));
+  bool valid = (s->n_components == 0 || (check_generators(s, seen) && check_function(s, seen))) &&
+               (!s->pre || check_map(s, seen)) && (!s->polynomial || check_polynomial(s, seen)) &&
+               (!s->additive || check_additive(s, seen)) &&
+               (!s->pairwise || check_pairwise(s, seen)); /* last: what a score may read is no other's */
+  free(seen);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;
 }

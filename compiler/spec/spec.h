@@ -30,6 +30,7 @@ enum {
   SPEC_MAX_BLOCK = 64,                         /* channels of a dense block; no block has more */
   SPEC_MAX_RANK = 6,
   SPEC_MAX_HEAD_DIM = 4096,
+  SPEC_MAX_OPERANDS = 32, /* kernels and plans have a bit of each in 32 */
   SPEC_MAX_INPUTS = 8,
   SPEC_MAX_TERMS = 1024, /* that a bias sums over */
   SPEC_MAX_DEGREE = 16,

@@ -519,7 +519,7 @@ static void description(wire *w, spec *s) {
   int64_t mark = 0x31636570736567; /* "gespec1" */
   number(w, &mark, mark, mark);
   sizes(w, s);
-  LIST(w, s->operand, s->n_operands, 64, operand);
+  LIST(w, s->operand, s->n_operands, SPEC_MAX_OPERANDS, operand);
   LIST(w, s->input, s->n_inputs, SPEC_MAX_INPUTS, input);
   LIST(w, s->option, s->n_options, 256, option);
   LIST(w, s->model, s->n_models, SPEC_MAX_MODELS, model);

@@ -63,7 +63,10 @@ bool pegen_bytes_add_path(bytes *b, const char *path) {
 }
 
 bool pegen_bytes_read_file(bytes *b, const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  return pegen_bytes_read_open(b, open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+}
+
+bool pegen_bytes_read_open(bytes *b, int fd) {
   struct stat is;
   if (fd < 0) return false;
   if (fstat(fd, &is) || !S_ISREG(is.st_mode)) {

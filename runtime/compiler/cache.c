@@ -37,22 +37,42 @@ static bool make_folders(char *path) {
   }
 }
 
-/* What is mapped from it runs with our rights. */
+/* What is read from it runs with our rights. */
 static bool is_own(const struct stat *file) {
   return (file->st_uid == geteuid()) && !(file->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/* Whether nobody else can put another entry in the place of one of ours in that folder. */
+static bool keeps_entries(const char *path) {
+  struct stat is;
+  return !lstat(path, &is) && S_ISDIR(is.st_mode) && (is.st_uid == 0 || is.st_uid == geteuid()) &&
+         (is.st_mode & S_ISVTX || !(is.st_mode & (S_IWGRP | S_IWOTH)));
+}
+
+/* All folders above it, from the root: below one that keeps its entries the next cannot change meanwhile. */
+static bool is_kept(char *path) {
+  bool kept = keeps_entries("/");
+  for (char *slash = path + 1; kept && (slash = strchr(slash, '/')); slash++) {
+    *slash = 0;
+    kept = keeps_entries(path);
+    *slash = '/';
+  }
+  return kept;
+}
+
 void pegen_cache_open(cache *c, const char *folder, const bytes *key) {
   const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  char whole[PATH_MAX]; /* without links */
   int length = -1;
   struct stat is;
   c->key = key;
   if (folder) length = snprintf(c->folder, sizeof c->folder, "%s", folder);
   else if (base && *base == '/') length = snprintf(c->folder, sizeof c->folder, "%s/pegen", base);
   else if (home && *home == '/') length = snprintf(c->folder, sizeof c->folder, "%s/.cache/pegen", home);
-  if (length <= 0 || length >= (int)sizeof c->folder || !make_folders(c->folder) || stat(c->folder, &is) ||
-      !S_ISDIR(is.st_mode) || !is_own(&is))
-    c->folder[0] = 0;
+  if (length <= 0 || length >= (int)sizeof c->folder || !make_folders(c->folder) || !realpath(c->folder, whole) ||
+      strlen(whole) >= sizeof c->folder || !is_kept(whole) || lstat(whole, &is) || !S_ISDIR(is.st_mode) || !is_own(&is))
+    whole[0] = 0;
+  strcpy(c->folder, whole);
 }
 
 /* ---- names --------------------------------------------------------------------------- */
@@ -130,13 +150,20 @@ static bool read_footer(const bytes *file, footer *f) {
   return !memcmp(check, f->check, sizeof check);
 }
 
+/* A file that nobody else may write to: what is looked at is what is read. */
+static bool read_own(const char *path, bytes *file) {
+  int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat is;
+  if (fd >= 0 && !fstat(fd, &is) && is_own(&is)) return pegen_bytes_read_open(file, fd);
+  if (fd >= 0) close(fd);
+  return false;
+}
+
 /* Of a sound file that was made of just this. */
 static bool read_entry(const char *path, const bytes *made_of, bytes *object, bytes *header) {
   bytes file = {0};
-  struct stat is;
   footer f;
-  bool there = !lstat(path, &is) && S_ISREG(is.st_mode) && is_own(&is) && pegen_bytes_read_file(&file, path);
-  bool ok = there && read_footer(&file, &f) && f.made_of == made_of->size &&
+  bool ok = read_own(path, &file) && read_footer(&file, &f) && f.made_of == made_of->size &&
             !memcmp(file.data + f.object + f.header, made_of->data, made_of->size);
   if (ok) {
     pegen_bytes_add(object, file.data, f.object);
@@ -146,12 +173,12 @@ static bool read_entry(const char *path, const bytes *made_of, bytes *object, by
   return ok && !object->failed && !header->failed;
 }
 
-bool pegen_cache_find(const cache *c, bytes *object, bytes *header, char path[PATH_MAX]) {
-  char list[PATH_MAX];
+bool pegen_cache_find(const cache *c, bytes *object, bytes *header) {
+  char list[PATH_MAX], path[PATH_MAX];
   bytes sources = {0}, made_of = {0};
   if (!c->folder[0]) return false;
   sources_path(c, list);
-  bool ok = pegen_bytes_read_file(&sources, list) && list_contents(c, &sources, NULL, &made_of);
+  bool ok = read_own(list, &sources) && list_contents(c, &sources, NULL, &made_of);
   if (ok) {
     object_path(c, &made_of, path);
     ok = read_entry(path, &made_of, object, header);

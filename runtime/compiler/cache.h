@@ -19,15 +19,15 @@ typedef struct cache {
   const bytes *key;
 } cache;
 
-/* folder: the request's. The folder is made where it is missing; one that others could write to is not used. */
+/* folder: the request's. The folder is made where it is missing; one that others could write to, or put another in the
+ * place of, is not used. */
 void pegen_cache_open(cache *c, const char *folder, const bytes *key);
 
-/* object and header as stored, and the path of the file; the entry then counts as used. False where there is no such
- * entry, or a damaged one. */
-bool pegen_cache_find(const cache *c, bytes *object, bytes *header, char path[PATH_MAX]);
+/* object and header as stored; the entry then counts as used. False where there is no such entry, or a damaged one. */
+bool pegen_cache_find(const cache *c, bytes *object, bytes *header);
 
-/* read_from: names, a NUL after each. since: when the compilation began; what has changed later is not stored. False
- * where it could not be; that is no error. */
+/* path: of the entry's object, for pegen_cache_trim. read_from: names, a NUL after each. since: when the compilation
+ * began; what has changed later is not stored. False where it could not be; that is no error. */
 bool pegen_cache_store(const cache *c, const bytes *read_from, struct timespec since, const bytes *object,
                        const bytes *header, char path[PATH_MAX]);
 

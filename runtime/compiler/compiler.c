@@ -87,26 +87,29 @@ static bool run_program(result *r, const pegen_compile_request *request, const c
 
 /* ---- mapping ------------------------------------------------------------------------- */
 
-static bool map_memory(result *r) {
-  int fd = memfd_create("pegen-kernel", MFD_CLOEXEC);
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10u
+#endif
+
+/* Kernels that know the flag may want it; those before Linux 6.3 refuse it. */
+static int executable_memory(void) {
+  int fd = memfd_create("pegen-kernel", MFD_CLOEXEC | MFD_EXEC);
+  return fd < 0 && errno == EINVAL ? memfd_create("pegen-kernel", MFD_CLOEXEC) : fd;
+}
+
+/* From memory, also what the cache has on disk: the very bytes that were checked. */
+static void map(result *r) {
+  int fd = executable_memory();
   if (fd < 0 || !pegen_bytes_write(fd, r->object.data, r->object.size)) {
     pegen_bytes_print(&r->error, "cannot put the kernel into memory: %s", strerror(errno));
     if (fd >= 0) close(fd);
-    return false;
+    return;
   }
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   r->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   r->memory_file = fd;
-  return r->library;
-}
-
-/* path: of the cache's file with the same bytes; "": there is none. */
-static void map(result *r, const char *path) {
-  if (path[0]) r->library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* not where the folder forbids execution */
-  if (!r->library) map_memory(r);
   const pegen_kernel *kernel = r->library ? dlsym(r->library, kernel_symbol) : NULL;
-  if (r->error.size) return;
   if (!kernel) pegen_bytes_print(&r->error, "cannot map the kernel: %s", dlerror());
   else if (!pegen_kernel_supported(kernel))
     pegen_bytes_print(&r->error, "the kernel was made by a pegen of another version than this library");
@@ -121,12 +124,12 @@ static int64_t most_cached(const pegen_compile_request *request) {
 }
 
 static void compile(result *r, const pegen_compile_request *request, const char *program, const cache *c) {
-  char path[PATH_MAX] = "";
+  char path[PATH_MAX];
   bytes texts = {0};
   spawned run = {0};
-  if (pegen_cache_find(c, &r->object, &r->header, path)) {
+  if (pegen_cache_find(c, &r->object, &r->header)) {
     r->shown.from_cache = 1;
-    map(r, path);
+    map(r);
     return;
   }
   pegen_bytes_free(&r->object); /* of a find that ended without memory */
@@ -140,8 +143,7 @@ static void compile(result *r, const pegen_compile_request *request, const char 
     run.stream[SPAWN_OUTPUT] = run.stream[SPAWN_HEADER_STREAM] = (bytes){0};
     if (pegen_cache_store(c, &run.stream[SPAWN_SOURCES_STREAM], since, &r->object, &r->header, path))
       pegen_cache_trim(c, most_cached(request), path);
-    else path[0] = 0;
-    map(r, path);
+    map(r);
   }
   free(arguments);
   pegen_spawn_free(&run);

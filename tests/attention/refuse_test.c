@@ -185,6 +185,48 @@ static void without_lse(void **state) {
   assert_int_equal(pegen_launch_check(&request), 0);
 }
 
+/* Indices of a learned table are of displacements, which may be anything: what is read lies inside the table, here of
+ * ones, and the mean of rows of ones is one. */
+static void places_that_are_none(void **state) {
+  static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0x1p31f, -0x1p31f, 1e30f, -1e30f, 0x1p-149f, -0.5f};
+  call *c = *state;
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+    for (int where = 0; where < 2; where++) {
+      fill(c);
+      for (int k = 0; k < B * HKV * M * DV; k++) c->memory_of[2][k] = 1;
+      for (int k = 0; k < 5 * 5 * 4; k++) c->memory_of[6][k] = 1;
+      for (int k = 0; k < 2 * N; k++) c->memory_of[4 + where][k] = odd[i];
+      assert_int_equal(run(c), 0);
+      for (int k = 0; k < B * H * N * DV; k++) assert_float_equal(c->memory_of[3][k], 1, 1e-5);
+    }
+}
+
+/* A launch counts blocks and tokens in 32 bits. */
+static void blocks_are_counted(void **state) {
+  const int64_t most = INT32_MAX - 1024; /* launch_attention.c */
+  call *c = *state;
+  assert_int_equal(pegen_launch_tiles(0, 16, 4, 2), 0);
+  assert_int_equal(pegen_launch_tiles(17, 16, 0, 2), 0);
+  assert_int_equal(pegen_launch_tiles(17, 16, 4, 0), 0);
+  assert_int_equal(pegen_launch_tiles(17, 16, 4, 3), 24);
+  assert_int_equal(pegen_launch_tiles(most, 1, 1, 1), most);
+  assert_int_equal(pegen_launch_tiles(most + 1, 1, 1, 1), -1);
+  assert_int_equal(pegen_launch_tiles(most + 1, 64, 1, 1), -1);
+  assert_int_equal(pegen_launch_tiles(16, 16, most, 1), most);
+  assert_int_equal(pegen_launch_tiles(16, 16, 1, most + 1), -1);
+  assert_int_equal(pegen_launch_tiles(32, 16, INT64_MAX / 2 + 1, 1), -1);
+  assert_int_equal(pegen_launch_tiles(16, 16, INT64_MAX / 2, 3), -1);
+  for (int more = 0; kernel->ptx && more < 2; more++) {
+    fill(c); /* keys in memory that nobody looks at, far from all other tensors */
+    c->k_shape[2] = c->v_shape[2] = c->k_place_shape[0] = most + more;
+    c->k.data = (void *)((uintptr_t)1 << 44);
+    c->v.data = (void *)((uintptr_t)1 << 45);
+    c->k_positions.data = (void *)((uintptr_t)1 << 46);
+    pegen_launch_request request = {.kernel = kernel, .entry = PEGEN_LAUNCH_attention, .args = &c->args};
+    assert_int_equal(pegen_launch_check(&request), more ? PEGEN_ERROR_SIZE_OVERFLOW : 0);
+  }
+}
+
 /* Every refusal has a sentence of its own. */
 static void sentences(void **state) {
   (void)state;
@@ -204,8 +246,10 @@ int main(int argc, char **argv) {
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
   static call c;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test_prestate(grid_alone, &c),
-                                     cmocka_unit_test_prestate(without_lse, &c), cmocka_unit_test(sentences)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_prestate(refusals, &c),           cmocka_unit_test_prestate(grid_alone, &c),
+      cmocka_unit_test_prestate(without_lse, &c),        cmocka_unit_test_prestate(places_that_are_none, &c),
+      cmocka_unit_test_prestate(blocks_are_counted, &c), cmocka_unit_test(sentences)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   run_unload(loaded);
   arena_destroy(a);

@@ -597,6 +597,57 @@ static void test_no_room(void **state) {
   expect_kernel(&r, 1);
 }
 
+/* Whether a cache in that folder keeps anything. */
+static void expect_kept(const char *cache, bool kept) {
+  pegen_compile_request r = request_of(NULL, rope);
+  r.cache = path_of(cache);
+  expect_kernel(&r, 0);
+  expect_kernel(&r, kept);
+}
+
+/* A folder in whose place somebody else could put another one is not used: one that its group or anybody may write to,
+ * or below one whose entries others may rename. */
+static void test_folders_of_others(void **state) {
+  static const struct {
+    mode_t above, itself;
+    bool kept;
+  } rows[] = {{0755, 0700, true},  {0755, 0755, true},   {0755, 0770, false}, {0755, 0702, false},
+              {0770, 0700, false}, {0777, 0700, false},  {01777, 0700, true}, {01770, 0700, true},
+              {0702, 0700, false}, {01777, 0777, false}, {0755, 01777, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "above%zu", i);
+    assert_int_equal(mkdir(path_of(name), 0755), 0);
+    assert_int_equal(chmod(path_of(name), rows[i].above), 0);
+    snprintf(name, sizeof name, "above%zu/cache", i);
+    assert_int_equal(mkdir(path_of(name), 0755), 0);
+    assert_int_equal(chmod(path_of(name), rows[i].itself), 0);
+    expect_kept(name, rows[i].kept);
+  }
+  /* By a link it is what the link leads to. */
+  assert_int_equal(symlink("above0/cache", path_of("good")), 0);
+  assert_int_equal(symlink("above4/cache", path_of("bad")), 0);
+  pegen_compile_request r = request_of(NULL, rope);
+  r.cache = path_of("good");
+  expect_kernel(&r, 1);
+  expect_kept("bad", false);
+}
+
+/* The bytes that were checked are those that run, whatever becomes of the file. */
+static void test_changed_after_found(void **state) {
+  char entry[2 * PATH];
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  expect_kernel(&r, 0);
+  pegen_compiled *c = pegen_compile(&r);
+  assert_int_equal(c->from_cache, 1);
+  assert_int_equal(count_entries(".so", entry), 1);
+  assert_int_equal(truncate(entry, 0), 0);
+  expect_turns(c->kernel);
+  pegen_compiled_free(c);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2 || snprintf(root, sizeof root, "%s-%d", argv[1], (int)getpid()) < 0 || mkdir(root, 0755)) return 2;
   const struct CMUnitTest tests[] = {
@@ -618,6 +669,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test_setup(test_trimmed, set_up),
       cmocka_unit_test_setup(test_trimmed_by_all, set_up),
       cmocka_unit_test_setup(test_no_room, set_up),
+      cmocka_unit_test_setup(test_folders_of_others, set_up),
+      cmocka_unit_test_setup(test_changed_after_found, set_up),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char command[PATH + 16];

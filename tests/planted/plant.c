@@ -106,10 +106,6 @@ static void wait_for_ever(void) {
   char byte;
   while (read(0, &byte, 1) >= 0) {}
 }
-static void eat(void) {
-  for (char *block; (block = malloc(1 << 20));) result += *(volatile char *)block;
-  _exit(9);
-}
 static void say(const void *data, size_t size) {
   if (write(0, data, size) != (ssize_t)size) _exit(8);
 }
@@ -121,6 +117,12 @@ static void say_garbage(void) {
 static void say_kind(uint32_t kind, uint32_t size) {
   message_head head = {kind, size};
   say(&head, sizeof head);
+}
+/* As much as it is given, which is hardly more than CHILD_BYTES (isolate_child.c). */
+static void eat(void) {
+  for (char *block; (block = malloc(1 << 20)); result++) *(volatile char *)block = 1;
+  if (result > 600) say_kind(MESSAGE_MEMORY, 0);
+  _exit(9);
 }
 static void say_unknown(void) { say_kind(77, 0); }
 static void say_answer(void) { say_kind(MESSAGE_FOUND, 0); }
@@ -139,6 +141,21 @@ static void say_for_ever(void) {
   say_kind(MESSAGE_SPEC, WIRE_BYTES);
   for (;;) say(block, sizeof block);
 }
+/* One file again and again, which is there. */
+static void ask_for_one_more(void) {
+  static char answer[1 << 20];
+  for (;;) {
+    message_head head;
+    say_kind(MESSAGE_ASK, 6), say("\1pegen", 6);
+    if (read(0, &head, sizeof head) != sizeof head || head.kind != MESSAGE_FOUND) _exit(7);
+    for (size_t left = head.size; left > 0;) {
+      ssize_t got = read(0, answer, left < sizeof answer ? left : sizeof answer);
+      if (got <= 0) _exit(6);
+      left -= (size_t)got;
+    }
+  }
+}
+static void say_unconfined(void) { say_kind(MESSAGE_UNCONFINED, 5), say("lacks", 5); }
 static void ask_for_ever(void) {
   for (;;) say_kind(MESSAGE_ASK, 2), say("\2x", 2);
 }
@@ -204,6 +221,8 @@ static const plant_row rows[] = {
     {"say_bug", say_bug, "its process reports a bug in pegen (plan: all lost)"},
     {"say_bug_without_stage", say_bug_without_stage, "its process reports a bug in pegen (: )"},
     {"say_for_ever", say_for_ever, "a description with"},
+    {"ask_for_one_more", ask_for_one_more, "a question for a file that no description asks"},
+    {"say_unconfined", say_unconfined, "its process said after its first question that it cannot be confined"},
     {"ask_for_ever", ask_for_ever, "a question for a file that no description asks"},
     {"ask_for_a_path", ask_for_a_path, "ended before it had a result"},
     {"ask_for_a_wrong_kind", ask_for_a_wrong_kind, "a question for a file that no description asks"},

@@ -359,6 +359,17 @@ static void mistakes_are_refused(void **state) {
   REFUSED(OVERLAP, scan.state_in = &s; bad = s; bad.byte_offset = 8; scan.state_out = &bad);
   REFUSED(OVERLAP, bad = y; bad.data = sums; scan.out = &bad; scan.state_out = &s);
   REFUSED(OVERLAP, bad = s; bad.data = out; scan.state_in = &bad);
+  union {
+    float rows[24];
+    double sums[16];
+    int32_t bounds[3];
+  } shared = {.bounds = {0, 1, 3}};
+  int64_t two_states[] = {2, 2, 4};
+  DLTensor meets = b;
+  meets.data = shared.bounds;
+  REFUSED(OVERLAP, bad = y; bad.data = shared.rows; scan.out = &bad; scan.cu_seqlens = &meets);
+  REFUSED(OVERLAP, bad = s; bad.data = shared.sums; bad.shape = two_states; scan.state_out = &bad;
+          scan.cu_seqlens = &meets);
   REFUSED(SEQUENCES, bad = b; bad.data = wrong; scan.cu_seqlens = &bad);
   REFUSED(SEQUENCES, bad = b; bad.data = more; scan.cu_seqlens = &bad);
   REFUSED(SEQUENCES, bad = b; bad.dtype.bits = 64; scan.cu_seqlens = &bad);

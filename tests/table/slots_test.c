@@ -201,6 +201,29 @@ static void many(void **state) {
     for (size_t i = 0; i < room_of(cache); i++) assert_int_equal(((unsigned char *)cache->data)[i], 0x5a); \
   } while (0)
 
+/* As PyTorch has the strides of tensors without an element: those of sizes of one at least. */
+static void no_tokens(void **state) {
+  (void)state;
+  world w = open_world("rope", 0, NULL);
+  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  for (int batches = 0; batches < 3; batches += 2) {
+    int64_t tokens = batches ? 0 : 3, sizes[] = {batches, tokens}, strides[] = {tokens ? tokens : 1, 1};
+    DLTensor *k = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, batches, 2, tokens, kernel->head_dim),
+             *cache = cache_of(w.memory, k, 0);
+    double places[3] = {0};
+    int64_t shape[] = {tokens, 1};
+    DLTensor slots = {.device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 64, 1}, .shape = sizes, .strides = strides};
+    pegen_args args = {.struct_size = sizeof args, .k = k, .k_out = cache, .slots = &slots};
+    args.positions = tensor_contiguous(w.memory, NUMBER_F32, 2, shape, places);
+    assert_int_equal(kernel->encode(&args, 0, 1), 0);
+    sizes[1]++;
+    assert_int_equal(kernel->encode(&args, 0, 1), batches ? PEGEN_ERROR_SLOTS : 0);
+  }
+  run_unload(loaded);
+  arena_destroy(w.memory);
+}
+
 static void refused(void **state) {
   (void)state;
   world w = open_world("rope", 0, NULL);
@@ -302,8 +325,8 @@ static void elsewhere(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(slots),     cmocka_unit_test(converted),
-                                     cmocka_unit_test(many),      cmocka_unit_test(refused),
-                                     cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(slots),   cmocka_unit_test(converted), cmocka_unit_test(many),      cmocka_unit_test(no_tokens),
+      cmocka_unit_test(refused), cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
