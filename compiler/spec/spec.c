@@ -112,6 +112,19 @@ static bool check_block(const spec *s) {
 /* Beside the DEPENDS_ bits: what a score may read, and elements at computed places, which biases and scores may. */
 enum { READS_SCORE = 1 << 16, READS_ELEMENTS = 1 << 17 };
 
+static const struct {
+  unsigned bit; /* DEPENDS_ */
+  const char *of, *remedy;
+} reads[] = {
+    {DEPENDS_QUERY, "an input",
+     ": rows of a separable description may turn by inputs, and the bias or score of a pairwise one may read them"},
+    {DEPENDS_POSITION, "a coordinate of the position", ""},
+    {DEPENDS_OPERAND, "an operand", ""},
+    {DEPENDS_HEAD, "the head", ""},
+    {DEPENDS_BLOCK, "the block", ""},
+    {DEPENDS_CHANNEL, "a channel", ""},
+};
+
 static bool is_place(const spec *s, int index, unsigned allowed) {
   return index >= 0 &&
          (index < s->n_axes || (allowed & READS_SCORE && index >= SPEC_OF_SCORE && index < SPEC_MAX_PLACES));
@@ -180,23 +193,12 @@ static bool check_element(const spec *s, const expr *x, visited *seen, const cha
   return true;
 }
 
-/* "blocks, heads": the words of DEPENDS_ bits, in the order of the bits. */
-static const char *dependencies(unsigned bits_of, char text[128]) {
-  static const char *const words[] = {"blocks", "heads", "operands", "positions", "channels", "inputs"};
-  int length = 0;
-  text[0] = 0;
-  for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
-    if (bits_of >> i & 1) length += snprintf(text + length, 128 - (size_t)length, "%s%s", length ? ", " : "", words[i]);
-  return text;
-}
-
 /* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
  * allowed: the DEPENDS_ bits it may have. seen: [expr_pool_count]. */
 static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *seen, const char *what) {
-  char given[128], expected[128];
-  if (x->depends & ~allowed)
-    return wrong(s, "%s depends on %s; expected nothing but %s", what, dependencies(x->depends & ~allowed, given),
-                 allowed ? dependencies(allowed, expected) : "numbers");
+  for (int i = 0; i < (int)(sizeof reads / sizeof *reads); i++)
+    if (x->depends & ~allowed & reads[i].bit)
+      return wrong(s, "%s reads %s, which it may not here%s", what, reads[i].of, reads[i].remedy);
   if (seen[x->id].is_checked) return true;
   seen[x->id].is_checked = true;
   int leaves = x->n_heads * s->n_blocks;
@@ -418,10 +420,16 @@ static bool check_operands(const spec *s) {
   return true;
 }
 
+long double spec_scale(const spec *s) {
+  return s->pairwise->scale > 0 ? (long double)s->pairwise->scale : 1 / sqrtl((long double)s->head_dim);
+}
+
 static bool check_pairwise(const spec *s, visited *seen) {
   const spec_pairwise *p = s->pairwise;
   if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM)
     return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
+  if (!(p->scale >= 0 && isfinite(p->scale)))
+    return wrong(s, "scale is %g, a positive number or 0 was expected", p->scale);
   if (p->rotates != (s->n_components > 0))
     return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
   if (p->turns_values && (!p->rotates || p->value_dim != s->head_dim || s->skip_tokens || s->amplitude != 1))

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..arrays import raw_view
 from ..errors import ArgumentError
 from ..scan import run, states_of
+from .gradients import refuse_tangents
 from .operators import library
 
 _ALONE = 1 << 16  # elements that one thread sums sooner than others are started
@@ -31,6 +32,7 @@ def _results(x: Tensor, cu_seqlens: Tensor | None, wide: bool) -> tuple[Tensor, 
 
 def _scan(x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, period: float, reverse: bool,
           wide: bool) -> tuple[Tensor, Tensor]:  # fmt: skip
+    refuse_tangents("scan", (x, state))
     out, reached = _results(x, cu_seqlens, wide)
     given = {"x": _adjacent(x, 4), "state": state if state is None else _adjacent(state, 3), "cu_seqlens": cu_seqlens}
     views = {name: raw_view(name, tensor) for name, tensor in given.items() if tensor is not None}
@@ -72,6 +74,7 @@ def scan(x: Tensor, state: Tensor | None = None, *, cu_seqlens: Tensor | None = 
     """pegen_kernels.scan with gradients of x and of state, of every order. dtype: torch.float32 or torch.float64."""
     if dtype not in (None, torch.float32, torch.float64):
         raise ArgumentError(f"dtype is {dtype}; expected torch.float32 or torch.float64")
+    refuse_tangents("scan", (x, state))
     wide = (x.dtype if dtype is None else dtype) == torch.float64
     out, reached = torch.ops.pegen_kernels.scan(x, state, cu_seqlens, float(period), reverse, wide)
     return (out, reached) if with_state else out
