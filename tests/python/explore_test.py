@@ -202,6 +202,14 @@ def check_legends():
             assert len(legends) <= 1, (picture.key, label, legends)
 
 
+def check_rule():
+    """The rule of the grid's extent lies inside the axes, where all wavelengths are longer than it, too."""
+    (picture,) = [p for p in all_pictures([explain("rope_axial", grid=(2, 2), label="x")]) if p.key == "wavelengths"]
+    points, rule = picture.charts["x"].to_dict()["layer"]
+    low, high = points["encoding"]["y"]["scale"]["domain"]
+    assert low < 2 < high, (low, high)
+
+
 def check_images(folder):
     run("rope_axial", "--grid", "4,4", "--only", "decay,map", "-o", folder / "a.svg")
     assert (folder / "a.svg").read_text().count("displacement: 3") > 4
@@ -317,6 +325,7 @@ if __name__ == "__main__":  # lab_test.py opens pages, too
         check_numbers()
         check_colours()
         check_legends()
+        check_rule()
         check_every_description()
         check_page(pathlib.Path(name))
         check_images(pathlib.Path(name))

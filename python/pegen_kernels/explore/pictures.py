@@ -307,9 +307,9 @@ def wavelengths(all_facts: Sequence[Facts]) -> Picture:
     tables = _tables(picture, all_facts, _wavelength_table)
     low, high = _range(tables, "wavelength")
     extents = {f.label: max(f.grid) for f in all_facts}
-    most = max(high, *extents.values())
+    least, most = min(low, *extents.values()), max(high, *extents.values())
     for label, table in tables.items():
-        y = altair.Y("wavelength:Q", **_axis("units of position", low / 1.2, most * 1.2, "log"))
+        y = altair.Y("wavelength:Q", **_axis("units of position", least / 1.2, most * 1.2, "log"))
         rule = altair.Chart(pandas.DataFrame({"extent": [extents[label]]})).mark_rule(strokeDash=[6, 4])
         points = _kinds(table, altair.X("block:Q", title="block"), y, "axis", "block:Q",
                         _number("wavelength", "wavelength"), size=40, line=False, shape=_shape("axis"))  # fmt: skip
