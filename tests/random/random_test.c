@@ -172,7 +172,7 @@ static bool gradients_agree(trial_case *c, const char *target) {
   loaded_kernel *loaded = trial_load_gradients(c->memory, c->spec, target, PEGEN_DTYPE_F32, 1);
   if (!loaded) return false;
   checker check = {
-      .memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random, .target = "host"};
+      .memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random, .target = target};
   FILE *table = tmpfile();
   int out = dup(1);
   if (!table || out < 0) exit(2);
