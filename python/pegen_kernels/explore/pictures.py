@@ -413,7 +413,8 @@ def changes(all_facts: Sequence[Facts]) -> Picture:
     for label, table in tables.items():
         y = altair.Y("change:Q", **_axis("difference of scores", 0, high))
         picture.charts[label] = _kinds(table, altair.X("distance:Q", title="distance"), y, "what", "distance:Q",
-                                       _number("change", "difference"), size=40, shape=_shape("what", legend=None))  # fmt: skip
+                                       _number("change", "difference"), size=40,
+                                       shape=_shape("what", legend=None))  # fmt: skip
     return picture
 
 
