@@ -20,7 +20,7 @@ set(QUICK
 
 # They run in the default tier although the sanitizers' quick preset leaves them out: one of each kind.
 set(DEFAULT_THOUGH_LONG
-  "^golden_(attention|test_(${native}|sm_80|aarch64)|aarch64_.*)$"
+  "^golden_(attention|test_(${native}|aarch64)|aarch64_.*)$"
   "^(table|precision|operations)_(${native}|sm_80)$" "^operations$"
   "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
   "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
