@@ -10,7 +10,7 @@ def list_commands(build):
     for folder, _, names in os.walk(os.path.join(build, "tests")):
         if "CTestTestfile.cmake" in names:
             with open(os.path.join(folder, "CTestTestfile.cmake"), encoding="utf-8") as file:
-                for name, words in re.findall(r"^add_test\(\[=\[(.*?)\]=\] (.*)\)$", file.read(), re.MULTILINE):
+                for _, name, words in re.findall(r"^add_test\(\[(=+)\[(.*?)\]\1\] (.*)\)$", file.read(), re.MULTILINE):
                     yield name, re.findall(r'"(.*?)"', words), folder
 
 

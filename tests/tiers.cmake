@@ -14,13 +14,13 @@ endif()
 
 # A minute together.
 set(QUICK
-  "^unit_" "^(rooms|order|options|wire|growth|mutation_table|docs_gallery)$"
+  "^unit_" "^(rooms|order|options|wire|growth|tiers|mutation_table|docs_gallery)$"
   "^(reference_test|golden_test_${native}|spec_(good|bad|dump|shipped))$"
   "^(program_check|interface.(twin|refusals|rope)|bench_harness)$")
 
 # They run in the default tier although the sanitizers' quick preset leaves them out: one of each kind.
 set(DEFAULT_THOUGH_LONG
-  "^golden_(attention|test_(${native}|sm_80|aarch64)|aarch64_.*)$"
+  "^golden_(attention|test_(${native}|aarch64)|aarch64_.*)$"
   "^(table|precision|operations)_(${native}|sm_80)$" "^operations$"
   "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
   "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
@@ -31,7 +31,7 @@ set(DEFAULT_THOUGH_LONG
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
-set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$" "^check_learned_liere_inverse$")
+set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^emit$" "^attention_check_.*pape.*_sm_80$" "^check_learned_liere_inverse$")
 
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
 # pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all

@@ -15,6 +15,7 @@ config.substitutions += [
     ("%build", config.pegen_binary_dir),
     ("%cmake", config.cmake),
     ("%cc", config.compiler),
+    ("%cxx", config.cxx_compiler),
     ("%python", sys.executable),
 ]
 if config.sanitized:

@@ -17,6 +17,7 @@
 
 #include "cases.h"
 #include "gpu/forms.h"
+#include "gpu/target.h"
 #include "verify/oracle.h"
 
 #include <math.h>
@@ -115,8 +116,10 @@ static void kernels_give_golden(void **state) {
   f.spec = golden_load(f.memory, c, SPECS_DIR, DSL_DIR, &values);
   assert_non_null(f.spec);
   const form *of = form_of(f.spec);
+  const char *cpus;
   if (wanted && strncmp(wanted, "sm_", 3) == 0 &&
-      !gpu_program_of(f.memory, of, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32, false)) {
+      !gpu_program_of(f.memory, gpu_target_parse(f.memory, wanted, &cpus), of, of->plan(f.memory, f.spec),
+                      PEGEN_DTYPE_F32, false)) {
     print_message("             (no GPU kernel is made of it)\n");
     arena_destroy(f.memory);
     skip();

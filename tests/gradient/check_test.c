@@ -65,7 +65,7 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   entry = kernel->encode_backward, finish = kernel->encode_backward_finish;
   other.encode_backward = spoiling;
   other.encode_backward_finish = spoiling_finish;
-  checker c = {.memory = a, .spec = s, .kernel = &other, .random = 1};
+  checker c = {.memory = a, .spec = s, .kernel = &other, .random = 1, .target = "host"};
   fflush(stdout);
   int out = dup(1);
   assert_non_null(freopen("/dev/null", "w", stdout));
@@ -74,7 +74,7 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   fflush(stdout);
   dup2(out, 1);
   close(out);
-  return !c.failed;
+  return !c.n_failed;
 }
 
 static void what_is_spoilt_fails(void **state) {

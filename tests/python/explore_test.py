@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 
 import numpy
+import vl_convert
 
 import pegen_kernels as pk
 from pegen_kernels.explore import explain
@@ -184,6 +185,31 @@ def check_colours():
         assert least > 10, least
 
 
+def legends_in(vega):
+    """Legends of groups, with what their scales tell apart."""
+    for legend in vega.get("legends", []):
+        told = [scale["domain"] for scale in vega.get("scales", []) if scale["name"] in legend.values()]
+        yield json.dumps(told[0] if told else legend, sort_keys=True)
+    for mark in vega.get("marks", []):
+        yield from legends_in(mark)
+
+
+def check_legends():
+    """A picture has one legend at most, so that no entry is there twice."""
+    for picture in all_pictures([explain("rope_axial", grid=(6, 6)), explain("geope2d", grid=(6, 6))]):
+        for label, chart in picture.charts.items():
+            legends = list(legends_in(vl_convert.vegalite_to_vega(chart.to_json())))
+            assert len(legends) <= 1, (picture.key, label, legends)
+
+
+def check_rule():
+    """The rule of the grid's extent lies inside the axes, where all wavelengths are longer than it, too."""
+    (picture,) = [p for p in all_pictures([explain("rope_axial", grid=(2, 2), label="x")]) if p.key == "wavelengths"]
+    points, rule = picture.charts["x"].to_dict()["layer"]
+    low, high = points["encoding"]["y"]["scale"]["domain"]
+    assert low < 2 < high, (low, high)
+
+
 def check_images(folder):
     run("rope_axial", "--grid", "4,4", "--only", "decay,map", "-o", folder / "a.svg")
     assert (folder / "a.svg").read_text().count("displacement: 3") > 4
@@ -298,6 +324,8 @@ if __name__ == "__main__":  # lab_test.py opens pages, too
         check_compared_checkpoint(pathlib.Path(name))
         check_numbers()
         check_colours()
+        check_legends()
+        check_rule()
         check_every_description()
         check_page(pathlib.Path(name))
         check_images(pathlib.Path(name))

@@ -246,6 +246,40 @@ REFUSED = (
 )
 
 
+TOGETHER = """
+[[variants.both]]
+spec = "rope_axial"
+options = { base = 100 }
+[[variants.both]]
+spec = "alibi"
+"""
+
+
+def check_list(folder):
+    """Descriptions that are applied together: RoPE turns rows that ALiBi's attention then reads."""
+    file = folder / "list.toml"
+    file.write_text(SHORT + TOGETHER)
+    study = load(file)
+    data = study.data.make(0)
+    models = {name: build(study, variant, data, 0) for name, variant in study.variants.items()}
+    layer = models["both"].layers[0]
+    assert [encoding.kernel.name for encoding in layer.encodings] == ["rope_axial", "alibi"]
+    positions = data.train.positions.float()
+    x = torch.randn(2, len(positions), 32)
+    found = {name: model.layers[0].attend(x, positions) for name, model in models.items()}
+    q, k, v = layer.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+    q, k = models["rope"].layers[0].encodings[0](q, k, positions)
+    assert torch.equal(found["both"], layer.encodings[1](q, k, v, positions))
+    assert not torch.allclose(found["both"], found["rope"]) and not torch.allclose(found["both"], found["none"])
+    for old, new, words in (
+        ('spec = "alibi"', "", "expected a spec in each of its tables"),
+        ('spec = "rope_axial"\noptions = { base = 100 }', 'spec = "alibi"', "more than one of them are pairwise"),
+        ('spec = "alibi"', 'spec = "alibi"\nscale = 2.0', "expected in the first table alone"),
+    ):
+        file.write_text(SHORT + TOGETHER.replace(old, new))
+        assert words in run(file, "-o", folder / "list", "--check", status=1)
+
+
 def check_refusals(folder):
     """In words, before a second of training: nothing is written."""
     file, out = folder / "wrong.toml", folder / "refused"
@@ -294,6 +328,7 @@ if __name__ == "__main__":
     check_data()
     check_studies()
     with tempfile.TemporaryDirectory() as name:
+        check_list(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))
         whole = check_killed(pathlib.Path(name))

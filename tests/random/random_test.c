@@ -171,7 +171,8 @@ static bool run_case(trial_case *c, const char *target, unsigned dtypes, int opt
 static bool gradients_agree(trial_case *c, const char *target) {
   loaded_kernel *loaded = trial_load_gradients(c->memory, c->spec, target, PEGEN_DTYPE_F32, 1);
   if (!loaded) return false;
-  checker check = {.memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random};
+  checker check = {
+      .memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random, .target = target};
   FILE *table = tmpfile();
   int out = dup(1);
   if (!table || out < 0) exit(2);
@@ -182,10 +183,10 @@ static bool gradients_agree(trial_case *c, const char *target) {
   dup2(out, 1);
   close(out);
   rewind(table);
-  for (int byte; check.failed && (byte = fgetc(table)) != EOF;) putchar(byte);
+  for (int byte; check.n_failed && (byte = fgetc(table)) != EOF;) putchar(byte);
   fclose(table);
   run_unload(loaded);
-  return !check.failed;
+  return !check.n_failed;
 }
 
 static bool write_text(const char *path, const char *text) {

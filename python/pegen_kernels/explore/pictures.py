@@ -60,8 +60,9 @@ def _colour(name: str) -> altair.Color:
     return altair.Color(f"{name}:N", legend=_legend()).scale(range=KINDS)
 
 
-def _shape(name: str) -> altair.Shape:
-    return altair.Shape(f"{name}:N", legend=_legend())
+def _shape(name: str, **legend: Any) -> altair.Shape:
+    """With a legend, which is the colours' one where no line has these, too."""
+    return altair.Shape(f"{name}:N", **(legend or {"legend": _legend()}))
 
 
 def _points(base: altair.Chart, *tips: str | altair.Tooltip, size: int = 30) -> altair.Chart:
@@ -70,13 +71,15 @@ def _points(base: altair.Chart, *tips: str | altair.Tooltip, size: int = 30) -> 
 
 def _kinds(
     table: pandas.DataFrame, x: altair.X, y: altair.Y, of: str | None, *tips: str | altair.Tooltip, size: int = 30,
-    line: bool = True, **channels: Any,
+    line: bool = True, dash: str | None = None, **channels: Any,
 ) -> altair.Chart:  # fmt: skip
-    """A table's points, with lines through them or without, each kind that the column `of` names in a colour."""
+    """A table's points, with lines through them or without, each kind that the column `of` names in a colour. Channels
+    are of the points; a dash is of the lines, and has no legend of its own beside the colours'."""
     colour = {"color": _colour(of)} if of else {}
-    base = _chart(table).encode(x=x, y=y, **colour, **channels)
-    points = _points(base, *([f"{of}:N"] if of else []), *tips, size=size)
-    return base.mark_line() + points if line else points
+    base = _chart(table).encode(x=x, y=y, **colour)
+    points = _points(base.encode(**channels), *([f"{of}:N"] if of else []), *tips, size=size)
+    dashes = {} if dash is None else {"strokeDash": altair.StrokeDash(f"{dash}:N", legend=None)}
+    return base.mark_line().encode(**dashes) + points if line else points
 
 
 def _tables(picture: Picture, all_facts: Sequence[Facts], of: Callable) -> dict[str, pandas.DataFrame]:
@@ -175,8 +178,8 @@ def directions(all_facts: Sequence[Facts]) -> Picture:
     for label, table in tables.items():
         x = altair.X("steps:Q", **_axis("steps", 0, reach))
         y = altair.Y("score:Q", **_axis("score", min(low, 0), 1))
-        dash = altair.StrokeDash("direction:N", legend=_legend())
-        picture.charts[label] = _kinds(table, x, y, "direction", "steps:Q", _number("score", "score"), strokeDash=dash)
+        tip = _number("score", "score")
+        picture.charts[label] = _kinds(table, x, y, "direction", "steps:Q", tip, dash="direction")
     return picture
 
 
@@ -304,9 +307,9 @@ def wavelengths(all_facts: Sequence[Facts]) -> Picture:
     tables = _tables(picture, all_facts, _wavelength_table)
     low, high = _range(tables, "wavelength")
     extents = {f.label: max(f.grid) for f in all_facts}
-    most = max(high, *extents.values())
+    least, most = min(low, *extents.values()), max(high, *extents.values())
     for label, table in tables.items():
-        y = altair.Y("wavelength:Q", **_axis("units of position", low / 1.2, most * 1.2, "log"))
+        y = altair.Y("wavelength:Q", **_axis("units of position", least / 1.2, most * 1.2, "log"))
         rule = altair.Chart(pandas.DataFrame({"extent": [extents[label]]})).mark_rule(strokeDash=[6, 4])
         points = _kinds(table, altair.X("block:Q", title="block"), y, "axis", "block:Q",
                         _number("wavelength", "wavelength"), size=40, line=False, shape=_shape("axis"))  # fmt: skip
@@ -410,7 +413,8 @@ def changes(all_facts: Sequence[Facts]) -> Picture:
     for label, table in tables.items():
         y = altair.Y("change:Q", **_axis("difference of scores", 0, high))
         picture.charts[label] = _kinds(table, altair.X("distance:Q", title="distance"), y, "what", "distance:Q",
-                                       _number("change", "difference"), size=40, shape=_shape("what"))  # fmt: skip
+                                       _number("change", "difference"), size=40,
+                                       shape=_shape("what", legend=None))  # fmt: skip
     return picture
 
 

@@ -15,6 +15,7 @@ from .page import page
 from .pictures import Picture, all_pictures
 
 ENDINGS = (".html", ".svg", ".png")
+_APART: Any = {channel: "independent" for channel in ("color", "shape", "strokeDash")}  # a legend of its own each
 _PROPERTIES = ("norm_kept", "translation_invariant", "rotation_invariant", "commuting_generators", "invertible",
                "distance_decay", "context_aware", "identity_at_origin")  # fmt: skip
 
@@ -69,10 +70,8 @@ def _image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -
     rows = []
     for picture in pictures:
         charts = [picture.charts[f.label].properties(title=f.label) for f in all_facts if f.label in picture.charts]
-        rows.append(
-            altair.hconcat(*charts, title=picture.title).resolve_scale(color="independent", shape="independent")
-        )
-    chart = altair.vconcat(*rows, background="white").resolve_scale(color="independent", shape="independent")
+        rows.append(altair.hconcat(*charts, title=picture.title).resolve_scale(**_APART))
+    chart = altair.vconcat(*rows, background="white").resolve_scale(**_APART)
     if kind == ".svg":
         return vl_convert.vegalite_to_svg(chart.to_json()).encode()
     return vl_convert.vegalite_to_png(chart.to_json(), scale=1.5)
@@ -81,9 +80,7 @@ def _image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -
 def mosaic(pictures: Sequence[Picture], label: str, columns: int) -> bytes:
     """Pictures of one description as a PNG, so many side by side."""
     charts = [picture.charts[label].properties(title=picture.title) for picture in pictures]
-    chart = altair.concat(*charts, columns=columns, background="white").resolve_scale(
-        color="independent", shape="independent", strokeDash="independent"
-    )
+    chart = altair.concat(*charts, columns=columns, background="white").resolve_scale(**_APART)
     return vl_convert.vegalite_to_png(chart.to_json(), scale=1.3)
 
 

@@ -26,30 +26,29 @@ class Layer(nn.Module):
         self.qkv, self.out = nn.Linear(shape.dim, 3 * shape.dim), nn.Linear(shape.dim, shape.dim)
         wide = int(shape.widening * shape.dim)
         self.perceptron = nn.Sequential(nn.Linear(shape.dim, wide), nn.GELU(), nn.Linear(wide, shape.dim))
-        self.encoding: Encoding | Attention | None = None
-        self.of_token: nn.Linear | None = None  # what an encoding reads of a query's token
+        self.encodings = nn.ModuleList()  # in the order in which they are applied; attention last
+        self.of_token = nn.ModuleList()  # what each reads of a query's token
 
     def encode(self, encoding: Encoding | Attention) -> None:
-        self.encoding = encoding
-        self.sizes = [given.size for given in encoding.kernel.inputs]
-        if self.sizes:
-            columns = self.heads * sum(size or 1 for size in self.sizes)
-            self.of_token = nn.Linear(self.qkv.in_features, columns, bias=False)
+        columns = self.heads * sum(given.size or 1 for given in encoding.kernel.inputs)
+        self.encodings.append(encoding)
+        self.of_token.append(nn.Linear(self.qkv.in_features, columns, bias=False) if columns else nn.Identity())
 
-    def inputs(self, x: Tensor) -> list[Tensor]:
-        if self.of_token is None:
+    def inputs(self, number: int, x: Tensor) -> list[Tensor]:
+        sizes = [given.size for given in self.encodings[number].kernel.inputs]
+        if not sizes:
             return []
-        made = self.of_token(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        parts = made.split([size or 1 for size in self.sizes], -1)
-        return [part if size else part.squeeze(-1) for part, size in zip(parts, self.sizes)]
+        made = self.of_token[number](x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        parts = made.split([size or 1 for size in sizes], -1)
+        return [part if size else part.squeeze(-1) for part, size in zip(parts, sizes)]
 
     def attend(self, x: Tensor, positions: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        if isinstance(self.encoding, Attention):
-            return self.encoding(q, k, v, positions, inputs=self.inputs(x))
         scale = q.shape[-1] ** -0.5  # of what they are before columns are added
-        if self.encoding is not None:
-            q, k = self.encoding(q, k, positions, inputs=self.inputs(x))
+        for number, encoding in enumerate(self.encodings):
+            if isinstance(encoding, Attention):
+                return encoding(q, k, v, positions, inputs=self.inputs(number, x))
+            q, k = encoding(q, k, positions, inputs=self.inputs(number, x))
         return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=scale)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -72,8 +71,8 @@ class Transformer(nn.Module):
         self.added: Encoding | None = None  # what is added to the embedding
 
     def encodings(self) -> list[nn.Module]:
-        every = [self.added, *(layer.encoding for layer in self.layers)]
-        return [encoding for encoding in every if encoding is not None]
+        added = [] if self.added is None else [self.added]
+        return added + [encoding for layer in self.layers for encoding in layer.encodings]
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x, positions = self.embed(tokens), positions * self.scale
@@ -110,24 +109,22 @@ def _fix(variant: Variant, encodings: list[nn.Module]) -> None:
             known[name].requires_grad_(False)
 
 
-def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
-    """Raises ArgumentError where an encoding does not fit the model or the data."""
+def _add(model: Transformer, study: Study, variant: Variant, data: Data) -> None:
+    """One description of a variant, in every layer or before the first."""
     shape, where = study.model, f"[variants.{variant.name}]"
-    torch.manual_seed(seed)
-    model = Transformer(shape, data, variant.scale)
-    if variant.spec is None:
-        return model
-    torch.manual_seed(seed)
     width = shape.dim if variant.role == "additive" else shape.dim // shape.heads
     settings = {"head_dim": width, "channels": shape.dim, "heads": shape.heads, "axes": len(data.axes),
                 "depth": shape.depth}  # fmt: skip
+    made = []
     if variant.role == "additive":
         model.added = _made(variant, Encoding, settings)
+        made.append(model.added)
     else:
         kind, more = (Attention, {"causal": data.causal}) if variant.role == "pairwise" else (Encoding, {})
         for i, layer in enumerate(model.layers):
-            layer.encode(_made(variant, kind, settings | {"layer": i}, **more))
-    kernel = model.encodings()[0].kernel
+            made.append(_made(variant, kind, settings | {"layer": i}, **more))
+            layer.encode(made[-1])
+    kernel = made[0].kernel
     if len(kernel.axes) != len(data.axes):
         raise ArgumentError(
             f"{where}: {kernel.name} has {len(kernel.axes)} axes ({', '.join(kernel.axes)}); [data] '{study.data_set}'"
@@ -135,5 +132,14 @@ def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
         )
     if kernel.head_dim != width:
         raise ArgumentError(f"{where}: {kernel.name} is of {kernel.head_dim} channels; expected {width}")
-    _fix(variant, model.encodings())
+    _fix(variant, made)
+
+
+def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
+    """Raises ArgumentError where an encoding does not fit the model or the data."""
+    torch.manual_seed(seed)
+    model = Transformer(study.model, data, variant.scale)
+    torch.manual_seed(seed)
+    for part in variant.parts():
+        _add(model, study, part, data)
     return model

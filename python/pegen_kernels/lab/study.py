@@ -54,7 +54,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Variant:
-    """An encoding as it is tried."""
+    """An encoding as it is tried, or several that are applied together."""
 
     name: str
     spec: Optional[str] = None  # a stock description's name or a file beside the study; none: no encoding
@@ -64,6 +64,12 @@ class Variant:
     init: dict[str, Any] = field(default_factory=dict)  # first values: a deviation of normal ones, or a .npy file
     role: str = ""  # as explain has it
     declared: tuple[str, ...] = ()  # options that the description has
+    others: tuple["Variant", ...] = ()  # descriptions that are applied with it
+
+    def parts(self) -> list["Variant"]:
+        """One description each, what is pairwise last."""
+        every = [part for part in (self, *self.others) if part.spec is not None]
+        return sorted(every, key=lambda part: part.role == "pairwise")
 
     def first_values(self) -> dict[str, Any]:
         """As modules take them."""
@@ -141,11 +147,27 @@ def _explained(request: Any, label: str) -> dict[str, Any]:
     return run_explain(request, label)
 
 
-def _variant(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:
+def _variant(name: str, given: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:
+    """A table, or a list of tables: descriptions that are applied together."""
+    if not isinstance(given, list):
+        return _one(name, given, shared, folder)
+    where, tables = f"[variants.{name}]", given
+    parts = [_one(name, table, shared, folder) for table in tables]
+    if not parts or any(part.spec is None for part in parts):
+        raise ArgumentError(f"{where}: is a list; expected a spec in each of its tables, one or more")
+    for role, words in (("additive", "add to the embedding"), ("pairwise", "are pairwise")):
+        if sum(part.role == role for part in parts) > 1:
+            raise ArgumentError(f"{where}: {' and '.join(str(p.spec) for p in parts)}: more than one of them {words}")
+    if any("scale" in table for table in tables[1:]):
+        raise ArgumentError(f"{where}: scale is of the positions of all; expected in the first table alone")
+    return dataclasses.replace(parts[0], others=tuple(parts[1:]))
+
+
+def _one(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:
     where = f"[variants.{name}]"
     if not isinstance(table, dict):
         raise ArgumentError(f"{where}: is {table!r}; expected a table")
-    found: Variant = _read(Variant, {"name": name, **table}, where, ("role", "declared"))
+    found: Variant = _read(Variant, {"name": name, **table}, where, ("role", "declared", "others"))
     if found.spec is None:
         if set(table) - {"scale"}:
             raise ArgumentError(f"{where}: names no spec, which is no encoding at all, and says '{min(table)}' of it")
