@@ -25,6 +25,46 @@ void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, 
                     out);
 }
 
+/* The sequence that has the token. */
+static int64_t sequence_of(const pegen_bounds *b, int64_t token) {
+  int64_t low = 0, high = b->sequences;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (b->at[middle] <= token) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/* Where the coordinates of an origin are; NULL: it is the description's own. */
+static const char *origin_at(const pegen_origin *o, int64_t which, int64_t skipped) {
+  const int64_t *stride = o->view.stride;
+  int64_t first = 0, tokens = o->view.size[PEGEN_POSITION_TOKEN], at;
+  if (o->type < 0) return 0;
+  if (o->is_given) at = which * stride[PEGEN_POSITION_TOKEN];
+  else {
+    if (o->bounds.sequences) {
+      first = o->bounds.at[which];
+      tokens = o->bounds.at[which + 1] - first;
+    }
+    int64_t middle = pegen_middle_token(tokens, skipped);
+    if (middle < 0) return 0;
+    at = (first + middle) * stride[PEGEN_POSITION_TOKEN];
+    if (!o->bounds.sequences) at += which * stride[PEGEN_POSITION_BATCH];
+  }
+  return (const char *)(o->view.base + (uintptr_t)at);
+}
+
+void pegen_driver_centre(const pegen_loop *loop, int64_t token, int64_t axes, double *place) {
+  const pegen_origin *o = loop->origin;
+  int64_t which = loop->sequences->sequences ? sequence_of(loop->sequences, token) : loop->origin_batch;
+  const char *from = origin_at(o, which, loop->skipped);
+  double at[PEGEN_MAX_ROTOR_AXES];
+  if (from) pegen_coordinates(from, o->type, o->view.stride[PEGEN_POSITION_AXIS], axes, at);
+  for (int64_t axis = 0; axis < axes; axis++)
+    place[axis] -= from && at[axis] - at[axis] == 0 ? at[axis] : o->fixed[axis];
+}
+
 void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out) {
   for (int64_t axis = axes - 1; axis >= 0; axis--) {
     int64_t next = axis ? cell / grid[axis] : 0;

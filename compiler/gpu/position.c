@@ -64,6 +64,32 @@ static void grid_coordinates(source *s, ir_value *values) {
   }
 }
 
+void gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, two_float *out) {
+  source s = {b, described, parameter, batch, i32(b, 0)};
+  int axes = described->n_axes;
+  MlirType types[2 * SPEC_MAX_AXES];
+  ir_value own[2 * SPEC_MAX_AXES], given[2 * SPEC_MAX_AXES], values[2 * SPEC_MAX_AXES];
+  for (int axis = 0; axis < axes; axis++) {
+    two_float fixed = two_float_const(b, described->polynomial->origin[axis]);
+    own[2 * axis] = fixed.hi;
+    own[2 * axis + 1] = fixed.lo.ptr ? fixed.lo : ir_float(b, b->f32, 0);
+  }
+  if (described->polynomial->has_call_origin) {
+    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), 2 * axes, types);
+    ir_choose_else(b, &choice, 2 * axes, own);
+    load_coordinates(&s, given);
+    for (int axis = 0; axis < axes; axis++) {
+      ir_value x = given[2 * axis],
+               is_finite = ir_compare_float(b, "oeq", sub(b, x, x), ir_float(b, b->f32, 0));
+      for (int i = 2 * axis; i < 2 * axis + 2; i++) given[i] = ir_select(b, is_finite, given[i], own[i]);
+    }
+    ir_end_choose(b, choice, 2 * axes, given, values);
+  } else
+    for (int i = 0; i < 2 * axes; i++) values[i] = own[i];
+  for (int axis = 0; axis < axes; axis++) out[axis] = (two_float){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+}
+
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out) {
   source s = {b, described, parameter, batch, token};

@@ -185,7 +185,11 @@ extern "C" {
     "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags") \
   X(NEEDS_INPUT, 71, \
     "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
-    "and grad->flags must have PEGEN_GRAD_FROM_INPUT")
+    "and grad->flags must have PEGEN_GRAD_FROM_INPUT") \
+  X(ORIGIN, 72, \
+    "columns count positions from the middle token of positions, and where q or k is alone, or k goes to slots, from " \
+    "args->origin: [P] or [B,P] of a position's type; a kernel without has_origin, and a call without positions, has " \
+    "none")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -385,6 +389,13 @@ typedef struct pegen_args {
    * they are. Tokens that are skipped are normalised, too. */
   const DLTensor *q_norm, *k_norm;
   double norm_epsilon;
+  /* Kernels with has_origin, encode and its gradients: the position that columns of q and of k count from, [P], or [B,P]
+   * of each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores
+   * together where both count from the same place, and lose fewest digits where that is near them. NULL: the middle
+   * token of args->positions of each batch or sequence, token s + (N - s) / 2 where s tokens are skipped; a coordinate
+   * that is not finite counts from the description's own origin. Whoever keeps rows of k for later calls gives it, one
+   * for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without it. */
+  const DLTensor *origin;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -542,6 +553,8 @@ typedef struct pegen_kernel {
   int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and
                           encode_backward takes what encode read alone */
   uint32_t ptx_size; /* bytes of *ptx, which fields may be added to at its end */
+  int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
+                         where the description says */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
