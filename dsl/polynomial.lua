@@ -46,8 +46,8 @@ end
 -- The option `origin`: nil where calls have their own.
 local function chosen_origin()
   local text = options.option("origin", "call",
-    "what columns count positions from: call: what each call says, or the middle of its tokens; or coordinates, " ..
-      "one an axis: 1000,6.5")
+    "what columns count positions from: call: the middle of a built-in grid or of each call's tokens, or what the call " ..
+      "says; or coordinates, one an axis: 1000,6.5")
   if text == "call" then return nil end
   local origin = {}
   for item in (text .. ","):gmatch "[^,]*," do
@@ -60,7 +60,7 @@ local function chosen_origin()
   return origin
 end
 
--- The middle of the built-in grid, and 0 where a call without positions has none.
+-- The middle of the built-in grid, by which columns were chosen; else what stands for coordinates that are not finite.
 local function default_origin(axes, grid)
   local origin = {}
   for i in ipairs(axes) do origin[i] = grid[i] and (grid[i] - 1) / 2 or 0.0 end
@@ -117,7 +117,7 @@ function polynomial.describe(given, described, fused)
   }
   described.skip_tokens, described.grid = options.tokens(#axes)
   described.polynomial.origin = origin or default_origin(axes, described.grid)
-  described.polynomial.has_call_origin = not origin and not fused
+  described.polynomial.has_call_origin = not origin and not fused and #described.grid == 0
 end
 
 return polynomial

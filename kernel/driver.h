@@ -99,7 +99,7 @@ typedef struct pegen_stream {
 /* Where columns count positions from; see pegen_args.origin. */
 typedef struct pegen_origin {
   const double *fixed; /* [axes] the description's own, for what no view says */
-  int64_t is_given; /* view is of args->origin, [..,B,P]; 0: of args->positions, whose middle tokens are meant */
+  int64_t is_given; /* view is of args->origin, [..,B,P]; 0: of args->positions, whose middle is meant */
   int64_t type; /* pegen_position_type of view; -1: there is none */
   pegen_view view;
   pegen_bounds bounds; /* of q's sequences, in args->positions */
@@ -291,9 +291,12 @@ static inline int pegen_converts(const pegen_stream *stream) { return stream->in
 static inline int pegen_has_origin(const pegen_kernel *kernel) {
   return kernel->struct_size >= offsetof(pegen_kernel, has_origin) + sizeof kernel->has_origin && kernel->has_origin;
 }
-/* The token of `tokens` that columns count from; -1: none of them is encoded. */
-static inline int64_t pegen_middle_token(int64_t tokens, int64_t skipped) {
-  return tokens > skipped ? skipped + (tokens - skipped) / 2 : -1;
+/* Columns count from the median of three tokens, axis by axis: this one, and those `step` before and behind it. -1: no
+ * token is encoded. A third, for a row of a grid of images has a power of two tokens. */
+static inline int64_t pegen_middle_token(int64_t tokens, int64_t skipped, int64_t *step) {
+  int64_t encoded = tokens - skipped;
+  *step = encoded / 3;
+  return encoded > 0 ? skipped + encoded / 2 : -1;
 }
 
 /* Where pegen_driver_position finds the coordinates of a stream's batch; nowhere where a grid is built in. */

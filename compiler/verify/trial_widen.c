@@ -17,13 +17,26 @@ static int64_t out_dim(const pegen_kernel *kernel, number_type type) {
   return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim;
 }
 
+static int by_value(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
 /* The middle of positions that calls give, where the kernel counts from there. */
 static void set_origin(arena *a, widen_trial *t, const pegen_kernel *kernel, int64_t tokens) {
   const spec *s = t->spec;
+  int64_t encoded = tokens - s->skip_tokens, middle = s->skip_tokens + encoded / 2;
   t->from = s->polynomial->origin;
-  if (!kernel->has_origin || !t->positions || tokens <= s->skip_tokens) return;
-  t->from = t->q_values + (s->skip_tokens + (tokens - s->skip_tokens) / 2) * s->n_axes;
-  t->origin = tensor_contiguous(a, NUMBER_F64, 1, (int64_t[]){s->n_axes}, t->from);
+  if (!kernel->has_origin || !t->positions || encoded < 1) return;
+  double *from = arena_array(a, double, s->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    double x[3];
+    for (int i = 0; i < 3; i++) x[i] = t->q_values[(middle + (i - 1) * (encoded / 3)) * s->n_axes + axis];
+    qsort(x, 3, sizeof *x, by_value);
+    from[axis] = x[1];
+  }
+  t->from = from;
+  t->origin = tensor_contiguous(a, NUMBER_F64, 1, (int64_t[]){s->n_axes}, from);
 }
 
 widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type,

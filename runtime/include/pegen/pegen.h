@@ -187,7 +187,7 @@ extern "C" {
     "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
     "and grad->flags must have PEGEN_GRAD_FROM_INPUT") \
   X(ORIGIN, 72, \
-    "columns count positions from the middle token of positions, and where q or k is alone, or k goes to slots, from " \
+    "columns count positions from the middle of positions, and where q or k is alone, or k goes to slots, from " \
     "args->origin: [P] or [B,P] of a position's type; a kernel without has_origin, and a call without positions, has " \
     "none")
 
@@ -389,12 +389,13 @@ typedef struct pegen_args {
    * they are. Tokens that are skipped are normalised, too. */
   const DLTensor *q_norm, *k_norm;
   double norm_epsilon;
-  /* Kernels with has_origin, encode and its gradients: the position that columns of q and of k count from, [P], or [B,P]
-   * of each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores
-   * together where both count from the same place, and lose fewest digits where that is near them. NULL: the middle
-   * token of args->positions of each batch or sequence, token s + (N - s) / 2 where s tokens are skipped; a coordinate
-   * that is not finite counts from the description's own origin. Whoever keeps rows of k for later calls gives it, one
-   * for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without it. */
+  /* Kernels with has_origin, encode and its gradients: the position that columns of q and of k count from, [P], or
+   * [B,P] of each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores
+   * together where both count from the same place, and lose fewest digits where that is amid them. NULL: the middle of
+   * args->positions of each batch or sequence: on each axis the median of three tokens, M = s + n / 2, M - n / 3 and
+   * M + n / 3 of n tokens behind s that are skipped, 0 for what is not finite. Whoever keeps rows of k for later calls
+   * gives it, one for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without.
+   */
   const DLTensor *origin;
 } pegen_args;
 
