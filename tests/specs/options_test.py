@@ -38,7 +38,7 @@ def choices(spec, name):
 def others(spec, option):
     """Values that differ from the option's own, the likely ones first."""
     value, name = option["default"], option["name"]
-    values = choices(spec, name)
+    values = choices(spec, name) if re.match("[a-z]", value) else []
     if value == "call":
         values += ["3.5", "3.5,4.5", "3.5,4.5,5.5"]
     if value in ("true", "false"):
