@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """options_test.py PEGEN: every option of every stock description, given alone, changes the kernel or is refused.
 
-An option is given other values than its own until the description takes one. What it is then is compared as expressions,
+An option is given other values than its own until one has an effect. What the kernel is then is compared as expressions,
 which are cheap; where these are the same, as `explain` tells it, first values of operands among it; and at last as the
 whole module. The text of the options themselves is left out.
 """
@@ -69,7 +69,7 @@ def others(spec, option):
 def try_option(task):
     spec, option = task
     base, _ = expressions(spec["name"], [])
-    refusals = []
+    refusals, idle = [], None
     for value in others(spec["name"], option):
         defines = ["-D", f"{option['name']}={value}"]
         text, refusal = expressions(spec["name"], defines)
@@ -77,7 +77,11 @@ def try_option(task):
             refusals.append(refusal)
             continue
         differs = text != base or any(of(spec["name"], defines) != of(spec["name"], []) for of in (told, module))
-        return spec["name"], option["name"], "effect" if differs else "none", value
+        if differs:
+            return spec["name"], option["name"], "effect", value
+        idle = value
+    if idle:
+        return spec["name"], option["name"], "none", idle
     named = [line for line in refusals if option["name"] in line]
     return spec["name"], option["name"], "refused" if named else "untried", (refusals or [""])[0].strip()
 
