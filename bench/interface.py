@@ -49,7 +49,7 @@ class Args(c.Structure):
         ]
         + [(name, c.POINTER(DLTensor)) for name in ("cu_seqlens", "k_cu_seqlens", "block_table", "lengths", "slots")]
         + [(name, c.POINTER(DLTensor)) for name in ("v_out", "v_scale", "q_norm", "k_norm")]
-        + [("norm_epsilon", c.c_double)]
+        + [("norm_epsilon", c.c_double), ("origin", c.POINTER(DLTensor))]
     )
 
 

@@ -359,6 +359,7 @@ static void read_polynomial(lua_State *L, spec *d, arena *memory) {
   p->value = expr_field(L, "value");
   p->degree = (int)integer_field(L, "degree");
   p->n_terms = d->n_blocks = (int)integer_field(L, "terms");
+  p->has_call_origin = flag_field(L, "has_call_origin");
   p->exact_scores = flag_field(L, "exact_scores");
   p->split_columns = flag_field(L, "split_columns");
   open_list(L, "origin", SPEC_MAX_AXES);

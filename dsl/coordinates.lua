@@ -35,9 +35,11 @@ function coordinates.coordinates(axes)
   local kind = options.option("coordinates", "given",
     "positions as given; or of cell p of n: inclusive p / (n - 1), centres (p + 1/2) / n, signed centres from -1 to " ..
       "1, resampled p trained / n", { "given", "inclusive", "centres", "signed", "resampled" })
-  local cells = options.option("cells", {}, "cells n on each axis; what coordinates other than given need")
+  local made = { needs = { coordinates = { "inclusive", "centres", "signed", "resampled" } } }
+  local cells = options.option("cells", {}, "cells n on each axis; what coordinates other than given need", made)
   local trained = options.option("trained", {},
-    "cells on each axis in training: coordinates go on beyond them in the same steps, or, resampled, lie between them")
+    "cells on each axis in training: coordinates go on beyond them in the same steps, or, resampled, lie between them",
+    made)
   local origin = options.option("origin", 0.0, "the position that is not turned, where a skipped token is")
   local needs_trained = kind == "resampled" or #trained > 0
   local cells_of = kind ~= "given" and counts("cells", cells, kind, axes) or {}

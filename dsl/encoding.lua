@@ -727,6 +727,7 @@ function encoding.encoding(given)
   end
   if not is_polynomial or given.score ~= nil then refuse_inputs(given, described, role) end
   described.operands, described.inputs = operands.list(described.axes), inputs.list()
+  options.settle()
   described.models = models.list(given.models)
   return core.finish(described)
 end

@@ -2,7 +2,7 @@
 local core = ...
 local check = core.include "check"
 local options = {}
-local declared = {}
+local declared, order = {}, {}
 
 local function whole(text)
   local digits = text:sub(1, 1) == "-" and text:sub(2) or text
@@ -72,8 +72,24 @@ local function check_choices(name, value, choices, doc, field)
   end
 end
 
+-- What an option has no effect without: { name = values of that option }, or { name = true } where it must be given.
+local function checked_needs(name, needs)
+  if type(needs) ~= "table" then check.wrong("pe.option", "needs", needs, "a table of options and the values they need") end
+  local copy, empty = {}, true
+  for other, values in pairs(needs) do
+    if type(other) ~= "string" then check.wrong("pe.option", "needs", other, "the name of an option") end
+    if other == name then check.fail("option '%s' needs itself", name) end
+    copy[other] = values == true or check.list("pe.option", "needs", type(values) == "table" and values or { values },
+      "values")
+    empty = false
+  end
+  if empty then check.fail("option '%s' has empty 'needs', the name of an option and its values were expected", name) end
+  return copy
+end
+
 -- option(name, default, doc [, choices]): the value of -D name=value, or the default. The default
--- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers.
+-- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers. choices: the
+-- values that are allowed, and in its field `needs` what the option has no effect without.
 function options.option(name, default, doc, choices)
   check.identifier("pe.option", "name", name)
   local kind = KINDS[kind_of(default)]
@@ -85,7 +101,20 @@ function options.option(name, default, doc, choices)
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
-  declared[name] = { kind = kind_of(default), choices = choices, doc = doc }
+  local needs
+  if type(choices) == "table" and choices.needs ~= nil then
+    local values
+    needs = checked_needs(name, choices.needs)
+    for key, value in pairs(choices) do
+      if key ~= "needs" then
+        values = values or {}
+        values[key] = value
+      end
+    end
+    choices = values
+  end
+  declared[name] = { kind = kind_of(default), choices = choices, needs = needs, default = text_of(default), doc = doc }
+  order[#order + 1] = name
   local text = core.define(name)
   local value = default
   if text then
@@ -100,7 +129,34 @@ function options.option(name, default, doc, choices)
     check_choices(name, value, check.list("pe.option", "choices", choices, "values"), doc)
   end
   core.option(name, text_of(value), doc, text ~= nil)
+  declared[name].value, declared[name].is_given = value, text ~= nil
   return value
+end
+
+-- Refuses options that were given another value than their default and have no effect beside the others. All options
+-- are declared when pe.encoding comes here.
+function options.settle()
+  for _, name in ipairs(order) do
+    local option = declared[name]
+    local says_something = option.is_given and text_of(option.value) ~= option.default
+    -- One at a time, in an order that does not depend on the table's.
+    local others = {}
+    for other in pairs(option.needs or {}) do others[#others + 1] = other end
+    table.sort(others)
+    for _, other in ipairs(others) do
+      local needed, values = declared[other], option.needs[other]
+      if not needed then check.fail("option '%s' needs the option '%s', which the spec has not got", name, other) end
+      if says_something and values == true and not needed.is_given then
+        check.fail("option '%s' is %s, which needs the option '%s'", name, check.show(option.value), other)
+      end
+      if says_something and values ~= true and not check.contains(values, needed.value) then
+        local texts = {}
+        for i, value in ipairs(values) do texts[i] = text_of(value) end
+        check.fail("option '%s' has no effect where '%s' is %s; it needs %s=%s", name, other, check.show(needed.value),
+          other, check.join(texts))
+      end
+    end
+  end
 end
 
 -- The text by which -D gives an option, declared before, this value. place: what it stands in, for messages.

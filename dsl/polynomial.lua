@@ -14,6 +14,10 @@ local hidden = setmetatable({}, { __mode = "k" })
 
 function polynomial.is(value) return type(value) == "table" and hidden[value] ~= nil end
 
+local function is_coordinate(value)
+  return type(value) == "number" and value == value and math.abs(value) <= 2 ^ 52
+end
+
 -- polynomial{ degree, terms, value = function(delta, l, head), origin }
 function polynomial.polynomial(given)
   given = check.fields(WORD, given, { "degree", "terms", "value", "origin" })
@@ -24,7 +28,7 @@ function polynomial.polynomial(given)
   if given.origin ~= nil then
     origin = check.list(WORD, "origin", given.origin, "numbers, one an axis")
     for i, value in ipairs(origin) do
-      if type(value) ~= "number" or value ~= value or math.abs(value) > 2 ^ 52 then
+      if not is_coordinate(value) then
         check.wrong(WORD, "origin", given.origin, "a list of finite numbers, one an axis")
       end
       origin[i] = value + 0.0
@@ -39,7 +43,24 @@ function polynomial.polynomial(given)
   return handle
 end
 
--- The middle of the built-in grid; 0 where positions are given at the call.
+-- The option `origin`: nil where calls have their own.
+local function chosen_origin()
+  local text = options.option("origin", "call",
+    "what columns count positions from: call: the middle of a built-in grid or of each call's tokens, or what the call " ..
+      "says; or coordinates, one an axis: 1000,6.5")
+  if text == "call" then return nil end
+  local origin = {}
+  for item in (text .. ","):gmatch "[^,]*," do
+    local value = tonumber(item:sub(1, -2))
+    if not is_coordinate(value) then
+      check.fail("option 'origin' is %s, call or numbers separated by commas were expected", check.show(text))
+    end
+    origin[#origin + 1] = value + 0.0
+  end
+  return origin
+end
+
+-- The middle of the built-in grid, by which columns were chosen; else what stands for coordinates that are not finite.
 local function default_origin(axes, grid)
   local origin = {}
   for i in ipairs(axes) do origin[i] = grid[i] and (grid[i] - 1) / 2 or 0.0 end
@@ -54,9 +75,10 @@ function polynomial.describe(given, described, fused)
   if heads * terms > core.limits.rows then
     check.fail_field("heads", "%d heads of %d terms; at most %d in all were expected", heads, terms, core.limits.rows)
   end
-  if bias.origin and #bias.origin ~= #axes then
-    check.fail_field("origin", "the origin has %d coordinates, one for each of the %d axes was expected", #bias.origin,
-      #axes)
+  local origin = bias.origin
+  if not origin and not fused then origin = chosen_origin() end
+  if origin and #origin ~= #axes then
+    check.fail_field("origin", "the origin has %d coordinates, one for each of the %d axes was expected", #origin, #axes)
   end
   core.begin(terms)
   operands.open(axes, heads, terms)
@@ -94,7 +116,8 @@ function polynomial.describe(given, described, fused)
       "bfloat16 and float16: columns as sums of two, so that rounding them costs no more than 2^-8 of a logit"),
   }
   described.skip_tokens, described.grid = options.tokens(#axes)
-  described.polynomial.origin = bias.origin or default_origin(axes, described.grid)
+  described.polynomial.origin = origin or default_origin(axes, described.grid)
+  described.polynomial.has_call_origin = not origin and not fused and #described.grid == 0
 end
 
 return polynomial

@@ -13,6 +13,7 @@
  *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
  *      with a table, in place of 2.'s positions and operands and of all of 4.
  *                                                ALIGNMENT TABLE_BYTES TABLE
+ *      and where columns count from              ORIGIN, and what positions are refused with
  *   7. outputs against every other tensor        OVERLAP
  *
  * Only tensors that the call reads or writes are looked at: positions is not
@@ -292,6 +293,66 @@ static int view_positions(const pegen_kernel *kernel, const DLTensor *positions,
                                   : PEGEN_ERROR_DEVICE;
 }
 
+/* What there is to know of positions without q and k. */
+static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *positions) {
+  int rank = positions->ndim;
+  if (rank != 2 && rank != 3 && !(rank == 1 && kernel->n_axes == 1)) return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
+  for (int i = 0; i < rank; i++)
+    if (positions->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
+  return pegen_bare_positions(kernel, positions, -1) || positions->shape[rank - 1] == kernel->n_axes
+             ? 0
+             : PEGEN_ERROR_POSITIONS_SHAPE;
+}
+
+/* [P], or [B,P] of as many batches or sequences as the call has. */
+static int view_given_origin(const pegen_kernel *kernel, const DLTensor *given, int64_t batches, pegen_origin *o) {
+  int rank = given->ndim;
+  if ((rank != 1 && rank != 2) || !given->shape || given->shape[rank - 1] != kernel->n_axes ||
+      (rank == 2 && given->shape[0] != batches) || (o->type = pegen_position_type_of(given)) < 0)
+    return PEGEN_ERROR_ORIGIN;
+  o->is_given = 1;
+  return pegen_on_host(given) ? pegen_view_of(given, 0, &o->view) : PEGEN_ERROR_DEVICE;
+}
+
+/* positions of q, which may not be given. */
+static int view_middle(const pegen_kernel *kernel, const pegen_args *args, int64_t batches, pegen_origin *o) {
+  const DLTensor *positions = args->positions;
+  int error = check_positions_alone(kernel, positions);
+  if (error) return error;
+  o->type = pegen_position_type_of(positions);
+  if (o->type < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
+  if (!pegen_on_host(positions)) return PEGEN_ERROR_DEVICE;
+  error = pegen_view_positions(positions, pegen_bare_positions(kernel, positions, -1), &o->view);
+  if (error) return error;
+  if (o->view.size[PEGEN_POSITION_BATCH] != 1 && o->view.size[PEGEN_POSITION_BATCH] != batches)
+    return PEGEN_ERROR_POSITIONS_SHAPE;
+  return pegen_has_bounds(args) ? pegen_read_bounds(args, 0, o->view.size[PEGEN_POSITION_TOKEN], &o->bounds) : 0;
+}
+
+/* Where columns count from. is_known: the call has all rows that count from there, or (backward) is one of a call that
+ * had. */
+static int check_origin(const pegen_kernel *kernel, const pegen_args *args, int is_known, pegen_call *call) {
+  const DLTensor *given = PEGEN_GIVEN(args, origin), *rows = args->q ? args->q : args->k;
+  const pegen_stream *of = &call->stream[args->q ? 0 : 1];
+  const pegen_bounds *sequences = &call->bounds[args->q ? 0 : 1];
+  int64_t batches = sequences->sequences ? sequences->sequences : pegen_rows_size(rows, 4, PEGEN_BATCH);
+  pegen_origin *o = &call->origin;
+  o->is_given = 0;
+  o->type = -1;
+  o->view.empty = 1;
+  pegen_no_bounds(&o->bounds);
+  if (!pegen_has_origin(kernel) || (!args->positions && !args->k_positions)) return given ? PEGEN_ERROR_ORIGIN : 0;
+  if (given) return view_given_origin(kernel, given, batches, o);
+  if (!is_known || (!args->positions && !kernel->grid)) return PEGEN_ERROR_ORIGIN;
+  if (!args->positions) return 0;
+  if (!args->q && args->k_positions) return view_middle(kernel, args, batches, o);
+  o->type = of->position_type;
+  o->view = of->positions;
+  o->bounds = *sequences;
+  return 0;
+}
+
 int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views) {
   int error = 0;
   for (int i = 0; i < kernel->n_inputs && !error; i++)
@@ -358,6 +419,7 @@ int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, co
   for (int i = 0; i < 2; i++)
     if (call->stream[i].given && pegen_views_meet(own->out, &call->stream[i].scale)) return 1;
   if (pegen_views_meet(own->out, &call->bounds[0].view) || pegen_views_meet(own->out, &call->bounds[1].view)) return 1;
+  if (pegen_views_meet(own->out, &call->origin.view)) return 1;
   return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
@@ -388,7 +450,9 @@ int pegen_check_part(const pegen_args *args, int part, int parts) {
 
 int pegen_check_args(const pegen_args *args, int part, int parts) {
   int error = pegen_check_part(args, part, parts);
-  return error || !pegen_has_bounds(args) ? error : PEGEN_ERROR_NO_SEQUENCES;
+  if (error) return error;
+  if (PEGEN_GIVEN(args, origin)) return PEGEN_ERROR_ORIGIN;
+  return pegen_has_bounds(args) ? PEGEN_ERROR_NO_SEQUENCES : 0;
 }
 
 int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
@@ -472,7 +536,9 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
       (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
       (k && (error = view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain)) != 0))
     return error;
-  if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0) return error;
+  if ((error = check_origin(kernel, args, narrows || (q && k && is_written[0] && is_written[1]), call)) != 0 ||
+      (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0))
+    return error;
   if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
 
   clear_inputs(kernel, call);
@@ -510,23 +576,12 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   return pegen_check_written(driver, args, part, parts, row_bytes, is_written, 0, call);
 }
 
-/* What there is to know of positions without q and k. */
-static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *positions) {
-  int rank = positions->ndim;
-  if (rank != 2 && rank != 3 && !(rank == 1 && kernel->n_axes == 1)) return PEGEN_ERROR_POSITIONS_SHAPE;
-  if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
-  for (int i = 0; i < rank; i++)
-    if (positions->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
-  return pegen_bare_positions(kernel, positions, -1) || positions->shape[rank - 1] == kernel->n_axes
-             ? 0
-             : PEGEN_ERROR_POSITIONS_SHAPE;
-}
-
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
   const DLTensor *positions[2] = {args->positions, args->k_positions};
+  call->origin.view.empty = 1;
   if (driver->has_sides && !positions[1]) positions[1] = positions[0];
   if (!positions[0] && !kernel->grid) return PEGEN_ERROR_MISSING_POSITIONS;
   if ((error = pegen_check_operands_given(kernel, args)) != 0) return error;

@@ -88,6 +88,7 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   rows->table_bytes = PEGEN_GIVEN(args, table_bytes);
   rows->cu_seqlens = PEGEN_GIVEN(args, cu_seqlens);
   rows->k_cu_seqlens = PEGEN_GIVEN(args, k_cu_seqlens);
+  rows->origin = PEGEN_GIVEN(args, origin);
   call->is_written[0] = grad->q != 0;
   call->is_written[1] = grad->k != 0;
   /* A gradient that does not go out is read where it is, and written nowhere. */
@@ -131,6 +132,7 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
   if (view != &call->torque_memory && pegen_views_meet(view, &call->torque_memory)) return 1;
   for (int s = 0; s < 2; s++)
     if (pegen_views_meet(view, &call->rows.bounds[s].view)) return 1;
+  if (pegen_views_meet(view, &call->rows.origin.view)) return 1;
   return pegen_meets_operand(driver, args, view, call->rows.tabled != 0);
 }
 

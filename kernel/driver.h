@@ -96,6 +96,15 @@ typedef struct pegen_stream {
   int64_t position_type; /* pegen_position_type */
 } pegen_stream;
 
+/* Where columns count positions from; see pegen_args.origin. */
+typedef struct pegen_origin {
+  const double *fixed; /* [axes] the description's own, for what no view says */
+  int64_t is_given; /* view is of args->origin, [..,B,P]; 0: of args->positions, whose middle is meant */
+  int64_t type; /* pegen_position_type of view; -1: there is none */
+  pegen_view view;
+  pegen_bounds bounds; /* of q's sequences, in args->positions */
+} pegen_origin;
+
 /* A checked call. */
 typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
@@ -106,6 +115,7 @@ typedef struct pegen_call {
   int64_t as_batches[2]; /* 1: so many sequences of one length, which are the stream's batches from here on; 0: none */
   pegen_view input[PEGEN_MAX_INPUTS]; /* the kernel's: of the query tokens, where q is given; else all zeros */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
+  pegen_origin origin; /* of kernels that have one; fixed is set by the form */
 } pegen_call;
 
 /* Checks everything in the order that check.c states; fills *call where it returns 0. row_bytes: of a row of the form's
@@ -276,6 +286,18 @@ PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
 PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
 PEGEN_INTERNAL void pegen_copy_row(const pegen_stream *stream, char *to, const char *from);
 static inline int pegen_converts(const pegen_stream *stream) { return stream->in_type != stream->out_type; }
+
+/* 1: the kernel's columns count from an origin of the call. */
+static inline int pegen_has_origin(const pegen_kernel *kernel) {
+  return kernel->struct_size >= offsetof(pegen_kernel, has_origin) + sizeof kernel->has_origin && kernel->has_origin;
+}
+/* Columns count from the median of three tokens, axis by axis: this one, and those `step` before and behind it. -1: no
+ * token is encoded. A third, for a row of a grid of images has a power of two tokens. */
+static inline int64_t pegen_middle_token(int64_t tokens, int64_t skipped, int64_t *step) {
+  int64_t encoded = tokens - skipped;
+  *step = encoded / 3;
+  return encoded > 0 ? skipped + encoded / 2 : -1;
+}
 
 /* Where pegen_driver_position finds the coordinates of a stream's batch; nowhere where a grid is built in. */
 PEGEN_INTERNAL void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch);

@@ -76,6 +76,9 @@ enum {
      address 0: not wanted. */
   PEGEN_PTX_COLUMN_ADDS = PEGEN_PTX_GRADIENT_COUNT,
   PEGEN_PTX_COLUMN_INPUTS,
+  /* Last, of entries whose columns have an origin of the call: as many parameters as positions have from
+     PEGEN_PTX_POSITIONS on, of three tokens whose median they count from; address 0: from the description's own. */
+  PEGEN_PTX_ORIGIN_COUNT = PEGEN_PTX_POSITION_AXIS + 1 - PEGEN_PTX_POSITIONS,
   PEGEN_PTX_MAX_PARAMETERS = 160,
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
 };

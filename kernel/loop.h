@@ -79,6 +79,10 @@ typedef struct pegen_loop {
   double side; /* of kernels whose q and k differ, where rows[0] is one of them: 0 of q, 1 of k */
   const struct pegen_input_rows *inputs; /* [kernel->n_inputs] of kernels that turn each row by its own */
   pegen_input_rows kept[2]; /* of q, k: what encode wrote or read, where rows are gradients that ask for it */
+  const struct pegen_origin *origin; /* of columns: what positions count from, */
+  const struct pegen_bounds *sequences; /* of rows' tokens, */
+  int64_t origin_batch; /* and whose origin it is where there are no sequences */
+  int64_t skipped; /* tokens at the front of a sequence that pass through */
 } pegen_loop;
 
 /* Rows of head_dim channels that are not encoded: v, and of tokens that are skipped (append.c). */
@@ -299,6 +303,7 @@ typedef struct pegen_widen {
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_widen_code *targets; /* [n_targets] */
   int64_t n_weights;
+  const double *origin; /* [axes] that columns count from where a call has none */
   const pegen_widen_gradient_code *backward; /* [n_targets]; NULL: there are no gradients */
   const pegen_gradient *gradient; /* of inputs and operands; NULL: there are none of these */
 } pegen_widen;
@@ -330,5 +335,7 @@ void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch,
                                  const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
+/* Counts a token's coordinates from the loop's origin. */
+void pegen_driver_centre(const pegen_loop *loop, int64_t token, int64_t axes, double *place);
 
 #endif

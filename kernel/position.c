@@ -25,6 +25,55 @@ void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, 
                     out);
 }
 
+/* The sequence that has the token. */
+static int64_t sequence_of(const pegen_bounds *b, int64_t token) {
+  int64_t low = 0, high = b->sequences;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (b->at[middle] <= token) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+static double median(const double *x) {
+  double low = x[0] < x[1] ? x[0] : x[1], high = x[0] < x[1] ? x[1] : x[0];
+  return x[2] < low ? low : x[2] > high ? high : x[2];
+}
+
+/* The tokens whose median columns count from: bytes from view.base. 0: none of them is encoded. */
+static int middle_of(const pegen_origin *o, int64_t which, int64_t skipped, int64_t *at) {
+  const int64_t *stride = o->view.stride;
+  int64_t first = 0, tokens = o->view.size[PEGEN_POSITION_TOKEN], step;
+  if (o->bounds.sequences) {
+    first = o->bounds.at[which];
+    tokens = o->bounds.at[which + 1] - first;
+  }
+  int64_t middle = pegen_middle_token(tokens, skipped, &step);
+  if (middle < 0) return 0;
+  for (int i = 0; i < 3; i++)
+    at[i] = (first + middle + (i - 1) * step) * stride[PEGEN_POSITION_TOKEN] +
+            (o->bounds.sequences ? 0 : which * stride[PEGEN_POSITION_BATCH]);
+  return 1;
+}
+
+void pegen_driver_centre(const pegen_loop *loop, int64_t token, int64_t axes, double *place) {
+  const pegen_origin *o = loop->origin;
+  int64_t which = loop->sequences->sequences ? sequence_of(loop->sequences, token) : loop->origin_batch, at[3];
+  double from[3][PEGEN_MAX_ROTOR_AXES];
+  int is_fixed = o->type < 0;
+  if (o->is_given) at[0] = at[1] = at[2] = which * o->view.stride[PEGEN_POSITION_TOKEN];
+  else is_fixed = is_fixed || !middle_of(o, which, loop->skipped, at);
+  for (int i = 0; i < 3 && !is_fixed; i++)
+    pegen_coordinates((const char *)(o->view.base + (uintptr_t)at[i]), o->type, o->view.stride[PEGEN_POSITION_AXIS],
+                      axes, from[i]);
+  for (int64_t axis = 0; axis < axes; axis++) {
+    double x[3];
+    for (int i = 0; i < 3; i++) x[i] = !is_fixed && from[i][axis] - from[i][axis] == 0 ? from[i][axis] : o->fixed[axis];
+    place[axis] -= median(x);
+  }
+}
+
 void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out) {
   for (int64_t axis = axes - 1; axis >= 0; axis--) {
     int64_t next = axis ? cell / grid[axis] : 0;

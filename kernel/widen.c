@@ -54,12 +54,14 @@ static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
   r->loop.loop.batch_begin = batch;
   r->loop.loop.batch_end = batch + 1;
   pegen_set_positions(&r->loop.loop, any_stream(r), batch);
+  r->loop.loop.origin_batch = batch;
   if (r->stream[1] && r->slotted) run_slots(r, batch, begin, end);
   else r->function(&r->loop);
 }
 
 static void run_items(run *r, int64_t begin, int64_t end) {
   int64_t tokens = any_stream(r)->in.size[PEGEN_TOKEN];
+  r->loop.loop.sequences = &r->call->bounds[r->stream[0] ? 0 : 1];
   pegen_run run;
   while (pegen_next_run(tokens, &begin, end, &run)) run_tokens(r, run.batch, run.begin, run.end);
 }
@@ -165,6 +167,9 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
     streaming = streaming && !stream[s]->slots && pegen_streams_aligned(stream[s], whole_vector(stream[s]));
   }
   r.widen = driver->form;
+  call.origin.fixed = r.widen->origin;
+  r.loop.loop.origin = &call.origin;
+  r.loop.loop.skipped = driver->kernel->skip_tokens;
   const pegen_widen_code *code = &r.widen->targets[chosen];
   pegen_widen_function *const *functions = code->widen[call.type][call.wide_inputs];
   streaming = streaming && touched > tuning.stream_above && functions[1];
@@ -180,7 +185,8 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   r.loop.loop.tile_tokens = r.loop.loop.group_rows = 1;
 
   /* One pass where q and k share their tokens and both keep a token's rows together. */
-  int joint = call.joint && stream[0] && stream[1] && !pegen_by_head(stream[0]) && !pegen_by_head(stream[1]);
+  int joint = call.joint && stream[0] && stream[1] && !pegen_by_head(stream[0]) && !pegen_by_head(stream[1]) &&
+              pegen_same_bounds(&call.bounds[0], &call.bounds[1]);
   int64_t begin, end;
   if (stream[0] && share(stream[0], part, parts, &begin, &end))
     run_queries(&r, driver, args, code->prepare, stream[0], joint ? stream[1] : 0, begin, end);

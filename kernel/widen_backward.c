@@ -120,6 +120,7 @@ static void skip_inputs(walk *w, int64_t batch, int64_t begin, int64_t end) {
 static void run_batch(walk *w, int64_t batch) {
   pegen_loop *loop = &w->work.loop;
   pegen_set_positions(loop, any_stream(w), batch);
+  loop->origin_batch = batch;
   for (int64_t head = 0; w->stream[0] && head < w->stream[0]->in.size[PEGEN_HEAD]; head++) run_head(w, batch, head);
   if (!w->stream[1] || w->which < 0) return;
   loop->rows[1].in = row_of(&w->stream[1]->in, batch, 0);
@@ -184,6 +185,7 @@ static int64_t items_of(walk *w) {
 static void run_pass(walk *w, int part, int parts) {
   int64_t items = items_of(w), begin, end;
   const pegen_backward_call *call = w->call;
+  w->work.loop.sequences = &call->rows.bounds[w->stream[0] ? 0 : 1];
   if (w->stream[1]) {
     pegen_set_rows(&w->work.loop.rows[1], w->stream[1]);
     w->work.loop.rows[1].in_token = w->stream[1]->in.stride[PEGEN_TOKEN];
@@ -210,7 +212,7 @@ static void clear_chunks(const pegen_backward_call *call, const pegen_args *args
 }
 
 static void run_passes(walk *w, const pegen_stream *q, const pegen_stream *k, int part, int parts) {
-  int joint = w->call->rows.joint && q && k;
+  int joint = w->call->rows.joint && q && k && pegen_same_bounds(&w->call->rows.bounds[0], &w->call->rows.bounds[1]);
   w->stream[0] = q;
   w->stream[1] = joint ? k : 0;
   if (q) run_pass(w, part, parts);
@@ -265,6 +267,9 @@ int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *ar
   w.prepared = __builtin_alloca_with_align((size_t)widen->prepared_bytes + 64, 512);
   w.work.places = __builtin_alloca(sizeof(double) * (size_t)(PEGEN_WEIGHT_QUERIES * driver->kernel->n_axes));
   if (!begin_walk(&w, driver, args, &call, chosen)) return PEGEN_ERROR_DTYPE;
+  call.rows.origin.fixed = widen->origin;
+  w.work.loop.origin = &call.rows.origin;
+  w.work.loop.skipped = driver->kernel->skip_tokens;
   pegen_gain_without_rows(&call, part, parts);
   const pegen_stream *stream[2] = {0, 0};
   for (int s = 0; s < 2; s++)

@@ -54,6 +54,7 @@ PEGEN_HIDDEN int pegen_launch_check(const pegen_launch_request *request);
 
 struct pegen_view; /* kernel/driver.h */
 struct pegen_stream;
+struct pegen_origin;
 struct pegen_call;
 struct pegen_driver;
 struct pegen_backward_call; /* kernel/backward.h */
@@ -79,6 +80,9 @@ PEGEN_HIDDEN void pegen_launch_set_tensor(int64_t *parameter, const struct pegen
 /* From PEGEN_PTX_KEPT_ADDRESS on. */
 PEGEN_HIDDEN void pegen_launch_set_kept(int64_t *parameter, const struct pegen_view *kept, int64_t batch);
 PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+/* PEGEN_PTX_ORIGIN_COUNT parameters, of kernels whose columns have an origin of the call, from batch `batch` on. */
+PEGEN_HIDDEN void pegen_launch_set_origin(int64_t *parameter, const pegen_kernel *kernel,
+                                          const struct pegen_origin *origin, int64_t batch);
 /* Rows of q and k of one token are encoded differently; older kernels' are not. */
 static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, has_sides) && kernel->has_sides;

@@ -104,6 +104,7 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   if (pegen_launch_has_sides(p->request->kernel)) step.parameter[PEGEN_PTX_SIDE] = stream->keys;
   pegen_launch_set_positions(step.parameter, stream, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
+  pegen_launch_set_origin(behind, p->request->kernel, &p->call->origin, first);
   if (p->request->args->q || pegen_launch_turns_rows(p->request->kernel))
     pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS, p->request, p->call->input, first);
   int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);

@@ -159,6 +159,8 @@ static int launch_round(const gradient_launch *l, const pegen_gradient_pass *p, 
   if (pegen_launch_has_sides(g->kernel)) step.parameter[PEGEN_PTX_SIDE] = first->keys;
   pegen_launch_set_positions(step.parameter, first, 0);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
+  pegen_launch_set_origin(own + pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, pegen_launch_inputs_of(g->kernel)),
+                          g->kernel, &g->call->rows.origin, 0);
   if (pegen_launch_has_columns(g->kernel) && !first->keys) set_inputs(&step, l, own);
   if (pegen_launch_turns_rows(g->kernel)) {
     pegen_launch_request request = {.kernel = g->kernel, .entry = PEGEN_LAUNCH_encode_backward, .args = l->args};

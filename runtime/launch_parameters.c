@@ -84,6 +84,19 @@ void pegen_launch_set_positions(int64_t *parameter, const pegen_stream *stream, 
   parameter[PEGEN_PTX_POSITION_AXIS] = positions->stride[PEGEN_POSITION_AXIS];
 }
 
+void pegen_launch_set_origin(int64_t *parameter, const pegen_kernel *kernel, const pegen_origin *o, int64_t batch) {
+  if (!pegen_has_origin(kernel) || o->type < 0) return; /* all zero: the description's own */
+  int64_t step, middle = pegen_middle_token(o->view.size[PEGEN_POSITION_TOKEN], kernel->skip_tokens, &step),
+                of_token = o->view.stride[PEGEN_POSITION_TOKEN],
+                of_batch = o->is_given ? of_token : o->view.stride[PEGEN_POSITION_BATCH];
+  if (!o->is_given && middle < 0) return;
+  parameter[0] = (int64_t)o->view.base + batch * of_batch + (o->is_given ? 0 : (middle - step) * of_token);
+  parameter[PEGEN_PTX_POSITION_TYPE - PEGEN_PTX_POSITIONS] = o->type;
+  parameter[PEGEN_PTX_POSITION_BATCH - PEGEN_PTX_POSITIONS] = of_batch;
+  parameter[PEGEN_PTX_POSITION_TOKEN - PEGEN_PTX_POSITIONS] = o->is_given ? 0 : step * of_token;
+  parameter[PEGEN_PTX_POSITION_AXIS - PEGEN_PTX_POSITIONS] = o->view.stride[PEGEN_POSITION_AXIS];
+}
+
 /* Of the types that the check let through. */
 static int64_t operand_type(DLDataType type) { return pegen_number_at(pegen_number_of(type))->operand; }
 

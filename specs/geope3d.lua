@@ -14,7 +14,7 @@ local layout = pe.option("layout", "interleaved", "triples (3i, 3i+1, 3i+2) or (
   "split" })
 local mean = pe.option("mean", "generators", "of generators, as in the paper; of rotations: chordal, karcher", {
   "generators", "chordal", "karcher" })
-local steps = pe.option("steps", 8, "of mean=karcher: steps from the chordal mean")
+local steps = pe.option("steps", 8, "of mean=karcher: steps from the chordal mean", { needs = { mean = "karcher" } })
 
 local rules = { generators = pe.mean, chordal = pe.chordal, karcher = pe.karcher { steps = steps } }
 

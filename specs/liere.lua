@@ -4,9 +4,9 @@
 --   channels.
 -- The raw parameter's upper triangle is A's; the rest of it is not read.
 --
--- Positions are in [0, 1]: the first cell at 0, the last at 1 (coordinates = "inclusive", or handed over so). For
--- images larger than those of training the paper lets positions grow with the image (section 5): give `cells` of the
--- training images.
+-- Positions are in [0, 1]: the first cell at 0, the last at 1 (coordinates = "inclusive", or handed over so). On images
+-- larger than those of training the paper lets positions grow with the image (section 5): `cells` are those of the
+-- image, and `trained` those of training, as in cells=20,20 trained=14,14 coordinates=inclusive.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

@@ -19,9 +19,9 @@ local directions = pe.option("directions", "halves-none", "groups of heads, word
 local distance = pe.option("distance", "linear", "what a slope multiplies: the distance, its root or its square", {
   "linear", "sqrt", "square" })
 local layer = pe.option("layer", 0, "layer, from 0")
-local depth = pe.option("depth", 12, "layers")
+local depth = pe.option("depth", 12, "layers", { needs = { layer = true } })
 local first = pe.option("first_slope", 1.5, "slope of the first layer")
-local last = pe.option("last_slope", 0.5, "slope of the last layer; between them linear")
+local last = pe.option("last_slope", 0.5, "slope of the last layer; between them linear", { needs = { layer = true } })
 local global = pe.option("global_slope", 1.0, "factor of all slopes")
 
 -- A field of view is where (a h + b w >= 0) for each of its pairs { a, b }: half planes, two at most. An eighth lies

@@ -2,6 +2,7 @@
 -- "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas" (PaPE), section 4:
 --   score(i, j) = <q_i, k_j> - softplus(W_a x_i) |w_p (r_j - r_i)|^2,
 -- of which this kernel is given W_a x_i. It costs P + 1 columns: |r|^2 and the coordinates.
+-- The authors' code draws w_p and never trains it (a buffer); here it is an operand, which has a gradient.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
@@ -18,7 +19,7 @@ local projection = pe.learned {
   doc = "w_p: scale of the displacement",
   units = "1 per unit of position",
   source = "PaPE, section 4",
-  init = pe.init { uniform = { -1, 1 }, doc = "uniform Kaiming" }, -- of one input
+  init = pe.init { uniform = { -1 / math.sqrt(P), 1 / math.sqrt(P) }, doc = "uniform, as the authors' code draws it" },
 }
 local a = pe.input {
   name = "a",

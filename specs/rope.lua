@@ -15,17 +15,22 @@ local D = pe.option("head_dim", 64, "channels per head")
 local base = pe.option("base", 10000.0, "frequency base")
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
 local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
-local scaling = pe.option("scaling", "none",
-  "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
-  { "none", "linear", "ntk", "yarn", "llama3" })
-local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one")
-local trained = pe.option("original_max_position", 8192, "yarn, llama3: trained context length in tokens")
-local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled")
-local slow = pe.option("beta_slow", 1.0, "yarn: turns in the trained context below which all is scaled")
-local truncate = pe.option("truncate", true, "yarn: round the blended range to whole pairs")
-local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encoded channels; 0: 0.1 ln(factor) + 1")
-local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended")
-local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended")
+local scaling = pe.option("scaling", "none", "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
+  { "none", "linear", "ntk", "yarn", "llama3", needs = { factor = true } })
+local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one",
+  { needs = { scaling = { "linear", "ntk", "yarn", "llama3" } } })
+local trained = pe.option("original_max_position", 8192, "yarn, llama3: trained context length in tokens",
+  { needs = { scaling = { "yarn", "llama3" } } })
+local of_yarn, of_llama3 = { needs = { scaling = "yarn" } }, { needs = { scaling = "llama3" } }
+local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled", of_yarn)
+local slow = pe.option("beta_slow", 1.0, "yarn: turns in the trained context below which all is scaled", of_yarn)
+local truncate = pe.option("truncate", true, "yarn: round the blended range to whole pairs", of_yarn)
+local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encoded channels; 0: 0.1 ln(factor) + 1",
+  of_yarn)
+local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended",
+  of_llama3)
+local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended",
+  of_llama3)
 
 if rotary < 0 or rotary % 2 == 1 or rotary > D then
   error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected")

@@ -23,7 +23,8 @@ local has_sections = arrangement == "sections" or arrangement == "woven"
 local base = pe.option("base", bases[arrangement], "frequency base; 100, 10000, 1000000 or 5000000 by arrangement")
 local layout = pe.option("layout", has_sections and "split" or "interleaved",
   "pairs (2j, 2j+1) or (j, j + n/2); split for sections and woven", { "interleaved", "split" })
-local sections = pe.option("sections", {}, "sections, woven: pairs of each axis, as mrope_section")
+local sections = pe.option("sections", {}, "sections, woven: pairs of each axis, as mrope_section",
+  { needs = { arrangement = { "sections", "woven" } } })
 local factor = pe.option("factor", 1.0, "of all frequencies; 2 pi where coordinates are whole turns (DINOv3)")
 
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end

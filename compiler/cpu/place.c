@@ -31,6 +31,12 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
   ir_end_if(b, branch);
 }
 
+void emit_centred_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
+  ir_value arguments[] = {loop, token, i64(b, s->n_axes), out};
+  emit_token_position(b, s, loop, token, out);
+  ir_call(b, "pegen_driver_centre", 4, arguments);
+}
+
 void emit_token_place(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
   emit_token_position(b, s, loop, token, out);
   if (!spec_has_sides(s)) return;

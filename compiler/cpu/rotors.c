@@ -25,6 +25,7 @@ int64_t emit_prepared_bytes(const plan *p) {
 void emit_encoder_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_driver_position", (MlirType){NULL}, 4, types);
+  ir_declare(b, "pegen_driver_centre", (MlirType){NULL}, 4, types);
   ir_declare(b, "pegen_driver_position_gradient", (MlirType){NULL}, 4, types);
   MlirType of_inputs[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_driver_input_gradient", (MlirType){NULL}, 5, of_inputs);

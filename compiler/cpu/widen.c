@@ -292,7 +292,7 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   emit_call_gains(b, e->memory, e->target, e->dtype, e->gains);
   ir_loop batches = ir_for(b, LOOP_I64(e, loop.batch_begin), LOOP_I64(e, loop.batch_end));
   ir_loop tokens = ir_for(b, LOOP_I64(e, loop.token_begin), LOOP_I64(e, loop.token_end));
-  emit_token_position(b, p->spec, e->loop, tokens.index, e->positions);
+  emit_centred_position(b, p->spec, e->loop, tokens.index, e->positions);
   emit_call_columns(b, e->memory, e->target, e->dtype, e->positions, e->keys, e->gains);
   emit_rows(e, batches.index, tokens.index);
   ir_end_for(b, tokens);

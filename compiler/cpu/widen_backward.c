@@ -120,11 +120,8 @@ static void emit_weights_of_row(gains_emitter *e, ir_value gains) {
 static power_table powers_of(const gains_emitter *e) {
   ir *b = e->b;
   power_table t = {.b = b, .type = b->f64};
-  for (int axis = 0; axis < n_axes(e); axis++) {
-    ir_value r = ir_load(b, b->f64, ir_offset_const(b, e->positions, axis * 8), 8);
-    double origin = e->p->spec->polynomial->origin[axis];
-    t.at[axis][1] = origin == 0 ? r : sub(b, r, ir_float(b, b->f64, origin));
-  }
+  for (int axis = 0; axis < n_axes(e); axis++)
+    t.at[axis][1] = ir_load(b, b->f64, ir_offset_const(b, e->positions, axis * 8), 8);
   return t;
 }
 
@@ -246,7 +243,7 @@ static ir_loop begin_tokens(gains_emitter *e) {
   ir_loop tokens = ir_for(b, begin, end);
   e->token = tokens.index;
   e->index = sub(b, tokens.index, begin);
-  emit_token_position(b, e->p->spec, e->work, e->token, e->positions);
+  emit_centred_position(b, e->p->spec, e->work, e->token, e->positions);
   return tokens;
 }
 

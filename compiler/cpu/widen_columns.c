@@ -93,15 +93,10 @@ static void emit_gains(column_emitter *e, power_table *t, bool varying) {
 
 /* ---- keys ---- */
 
-/* Coordinates less the origin. */
 static void emit_powers(column_emitter *e, power_table *t, ir_value positions) {
   ir *b = e->b;
-  const spec *s = e->p->spec;
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    ir_value r = ir_load(b, b->f64, ir_offset_const(b, positions, axis * 8), 8);
-    double origin = s->polynomial->origin[axis];
-    t->at[axis][1] = origin == 0 ? r : sub(b, r, ir_float(b, b->f64, origin));
-  }
+  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
+    t->at[axis][1] = ir_load(b, b->f64, ir_offset_const(b, positions, axis * 8), 8);
 }
 
 static void emit_keys(column_emitter *e, power_table *t, ir_value keys) {

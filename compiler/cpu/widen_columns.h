@@ -3,8 +3,8 @@
  *     gains_T_DTYPE(gains)                      what is the same for all tokens, and zeros
  *     columns_T_DTYPE(positions, keys, gains)   of one token: the lanes of k as they are stored, and the other gains
  *
- * positions: float64 [axes]; keys: DTYPE [lanes]; gains: float32 [weights][lanes]. One code for all functions that
- * write rows of a number type.
+ * positions: float64 [axes], less the origin; keys: DTYPE [lanes]; gains: float32 [weights][lanes]. One code for all
+ * functions that write rows of a number type.
  */
 #ifndef PEGEN_CPU_WIDEN_COLUMNS_H
 #define PEGEN_CPU_WIDEN_COLUMNS_H

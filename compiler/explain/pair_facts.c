@@ -119,8 +119,12 @@ void pair_facts_fill(pair_facts *f, property *out) {
                           .likeness = probe_likeness,
                           .context = f};
   out[PROPERTY_NORM] = norm_property(f);
-  out[PROPERTY_TRANSLATION] = property_confirmed(PROPERTY_TRANSLATION, "scores are functions of the displacement s - r",
-                                                 measure_translation(f->memory, &probe, &f->random), 0);
+  out[PROPERTY_TRANSLATION] =
+      property_confirmed(PROPERTY_TRANSLATION,
+                         f->columns ? "the formula's scores are functions of the displacement s - r; rows and their "
+                                      "columns keep them to the precision that is told"
+                                    : "scores are functions of the displacement s - r",
+                         measure_translation(f->memory, &probe, &f->random), 0);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_COMMUTING] = commuting_property(f);
   out[PROPERTY_INVERTIBLE] = invertible_property(f);

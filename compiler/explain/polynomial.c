@@ -26,6 +26,13 @@ static const double **random_inputs(arena *a, const spec *s, uint64_t *random, c
   return inputs;
 }
 
+static const char *origin_text(arena *a, const spec *s) {
+  const char *text = "";
+  for (int axis = 0; axis < s->n_axes; axis++)
+    text = arena_printf(a, "%s%s%s = %.9g", text, axis ? ", " : "", s->axis[axis], s->polynomial->origin[axis]);
+  return text;
+}
+
 /* Columns of rows that are written. */
 static void explain_widened(arena *a, const plan_widen *plan, explanation *out) {
   out->role = "separable";
@@ -34,8 +41,15 @@ static void explain_widened(arena *a, const plan_widen *plan, explanation *out) 
                                   plan->n_columns, plan->n_columns > 1 ? "s" : "");
   out->columns_added = plan->layout[0].n_lanes;
   out->columns_of_zeros = plan->layout[0].n_lanes - plan->n_columns;
-  out->rows_precision =
-      "scores in float32 within 2^-18 of the largest in their row; in 16 bits within 2^-13, columns split into two";
+  const spec *s = plan->spec;
+  const char *from = "where columns count from the middle of the call's tokens, however far they are from 0";
+  if (!s->polynomial->has_call_origin)
+    from = arena_printf(a, "about %s, where columns count from; digits are lost with the %s of the distance from there",
+                        origin_text(a, s), plan->p->degree == 1 ? "size" : "power");
+  out->rows_precision = arena_printf(a,
+                                     "scores in float32 within 2^-18 of the largest in their row, in 16 bits within "
+                                     "2^-13 (columns split into two), %s",
+                                     from);
 }
 
 /* Columns of a tile. */

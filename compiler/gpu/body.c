@@ -10,6 +10,10 @@
 
 int gpu_parameters(const spec *s) { return pegen_ptx_behind_inputs(PEGEN_PTX_OPERANDS, s->n_operands, s->n_inputs); }
 
+int gpu_origin_parameters(const spec *s) {
+  return s->polynomial && !s->pairwise && s->polynomial->has_call_origin ? PEGEN_PTX_ORIGIN_COUNT : 0;
+}
+
 gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("gpu", "%d parameters", count);
   ir_value *parameter = arena_array(a, ir_value, count + 1), arguments[4];
@@ -39,7 +43,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
              : entry->other      ? PEGEN_PTX_SCALE_COUNT
              : entry->reads_kept ? 2 * PEGEN_PTX_KEPT_COUNT
                                  : 0;
-  int count = gpu_parameters(p->spec) + more;
+  int count = gpu_parameters(p->spec) + more + gpu_origin_parameters(p->spec);
   gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
   gpu_body t = {.b = b,
                 .p = p,

@@ -29,6 +29,10 @@ typedef struct gpu_function {
 
 /* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
 int gpu_parameters(const spec *s);
+/* Behind those of an entry that counts columns from an origin of the call. */
+int gpu_origin_parameters(const spec *s);
+/* Where columns count from: what those parameters say, or the description. */
+void gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, two_float *out);
 /* blocks: of ir_kernel. */
 gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host);
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */

@@ -64,6 +64,59 @@ static void grid_coordinates(source *s, ir_value *values) {
   }
 }
 
+static two_float pair_at(const ir_value *values, int axis) {
+  return (two_float){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+}
+
+static two_float extreme(ir *b, two_float x, two_float y, bool larger) {
+  ir_value by_high = ir_compare_float(b, larger ? "ogt" : "olt", x.hi, y.hi),
+           equal = ir_compare_float(b, "oeq", x.hi, y.hi),
+           by_low = ir_compare_float(b, larger ? "ogt" : "olt", x.lo, y.lo);
+  return two_float_select(b, ir_select(b, equal, by_low, by_high), x, y);
+}
+
+/* Of three tokens, axis by axis; a coordinate that is not finite counts as the description's own. */
+static void load_median(source *s, const ir_value *own, ir_value *values) {
+  ir *b = s->b;
+  ir_value from[3][2 * SPEC_MAX_AXES];
+  for (int i = 0; i < 3; i++) {
+    s->token = i32(b, i);
+    load_coordinates(s, from[i]);
+  }
+  for (int axis = 0; axis < s->spec->n_axes; axis++) {
+    two_float x[3];
+    for (int i = 0; i < 3; i++) {
+      ir_value high = from[i][2 * axis],
+               is_finite = ir_compare_float(b, "oeq", sub(b, high, high), ir_float(b, b->f32, 0));
+      x[i] = two_float_select(b, is_finite, pair_at(from[i], axis), pair_at(own, axis));
+    }
+    two_float low = extreme(b, x[0], x[1], false), high = extreme(b, x[0], x[1], true),
+              median = extreme(b, low, extreme(b, high, x[2], false), true);
+    values[2 * axis] = median.hi;
+    values[2 * axis + 1] = median.lo;
+  }
+}
+
+void gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, two_float *out) {
+  source s = {.b = b, .spec = described, .parameter = parameter, .batch = batch};
+  int axes = described->n_axes;
+  MlirType types[2 * SPEC_MAX_AXES];
+  ir_value own[2 * SPEC_MAX_AXES], given[2 * SPEC_MAX_AXES], values[2 * SPEC_MAX_AXES];
+  for (int axis = 0; axis < axes; axis++) {
+    two_float fixed = two_float_const(b, described->polynomial->origin[axis]);
+    values[2 * axis] = own[2 * axis] = fixed.hi;
+    values[2 * axis + 1] = own[2 * axis + 1] = fixed.lo.ptr ? fixed.lo : ir_float(b, b->f32, 0);
+  }
+  if (described->polynomial->has_call_origin) {
+    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), 2 * axes, types);
+    ir_choose_else(b, &choice, 2 * axes, own);
+    load_median(&s, own, given);
+    ir_end_choose(b, choice, 2 * axes, given, values);
+  }
+  for (int axis = 0; axis < axes; axis++) out[axis] = pair_at(values, axis);
+}
+
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out) {
   source s = {b, described, parameter, batch, token};
@@ -79,5 +132,5 @@ void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
     load_coordinates(&s, given);
     ir_end_choose(b, choice, 2 * axes, given, values);
   } else load_coordinates(&s, values);
-  for (int axis = 0; axis < axes; axis++) out[axis] = (two_float){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+  for (int axis = 0; axis < axes; axis++) out[axis] = pair_at(values, axis);
 }

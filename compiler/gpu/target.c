@@ -259,8 +259,9 @@ gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target
   gpu_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
-  m->n_parameters =
-      p->attention ? p->attention->n_parameters : gpu_parameters(p->spec) + (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
+  m->n_parameters = p->attention ? p->attention->n_parameters
+                                 : gpu_parameters(p->spec) + gpu_origin_parameters(p->spec) +
+                                       (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);

@@ -57,15 +57,9 @@ static void store_part(widen *w, int tail, ir_value index, ir_value x, const cha
 /* Of the token's coordinates less the origin, by its first lane. */
 static void lay_monomials(widen *w) {
   ir *b = w->b;
-  const spec *s = w->p->spec;
   two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lanes.lane, i32(b, 0)));
-  gpu_load_positions(w->body);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    two_float r = w->body->exprs.positions[axis];
-    place[axis] =
-        s->polynomial->origin[axis] == 0 ? r : two_float_sub(b, r, two_float_const(b, s->polynomial->origin[axis]));
-  }
+  widen_load_place(w->body, w->body->parameter + gpu_parameters(w->p->spec), place);
   weight_lay_monomials(&w->lanes, place);
   ir_end_if(b, first);
 }

@@ -165,16 +165,11 @@ static void give_places(widen_gains *g) {
 static void lay_token(widen_gains *g) {
   ir *b = g->w.b;
   weight_lanes *l = &g->w.lanes;
-  const spec *s = g->w.p->spec;
   two_float place[SPEC_MAX_AXES];
   wait_for_lanes(g); /* for those that read the one before */
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", l->lane, i32(b, 0)));
-  gpu_load_positions(g->w.body);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    double origin = s->polynomial->origin[axis];
-    place[axis] = g->w.body->exprs.positions[axis];
-    if (origin != 0) place[axis] = two_float_sub(b, place[axis], two_float_const(b, origin));
-  }
+  widen_load_place(g->w.body,
+                   g->w.gains.own + pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, g->w.p->spec->n_inputs), place);
   weight_lay_monomials(l, place);
   ir_end_if(b, first);
   clear_places(g);
@@ -269,7 +264,7 @@ static gpu_entry finishing(arena *a, const plan_widen *p, gpu_entry_kind kind, c
 
 bool gpu_widen_gains_fit(arena *a, const plan_widen *p, const plan_gradient *of) {
   const spec *s = p->spec;
-  int own = pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, s->n_inputs);
+  int own = pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, s->n_inputs) + gpu_origin_parameters(s);
   if (gpu_parameters(s) + own > PEGEN_PTX_MAX_PARAMETERS) return false;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (!lanes_of(a, p, of, &p->layout[dtype])) return false;

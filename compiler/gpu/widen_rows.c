@@ -49,6 +49,14 @@ ir_value widen_own(gpu_body *t, const weight_lanes *l) {
   return valid;
 }
 
+void widen_load_place(gpu_body *t, const ir_value *origin, two_float *place) {
+  two_float from[SPEC_MAX_AXES];
+  gpu_load_positions(t);
+  gpu_origin(t->b, t->p->spec, origin, t->owner.batch, from);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
+    place[axis] = two_float_sub(t->b, t->exprs.positions[axis], from[axis]);
+}
+
 MlirType widen_piece_type(const gpu_body *t) {
   return t->entry->access == PIECE ? ir_vector(t->b, 4, t->b->i32) : number_bits(t->b, t->rows.dtype);
 }

@@ -23,4 +23,7 @@ void widen_move_row(gpu_body *t, weight_lanes *l, const row_place *place, ir_val
 /* What an access of the entry loads and stores. */
 MlirType widen_piece_type(const gpu_body *t);
 
+/* The token's coordinates, counted from what stands at `origin` among its parameters (gpu_origin). */
+void widen_load_place(gpu_body *t, const ir_value *origin, two_float *place);
+
 #endif

@@ -13,7 +13,7 @@ static void add(digest *h, const void *of) {
   const spec_polynomial *bias = p->spec->polynomial;
   digest_expr(h, bias->value);
   digest_bytes(h, bias->origin, sizeof bias->origin);
-  bool flags[] = {bias->exact_scores, bias->split_columns};
+  bool flags[] = {bias->has_call_origin, bias->exact_scores, bias->split_columns};
   digest_bytes(h, flags, sizeof flags);
 }
 
@@ -56,6 +56,12 @@ static LLVMValueRef gradient_rows(describer *d, const plan_widen *p, const cpu_t
   return describe_rows(d, "gradients", rows, count);
 }
 
+static LLVMValueRef origin(describer *d, const spec *s) {
+  LLVMValueRef values[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) values[axis] = describe_f64(d, s->polynomial->origin[axis]);
+  return describe_array(d, "origin", LLVMDoubleTypeInContext(d->context), values, s->n_axes);
+}
+
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
   const plan_gradient *gradient = d->request->gradients ? plan_widen_gradient(d->request->memory, p) : NULL;
@@ -66,6 +72,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
                              FIELD(pegen_widen, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->values))),
                              FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets)),
                              FIELD(pegen_widen, n_weights, describe_i64(d, p->p->n_weights)),
+                             FIELD(pegen_widen, origin, origin(d, p->spec)),
                              FIELD(pegen_widen, backward, gradient_rows(d, p, targets, n_targets)),
                              FIELD(pegen_widen, gradient, describe_gradient(d, gradient, targets, n_targets))};
   return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);

@@ -222,9 +222,9 @@ static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, con
           NAME);
   fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). "
              "Positions count from");
-  for (int axis = 0; axis < s->n_axes; axis++)
-    fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]),
-            s->polynomial ? s->polynomial->origin[axis] : 0);
+  if (s->polynomial->has_call_origin) fprintf(f, "\n * args->origin, or the middle of args->positions");
+  for (int axis = 0; axis < s->n_axes && !s->polynomial->has_call_origin; axis++)
+    fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]), s->polynomial->origin[axis]);
   fprintf(f, ". */\n");
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     const char **columns;

@@ -353,8 +353,10 @@ void plan_widen_print(FILE *out, const plan_widen *p) {
   const spec *s = p->spec;
   polynomial_print(out, p->p);
   fprintf(out, "; %d columns", p->n_columns);
-  for (int axis = 0; !s->pairwise && axis < s->n_axes; axis++)
-    fprintf(out, "%s %s=%.9g", axis ? "" : ", positions counted from", s->axis[axis], s->polynomial->origin[axis]);
+  if (!s->pairwise)
+    fprintf(out, ", positions counted from%s", s->polynomial->has_call_origin ? " the call's origin" : "");
+  for (int axis = 0; !s->pairwise && !s->polynomial->has_call_origin && axis < s->n_axes; axis++)
+    fprintf(out, " %s=%.9g", s->axis[axis], s->polynomial->origin[axis]);
   fputc('\n', out);
   for (int type = 0; !s->pairwise && type < NUMBER_CHANNEL_TYPES; type++)
     fprintf(out, "; %s: %d channels become %d\n", number_name(type), s->head_dim, p->layout[type].out_dim);

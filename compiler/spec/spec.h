@@ -254,6 +254,7 @@ typedef struct spec_polynomial {
   int n_terms;
   const expr *value;
   double origin[SPEC_MAX_AXES]; /* columns are monomials of r - origin */
+  bool has_call_origin; /* of the call's own (pegen_args.origin) in place of this one */
   bool exact_scores; /* keep the column that is constant along a softmax row */
   bool split_columns; /* in 16 bits: columns as sums of two */
 } spec_polynomial;

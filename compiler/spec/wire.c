@@ -444,6 +444,7 @@ static void polynomial(wire *w, const spec *s, spec_polynomial *p) {
   NUMBER(w, p->n_terms, 1, SPEC_MAX_TERMS);
   root(w, s, &p->value);
   for (int axis = 0; axis < s->n_axes; axis++) finite_real(w, &p->origin[axis]);
+  flag(w, &p->has_call_origin);
   flag(w, &p->exact_scores);
   flag(w, &p->split_columns);
 }

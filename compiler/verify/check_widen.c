@@ -7,19 +7,29 @@
 
 enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 21 };
 
+/* Where tokens stand: about the description's origin, or anywhere at all where a call has its own. */
+enum { NEAR, FAR, PLACES };
+static const double FARTHEST = 1e5;
+
 typedef struct sample {
   widen_shape shape;
-  const double *positions; /* NULL: a grid */
+  const double *positions[PLACES]; /* NULL: a grid; of FAR: these are not tried */
 } sample;
 
-static const double *random_positions(checker *c, int64_t tokens) {
+static const double *random_positions(checker *c, int64_t tokens, double away) {
   const spec *s = c->spec;
-  double *values = arena_array(c->memory, double, tokens * s->n_axes);
+  double *values = arena_array(c->memory, double, tokens * s->n_axes), about[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    double distance = away > 0 ? random_uniform(&c->random, away / 2, away) : 0;
+    about[axis] = s->polynomial->origin[axis] + (random_uniform(&c->random, -1, 1) < 0 ? -distance : distance);
+  }
   for (int64_t i = 0; i < tokens * s->n_axes; i++)
-    values[i] = s->polynomial->origin[i % s->n_axes] +
-                (i & 1 ? random_uniform(&c->random, -7, 7) : rint(random_uniform(&c->random, -7, 7)));
+    values[i] =
+        about[i % s->n_axes] + (i & 1 ? random_uniform(&c->random, -7, 7) : rint(random_uniform(&c->random, -7, 7)));
   return values;
 }
+
+static const char *place_text(int place) { return place == FAR ? ", far" : ""; }
 
 static const void *choose(checker *c) {
   const spec *s = c->spec;
@@ -28,17 +38,18 @@ static const void *choose(checker *c) {
   t->shape =
       (widen_shape){BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, tokens, tokens};
   if (s->heads > 1 && s->heads % 2 == 0) t->shape.k_heads = s->heads / 2;
-  if (!s->grid[0]) t->positions = random_positions(c, tokens);
+  if (!s->grid[0]) t->positions[NEAR] = random_positions(c, tokens, 0);
+  if (s->polynomial->has_call_origin) t->positions[FAR] = random_positions(c, tokens, FARTHEST);
   return t;
 }
 
-static void check_scores(checker *c, number_type type, number_type input_type) {
+static void check_scores(checker *c, number_type type, number_type input_type, int place) {
   arena *a = c->memory;
   const sample *s = c->sample;
   const char *name = number_type_info(type)->name;
-  widen_trial t =
-      widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_BNHD, &s->shape, s->positions, NULL, &c->random);
-  const char *what = type == input_type ? "scores" : "scores, inputs of f32";
+  widen_trial t = widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_BNHD, &s->shape, s->positions[place],
+                                     NULL, &c->random);
+  const char *what = arena_printf(a, "scores%s%s", type == input_type ? "" : ", inputs of f32", place_text(place));
   if (!check_called(c, name, what, widen_trial_call(c->kernel, &t, t.q_out, t.k_out, 3, 1))) return;
   trial_error worst = {0};
   widen_trial_compare(&t, t.q_out, t.k_out, &worst);
@@ -97,13 +108,14 @@ static int call_for_most(checker *c, widen_gradients *g) {
   return widen_gradients_call(c->kernel, g, &g->out, 0, 1);
 }
 
-static void check_gradients(checker *c, number_type type, number_type input_type) {
+static void check_gradients(checker *c, number_type type, number_type input_type, int place) {
   enum { SAMPLED = 3 };
   arena *a = c->memory;
   const sample *s = c->sample;
-  const char *name = number_type_info(type)->name, *of = type == input_type ? "" : ", inputs of f32";
-  widen_trial t =
-      widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_GAPS, &s->shape, s->positions, NULL, &c->random);
+  const char *name = number_type_info(type)->name,
+             *of = arena_printf(a, "%s%s", type == input_type ? "" : ", inputs of f32", place_text(place));
+  widen_trial t = widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_GAPS, &s->shape, s->positions[place],
+                                     NULL, &c->random);
   widen_gradients g;
   int error = widen_gradients_fill(a, &g, &t, c->kernel, s->shape.tokens / SAMPLED + 1, ROWS_BNHD, &c->random);
   if (!error) error = call_for_most(c, &g);
@@ -123,12 +135,16 @@ static void check_gradients(checker *c, number_type type, number_type input_type
   check_gradient_bits(c, name, &g);
 }
 
+static void check_both(checker *c, number_type type, number_type input_type, int place) {
+  check_scores(c, type, input_type, place);
+  if (c->kernel->encode_backward) check_gradients(c, type, input_type, place);
+}
+
 static void check_type(checker *c, number_type type) {
-  check_scores(c, type, type);
-  if (c->kernel->encode_backward) check_gradients(c, type, type);
-  if (type == NUMBER_F32 || c->spec->n_inputs == 0) return;
-  check_scores(c, type, NUMBER_F32);
-  if (c->kernel->encode_backward) check_gradients(c, type, NUMBER_F32);
+  const sample *s = c->sample;
+  check_both(c, type, type, NEAR);
+  if (s->positions[FAR]) check_both(c, type, type, FAR);
+  if (type != NUMBER_F32 && c->spec->n_inputs > 0) check_both(c, type, NUMBER_F32, NEAR);
 }
 
 static void run(checker *c) { check_each_type(c, check_type); }

@@ -17,6 +17,28 @@ static int64_t out_dim(const pegen_kernel *kernel, number_type type) {
   return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim;
 }
 
+static int by_value(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
+/* The middle of positions that calls give, where the kernel counts from there. */
+static void set_origin(arena *a, widen_trial *t, const pegen_kernel *kernel, int64_t tokens) {
+  const spec *s = t->spec;
+  int64_t encoded = tokens - s->skip_tokens, middle = s->skip_tokens + encoded / 2;
+  t->from = s->polynomial->origin;
+  if (!kernel->has_origin || !t->positions || encoded < 1) return;
+  double *from = arena_array(a, double, s->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    double x[3];
+    for (int i = 0; i < 3; i++) x[i] = t->q_values[(middle + (i - 1) * (encoded / 3)) * s->n_axes + axis];
+    qsort(x, 3, sizeof *x, by_value);
+    from[axis] = x[1];
+  }
+  t->from = from;
+  t->origin = tensor_contiguous(a, NUMBER_F64, 1, (int64_t[]){s->n_axes}, from);
+}
+
 widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type,
                                number_type input_type, row_order order, const widen_shape *shape,
                                const double *positions, const double *k_positions, uint64_t *random) {
@@ -31,6 +53,7 @@ widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kern
   if (positions) t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->tokens, s->n_axes}, positions);
   if (k_positions)
     t.k_positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->k_tokens, s->n_axes}, k_positions);
+  set_origin(a, &t, kernel, shape->tokens);
   t.operands = trial_random_operands(a, s, NUMBER_F32, random);
   t.inputs = trial_random_inputs(a, s, input_type, shape->batch, shape->heads, shape->tokens, random);
   return t;
@@ -48,7 +71,8 @@ int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor 
                      .positions = t->positions,
                      .k_positions = t->k_positions,
                      .inputs = t->inputs.tensors,
-                     .n_inputs = kernel->n_inputs};
+                     .n_inputs = kernel->n_inputs,
+                     .origin = which == 3 ? NULL : t->origin};
   int error = 0;
   for (int part = parts - 1; part >= 0; part--) {
     int failed = kernel->encode(&args, part, parts);

@@ -14,6 +14,8 @@ typedef struct widen_trial {
   DLTensor *q, *k, *q_out, *k_out;
   const double *q_values, *k_values; /* positions [tokens][axes], the same for all batches; NULL: the built-in grid's */
   const DLTensor *positions, *k_positions; /* NULL: the built-in grid; the same as positions */
+  const double *from; /* [axes] that columns count from */
+  const DLTensor *origin; /* the same of calls that need to be told; NULL: none is taken */
   trial_operands operands;
   trial_inputs inputs;
 } widen_trial;

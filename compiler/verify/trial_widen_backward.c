@@ -177,7 +177,7 @@ static void answer_head(const answering *w, int64_t b, int64_t h) {
                              .scale = 1,
                              .operands = t->operands.values,
                              .inputs = rows,
-                             .origin = s->polynomial->origin};
+                             .origin = t->from};
     reference_query_gradients gradients = {.q = to->q + (first + i) * s->head_dim,
                                            .k = to->k + (b * k_heads + shared) * keys * s->head_dim,
                                            .position = to->positions + i * s->n_axes,

@@ -47,7 +47,7 @@ class Args(ctypes.Structure):
         ("lse", c_void_p), ("split_keys", c_int64), ("cu_seqlens", c_void_p), ("k_cu_seqlens", c_void_p),
         ("block_table", c_void_p), ("lengths", c_void_p), ("slots", c_void_p),
         ("v_out", c_void_p), ("v_scale", c_void_p), ("q_norm", c_void_p), ("k_norm", c_void_p),
-        ("norm_epsilon", c_double),
+        ("norm_epsilon", c_double), ("origin", c_void_p),
     ]  # fmt: skip
 
 
@@ -97,6 +97,7 @@ class KernelInfo(ctypes.Structure):
         ("pair_inputs", ctypes.c_uint16), ("key_inputs", ctypes.c_uint16),
         ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32), ("ptx_size", c_uint32),
         ("scale", c_double),
+        ("has_origin", c_int32),
     ]  # fmt: skip
 
 

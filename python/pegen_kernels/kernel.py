@@ -154,6 +154,7 @@ class Kernel:
     scale: float  #: of q k^T in a call of `attention` that gives none; 0: there is no attention
     skip_tokens: int  #: tokens at the front that pass through
     needs_input: bool  #: channels are mapped, or multiplied by matrices: gradients take what `encode` was given
+    has_origin: bool  #: appended columns count positions from the middle of a call's tokens, or from `origin`
     grid: tuple[int, ...] | None  #: sizes of the built-in grid: positions may be left out
     operands: list[Operand]
     inputs: list[Input]
@@ -174,6 +175,7 @@ class Kernel:
         stated = _native.field(info, "scale")  # kernels of older versions do not say it
         self.scale = (info.head_dim**-0.5 if info.attention else 0.0) if stated is None else stated
         self.needs_input = bool(_native.field(info, "needs_input"))
+        self.has_origin = bool(_native.field(info, "has_origin"))
         self.grid = tuple(info.grid[i] for i in range(info.n_axes)) if info.grid else None
         self.operands = [self._operand(info.operands[i]) for i in range(info.n_operands)]
         n_inputs = _native.field(info, "n_inputs") or 0
@@ -264,8 +266,8 @@ class Kernel:
 
     def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, threads: int = 1,
-               stream: int = 0) -> Any:  # fmt: skip
+               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, origin: Any = None,
+               threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Encodes q and k by their positions.
 
         q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim], float32, bfloat16 or float16; one of them may be left out.
@@ -280,6 +282,9 @@ class Kernel:
         slots: [B,M] or [B M] int64: rows of k go to these rows of a cache [pages,page_size,Hkv,out_dim], the last of
         `out` (row s mod page_size of page s / page_size); -1: the token's row is left out. On processors.
         cu_seqlens, k_cu_seqlens: as in `attention`, of q [total,H,head_dim] and of k. On processors.
+        origin: of kernels with `has_origin`, [P] or [B,P] of a position's type: where the columns of q and of k count
+        from; None: the middle of the call's tokens. Whoever keeps k for later calls gives one to all of them, and q or
+        k alone and slots are refused without.
         threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
 
         Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
@@ -302,8 +307,9 @@ class Kernel:
                 raise ArgumentError("slots: given without k and a cache for it; expected k, and the cache last in out")
             tensors["slots"] = view("slots", slots)
         tensors |= _views(
-            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
-        )
+            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens,
+            origin=origin,
+        )  # fmt: skip
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), {}, threads=threads,
                    stream=stream, table=table)  # fmt: skip
@@ -363,7 +369,7 @@ class Kernel:
                         inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
                         in_place: bool = False, threads: int = 1, gradients: GradientTable | None = None,
                         q: Any = None, k: Any = None, from_input: bool = False, cu_seqlens: Any = None,
-                        k_cu_seqlens: Any = None) -> Any:  # fmt: skip
+                        k_cu_seqlens: Any = None, origin: Any = None) -> Any:  # fmt: skip
         """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
         where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
         (grad_q, grad_k), or one array where only one was given.
@@ -385,8 +391,9 @@ class Kernel:
             made = {name: empty_like(x, (*x.shape[:-1], self.head_dim)) for name, x in sources.items()}
         tensors |= {f"grad.{name}": view(f"grad_{name}", x, True) for name, x in made.items()}
         tensors |= _views(
-            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
-        )
+            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens,
+            origin=origin,
+        )  # fmt: skip
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         of_k, widens = grad_q is None, self.out_dim != self.head_dim
         given = [] if of_k and widens else self._named("input", self.inputs, inputs)

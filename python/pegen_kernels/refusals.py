@@ -327,7 +327,7 @@ _SUBJECTS = {
     58: "grad.table", 59: "cu_seqlens, k_cu_seqlens", 60: "cu_seqlens",
     61: "block_table, lengths, k, v", 62: "block_table", 63: "lengths", 64: "block_table", 65: "slots", 66: "slots",
     67: "slots", 68: "q_norm, k_norm, epsilon", 69: "q_norm, k_norm, v_cache", 72: "cu_seqlens, k_cu_seqlens",
-    73: "positions",
+    73: "positions", 74: "origin",
 }  # fmt: skip
 """What an error is about, of those that no look at the arguments finds."""
 

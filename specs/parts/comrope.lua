@@ -45,7 +45,7 @@ local function planes(speed)
     span = { 0, 2 * G * n },
     layout = function(c, i) return i // n * b + 2 * (i % n) + c end,
     generators = pe.turn "e12",
-    phase = function(axis, i, head) return speed(axis, i // n) * frequencies(head, i // n, i % n) end,
+    phase = function(axis, i, head) return speed(axis, i // n, head) * frequencies(head, i // n, i % n) end,
   }
 end
 
@@ -71,16 +71,18 @@ local function matrices(speed)
   }
 end
 
--- The encoding in which block g of axis number a (from 1) turns by speed(a, g) times its generator; blocks: how many
--- there are.
+-- The encoding in which block g of axis number a (from 1) turns by speed(a, g) times its generator, or, of_heads, by
+-- speed(a, g, head); blocks: how many there are.
 local index = {}
 for i, axis in ipairs(AXES) do index[axis] = i end
 return {
   axes = P,
   index = index, -- of axes, from 1
   blocks = D // b,
-  encoding = function(name, doc, speed)
-    local function of_axis(axis, g) return speed(index[axis], g) end
+  encoding = function(name, doc, speed, of_heads)
+    local function shared(axis, g) return speed(index[axis], g) end
+    local function own(axis, g, head) return speed(index[axis], g, head) end
+    local of_axis = of_heads and own or shared
     local fields = basis == "folded" and planes(of_axis) or matrices(of_axis)
     fields.name, fields.doc, fields.axes = name, doc, AXES
     fields.head_dim, fields.heads, fields.combine, fields.position = D, heads, pe.sum, position

@@ -13,17 +13,22 @@ enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 29, K_TOKENS = 37 };
 
 static const double *random_places(gpu_case *c, int64_t tokens) {
   const spec *s = c->spec;
-  double *values = arena_array(c->memory, double, tokens * s->n_axes);
+  double *values = arena_array(c->memory, double, tokens * s->n_axes), away = s->polynomial->has_call_origin ? 1e5 : 0;
   for (int64_t i = 0; i < tokens * s->n_axes; i++)
-    values[i] = s->polynomial->origin[i % s->n_axes] + random_uniform(&c->random, -7, 7);
+    values[i] = s->polynomial->origin[i % s->n_axes] + away + random_uniform(&c->random, -7, 7);
   return values;
 }
 
 /* which: 1 q, 2 k, 3 both. */
 static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which) {
   const spec *s = c->spec;
-  DLTensor *moved[] = {gpu_upload(c, t->q),  gpu_upload(c, t->k),         gpu_upload(c, q_out),
-                       gpu_upload(c, k_out), gpu_upload(c, t->positions), gpu_upload(c, t->k_positions)};
+  DLTensor *moved[] = {gpu_upload(c, t->q),
+                       gpu_upload(c, t->k),
+                       gpu_upload(c, q_out),
+                       gpu_upload(c, k_out),
+                       gpu_upload(c, t->positions),
+                       gpu_upload(c, t->k_positions),
+                       which == 3 ? NULL : gpu_upload(c, t->origin)};
   const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1),
                  **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
   for (int i = 0; i < s->n_inputs; i++) inputs[i] = gpu_upload(c, t->inputs.tensors[i]);
@@ -38,11 +43,12 @@ static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_
                      .q_out = which & 1 ? moved[2] : NULL,
                      .k_out = which & 2 ? moved[3] : NULL,
                      .positions = moved[4],
-                     .k_positions = moved[5]};
+                     .k_positions = moved[5],
+                     .origin = moved[6]};
   int error = gpu_launch(c, "encode", &args);
   if (which & 1) device_download(moved[2], q_out);
   if (which & 2) device_download(moved[3], k_out);
-  for (int i = 0; i < 6; i++)
+  for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
     if (moved[i]) device_free(moved[i]);
   for (int i = 0; i < s->n_inputs; i++) device_free((DLTensor *)inputs[i]);
   for (int i = 0; i < s->n_operands; i++) device_free((DLTensor *)operands[i]);

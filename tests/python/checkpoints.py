@@ -23,6 +23,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from transformers.models.gemma3 import modeling_gemma3 as gemma3
+from transformers.models.gemma4 import modeling_gemma4 as gemma4
 from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
 from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.gptj import modeling_gptj as gptj
@@ -119,8 +120,8 @@ class Used:
         return out[0] if isinstance(out, tuple) else out
 
 
-# ---- Language: rotations of q and k by one position, with the exact product of position and frequency and with the
-# model's own frequencies, rounded as it does
+# ---- Language: rotations of q and k by one position, by the command and with the model's own frequencies, rounded
+# as it does
 
 
 class Rotation(NamedTuple):
@@ -197,10 +198,15 @@ def of_longrope():
     return halves(phi3, transformers.Phi3Config(**rule("longrope", 10000.0, 4096, **factors)))
 
 
-def of_proportional():
-    """Gemma 4's rule, by the code of Llama, which takes any: of most pairs the frequency is 0."""
-    words = rule("proportional", 1000000.0, 131072, partial_rotary_factor=0.25)
-    return of_llama(head_dim=512, **words)
+def of_gemma4():
+    """Layers of global attention: of most pairs the frequency is 0. Its function turns one tensor at a time."""
+    layer = "full_attention"
+    rotary = gemma4.Gemma4TextRotaryEmbedding(transformers.Gemma4TextConfig())
+
+    def turn(x, positions):
+        return gemma4.apply_rotary_pos_emb(x, *rotary(x, positions[None], layer))
+
+    return Rotation(turn, lambda: rotary.full_attention_inv_freq, rotary.full_attention_attention_scaling)
 
 
 def gemma3_4b():
@@ -229,7 +235,7 @@ LANGUAGE = {
     "Qwen3": lambda: halves(qwen3, transformers.Qwen3Config(head_dim=128, rope_theta=1000000.0)),
     "Gemma 3 (layers of local attention)": layers(gemma3, gemma3_4b, "sliding_attention"),
     "Gemma 3 4B, 12B (layers of global attention)": layers(gemma3, gemma3_4b, "full_attention"),
-    "Gemma 4 (layers of global attention, proportional)": of_proportional,
+    "Gemma 4 (layers of global attention, proportional)": of_gemma4,
     "Phi-2": lambda: halves(phi, transformers.PhiConfig(hidden_size=2560, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4})),
     "Phi-3-mini-4k": lambda: halves(phi3, transformers.Phi3Config()),
@@ -245,15 +251,13 @@ LANGUAGE = {
 
 
 def language(model):
-    """Differences of the command, whose phases are exact, up to position 4095; and up to 131071 with the model's own
-    frequencies and phases rounded to float32."""
+    """Differences of the command up to position 4095, of a rule that it has not with the model's own frequencies; and up
+    to 131071 with these and phases rounded to float32."""
     used, rotation = Used(model), LANGUAGE[model]()
     x, near, far = rows(1, 2, 96, int(used.options["head_dim"])), places(4095), places(131071)
     theirs = rotation.turn(x, near)
-    if used.spec["name"] == "rope":
-        exact = used.encoded(x, near)
-    else:
-        exact = Used(model, precision="exact").encoded(x, near, inv_freq=rotation.frequencies())
+    operands = {} if used.spec["name"] == "rope" else {"inv_freq": rotation.frequencies()}
+    found = used.encoded(x, near, **operands)
     kept = {
         name: used.options.get(name, other)
         for name, other in (
@@ -264,7 +268,7 @@ def language(model):
     }
     rounded = Used("Llama 2 with dynamic NTK", **kept, attention_factor=rotation.factor)
     expected = rotation.turn(x, far)
-    return apart(exact, theirs), apart(rounded.encoded(x, far, inv_freq=rotation.frequencies()), expected)
+    return apart(found, theirs), apart(rounded.encoded(x, far, inv_freq=rotation.frequencies()), expected)
 
 
 # ---- Images, volumes and biases: what a command is held against says which differences are its

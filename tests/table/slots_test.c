@@ -86,6 +86,8 @@ static void one_call(world *w, const pegen_kernel *kernel, number_type read, num
                      .inputs = inputs.tensors,
                      .operands = operands.tensors};
   args.positions = tensor_contiguous(w->memory, NUMBER_F32, round % 3 ? 2 : 3, shape + !!(round % 3), places);
+  int64_t axes = kernel->n_axes;
+  if (kernel->has_origin) args.origin = tensor_contiguous(w->memory, NUMBER_F32, 1, &axes, places);
   if (read != written) args.k_scale = tensor_contiguous(w->memory, NUMBER_F32, 1, one, scale);
   for (int tabled = 0; tabled < 1 + !!kernel->prepare; tabled++) {
     args.slots = NULL;

@@ -305,7 +305,7 @@ static void bad_calls_are_refused(void **state) {
   c.trial.q_out = WITH_SHAPE(good.q_out, 3, 64);
   assert_int_equal(widen_trial_call(c.kernel, &c.trial, c.trial.q_out, c.trial.k_out, 1, 1),
                    PEGEN_ERROR_HEAD_DIM); /* not widened */
-  /* Inputs are the query's: k alone needs none. */
+  /* Inputs are the query's: k alone needs none, but to know where it counts from, which the trial says. */
   c.trial = good;
   c.trial.inputs.tensors = NULL;
   dirty_stack();

@@ -189,7 +189,11 @@ extern "C" {
   X(BOUNDS, 72, \
     "cu_seqlens or k_cu_seqlens does not begin at 0, falls, or does not end at the number of rows: rows of padding " \
     "behind the last sequence are one sequence more") \
-  X(SEQUENCE_POSITIONS, 73, "positions is NULL, and rows of several sequences are each at a position of their own")
+  X(SEQUENCE_POSITIONS, 73, "positions is NULL, and rows of several sequences are each at a position of their own") \
+  X(ORIGIN, 74, \
+    "columns count positions from the middle of positions, and where q or k is alone, or k goes to slots, from " \
+    "args->origin: [P] or [B,P] of a position's type; a kernel without has_origin, and a call without positions, has " \
+    "none")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -390,6 +394,14 @@ typedef struct pegen_args {
    * they are. Tokens that are skipped are normalised, too. */
   const DLTensor *q_norm, *k_norm;
   double norm_epsilon;
+  /* Kernels with has_origin, encode and its gradients: the position that columns of q and of k count from, [P], or
+   * [B,P] of each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores
+   * together where both count from the same place, and lose fewest digits where that is amid them. NULL: the middle of
+   * args->positions of each batch or sequence: on each axis the median of three tokens, M = s + n / 2, M - n / 3 and
+   * M + n / 3 of n tokens behind s that are skipped, 0 for what is not finite. Whoever keeps rows of k for later calls
+   * gives it, one for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without.
+   */
+  const DLTensor *origin;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -548,6 +560,8 @@ typedef struct pegen_kernel {
                           encode_backward takes what encode read alone */
   uint32_t ptx_size; /* bytes of *ptx, which fields may be added to at its end */
   double scale; /* the factor of q k^T in a call of attention that gives none; 0: there is no attention */
+  int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
+                         where the description says */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
