@@ -23,6 +23,7 @@ from .calls import gains_of_attention
 from .errors import ArgumentError
 from .sharding import TOKENS
 from .torch.attention import wanted_of
+from .torch.gradients import refuse_tangents
 from .torch.operators import adjacent
 
 __all__ = ["ring_attention"]
@@ -293,6 +294,7 @@ def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: T
         raise ArgumentError(f"attention is a {type(attention).__name__}; expected a pegen_kernels.torch.Attention")
     group, operands = dist.group.WORLD if group is None else group, attention._operands()
     name, q = attention.kernel_name, adjacent(q)
+    refuse_tangents(f"ring_attention of {attention.kernel.name}", (q, k, v, positions, *operands, *inputs))
     _check_ring(q, k, v, positions, name, group)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, positions, *operands, *inputs)):
         _check_gradients(name, positions, operands, inputs)

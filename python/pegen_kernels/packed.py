@@ -16,6 +16,7 @@ from torch import Tensor
 from . import torch as _torch
 from .arrays import raw_view
 from .errors import ArgumentError
+from .torch.gradients import refuse_tangents
 
 _FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
 
@@ -121,6 +122,7 @@ def encode_packed(encoding: Any, qkv: Tensor, positions: Tensor | None = None) -
     _check_kinds(encoding, qkv)
     operands = list(encoding.parameters())
     _check(encoding.kernel, qkv, positions, operands)
+    refuse_tangents(f"encode_packed of {encoding.kernel.name}", (qkv, positions, *operands))
     if torch.is_grad_enabled() and (qkv.requires_grad or any(x.requires_grad for x in operands)):
         return _InPlace.apply(qkv, positions, encoding.kernel_name, *operands)
     _encode(encoding.kernel_name, qkv, positions, operands)

@@ -12,7 +12,7 @@ from jax import numpy as jnp
 
 from .. import _native
 from ..arrays import CPU, View, code_of, contiguous
-from ..calls import Call
+from ..calls import Call, cuda_workspace
 from ..errors import ArgumentError
 from ..kernel import Kernel
 from ..refusals import find, of_batches, ranks
@@ -99,13 +99,15 @@ def _check(kernel: Kernel, views: dict[str, View]) -> None:
 
 
 def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -> int:
-    """Bytes that the call needs beside its tensors. Where boundaries say how many the handler has them."""
-    size_of = kernel._sizes[f"{entry}_workspace" if entry.endswith("_backward") else "workspace"]
-    if not size_of or has_bounds(views):
+    """Bytes that the call needs beside its tensors, on processors and on GPUs: where a program runs is not known while
+    it is traced. Where boundaries say how many the handler has them."""
+    if has_bounds(views):
         return 0
+    of_host = kernel._sizes[f"{entry}_workspace" if entry.endswith("_backward") else "workspace"]
     tensors = {name: x for name, x in views.items() if not name.startswith(("operand.", "input."))}
     asked = Call(kernel._info, None, tensors, *_lists(views), {"flags": flags})  # lives while it is asked
-    return size_of(asked.reference) + 63 & ~63  # so that every sample's of a vmap is as aligned as the first
+    size = max(size_of(asked.reference) for size_of in (of_host, cuda_workspace(kernel._info, entry)) if size_of)
+    return size + 63 & ~63  # so that every sample's of a vmap is as aligned as the first
 
 
 def axes_of(x: Any) -> frozenset[str]:

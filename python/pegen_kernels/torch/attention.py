@@ -18,7 +18,7 @@ from ..arrays import View, raw_view
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
 from . import extension
-from .gradients import folded_positions, folded_rows, is_recorded, refuse_flat
+from .gradients import folded_positions, folded_rows, is_recorded, no_tangent, refuse_flat, refuse_tangents
 from .names import kernel_of
 from .operators import adjacent, define, gradient_of, kernels, library, operators, result, stream_of
 
@@ -162,6 +162,10 @@ def _refuse(choices: _Choices, rest: Sequence[Tensor | None]) -> int:
     return sum((x is not None and x.requires_grad) << i for i, x in enumerate(rest))
 
 
+def _attention_of(kernel: str) -> str:
+    return f"attention of {kernel_of(kernel).name}"
+
+
 def _no_second(kernel: str) -> ArgumentError:
     return ArgumentError(f"{kernel_of(kernel).name}: attention has no gradients of gradients")
 
@@ -207,6 +211,10 @@ class _Backward(torch.autograd.Function):
         raise _no_second(ctx.kernel)
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_tangent(_attention_of(ctx.kernel))
+
+    @staticmethod
     def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
         size, dims = info.batch_size, dims[1:]
         if choices.wanted:  # gradients of what all samples share differ from sample to sample
@@ -246,6 +254,10 @@ class _Function(torch.autograd.Function):
         return (None, *made[:3], *gains[-2:], *gains[:-2])
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_tangent(_attention_of(ctx.choices.kernel))
+
+    @staticmethod
     def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
         size, dims = info.batch_size, dims[1:]
         refuse_flat(given[:3], dims[:3])
@@ -258,6 +270,7 @@ _apply = super(torch.autograd.Function, _Function).apply
 
 
 def _call_backward(choices: _Choices, *given: Any) -> Any:
+    refuse_tangents(_attention_of(choices.kernel), given)
     try:
         if torch._C._are_functorch_transforms_active():
             return _Backward.apply(choices, *given)
@@ -279,6 +292,7 @@ def _run(name: str, q: Any, k: Any, v: Any, positions: Any, k_positions: Any, op
          scale: float, kernel: str, *bounds: Any) -> Any:  # fmt: skip
     """The kernel, inside a function of autograd's where a gradient is recorded."""
     tensors = (q, k, v, positions, k_positions, *operands, *inputs)
+    refuse_tangents(_attention_of(kernel), tensors)
     is_transformed = torch._C._are_functorch_transforms_active()
     if not is_transformed and not is_recorded(tensors):
         return kernels[name](q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel, *bounds)

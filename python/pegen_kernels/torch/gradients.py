@@ -9,6 +9,7 @@ from typing import Any, Iterable, Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ..errors import ArgumentError
 from . import extension
@@ -28,8 +29,29 @@ def is_recorded(tensors: Iterable[Tensor | None]) -> bool:
     return False
 
 
+def no_tangent(what: str) -> ArgumentError:
+    return ArgumentError(
+        f"{what} has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, torch.autograd.forward_ad); expected"
+        " reverse mode (torch.func.vjp, jacrev, backward)"
+    )
+
+
+def refuse_tangents(what: str, tensors: Iterable[Any]) -> None:
+    """Raises where forward-mode differentiation goes on and one of the tensors has a tangent, which a kernel would drop.
+    what: who is differentiated, in the words of the message."""
+    if forward_ad._current_level >= 0:
+        if any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+            raise no_tangent(what)
+
+
+def _encoding(kernel: str) -> str:
+    return f"encode of {kernel_of(kernel).name}"
+
+
 def _apply(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
     """The kernel, inside a function of autograd's where a gradient is recorded."""
+    if forward_ad._current_level >= 0:
+        refuse_tangents(_encoding(kernel), (*rows, positions, *operands))
     if is_recorded((*rows, positions, *operands)):
         return _appliers[name](*rows, positions, kernel, *operands)
     return kernels[name](*rows, positions, operands, kernel)
@@ -41,6 +63,7 @@ def call(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: 
         return operators[name](*rows, positions, operands, kernel)
     try:
         if torch._C._are_functorch_transforms_active():  # which cannot look into operators
+            refuse_tangents(_encoding(kernel), (*rows, positions, *operands))
             return _functions[name].apply(*rows, positions, kernel, *operands)
         return _apply(name, rows, positions, operands, kernel)
     except (AttributeError, RuntimeError) as error:
@@ -60,6 +83,7 @@ def _call_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], posi
 
 def _all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions: Tensor | None,
                   operands: Sequence[Tensor], *choices: Any) -> list[Tensor]:  # fmt: skip
+    refuse_tangents(_encoding(choices[-1]), (*gradients, *kept, positions, *operands))
     if is_recorded((*gradients, *kept, positions, *operands)):
         raise ArgumentError(f"{kernel_of(choices[-1]).name}: gradients of gradients are there for q and k alone")
     return kernels["encode_all_backward"](gradients, kept, positions, operands, *choices)
@@ -212,6 +236,10 @@ class _AllBackward(torch.autograd.Function):
         raise ArgumentError(f"{kernel_of(ctx.kernel).name}: gradients of gradients are there for q and k alone")
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_tangent(_encoding(ctx.kernel))
+
+    @staticmethod
     def vmap(info: Any, dims: Any, n: int, choices: Any, positions: Any, *tensors: Tensor) -> Any:
         out = tuple(_each(info.batch_size, positions, tensors, dims[2:], n, choices))
         return out, (0,) * len(out)
@@ -233,6 +261,10 @@ def _function(forward: str, backward: str, n: int) -> Any:
         def backward(ctx: Any, *gradients: Tensor) -> Any:
             rows, positions, operands = _gradients(backward, ctx, gradients)
             return (*rows, positions, None, *operands)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise no_tangent(_encoding(ctx.kernel))
 
         @staticmethod
         def vmap(info: Any, dims: Any, *given: Any) -> Any:

@@ -37,7 +37,29 @@ def draw(data: dict[str, Any], shape: tuple[int, ...]) -> torch.Tensor:
     return (drawn * factor).expand(shape).float().contiguous()
 
 
+_LOST = object()
+
+
+class Given:
+    """A first value that a caller gave, a tensor or a function. A file of a whole module does not have it: functions
+    cannot be written there, and what the module has learned is in its parameters."""
+
+    def __init__(self, value: Any = _LOST) -> None:
+        self.value = value
+
+    def __reduce__(self) -> Any:
+        return (Given, ())
+
+    def __deepcopy__(self, memo: Any) -> Given:
+        return self
+
+
 def _given(operand: Operand, given: Any) -> torch.Tensor:
+    if given is _LOST:
+        raise ArgumentError(
+            f"init: '{operand.name}' was given when the module was made, and a module that was read from a file does not"
+            " know it; expected its parameter to be written by the caller"
+        )
     value = torch.as_tensor(given(operand.shape) if callable(given) else given, dtype=torch.float32)
     if tuple(value.shape) != operand.shape:
         raise ArgumentError(
@@ -47,7 +69,7 @@ def _given(operand: Operand, given: Any) -> torch.Tensor:
     return value.clone()
 
 
-def values_of(kernel: Kernel, init: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def values_of(kernel: Kernel, init: Mapping[str, Given]) -> dict[str, torch.Tensor]:
     """Of every operand. init: tensors by name, or functions from a shape to a tensor; others as described."""
     if unknown := set(init) - {operand.name for operand in kernel.operands}:
         names = ", ".join(operand.name for operand in kernel.operands) or "none"
@@ -55,7 +77,7 @@ def values_of(kernel: Kernel, init: Mapping[str, Any]) -> dict[str, torch.Tensor
     values, stated = {}, None
     for operand in kernel.operands:
         if operand.name in init:
-            values[operand.name] = _given(operand, init[operand.name])
+            values[operand.name] = _given(operand, init[operand.name].value)
             continue
         if stated is None:
             stated = {o["name"]: o.get("initial") for o in kernel.explain()["operands"]}

@@ -1,7 +1,7 @@
 """Modules: an encoding, attention."""
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +10,18 @@ from ..errors import ArgumentError
 from ..kernel import Kernel
 from .attention import attend, gaining
 from .gradients import call
-from .initial import values_of
+from .initial import Given, values_of
 from .names import kernel_of, register
 
 
+_OPERAND_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
 class _Module(nn.Module):
+    """Operands as parameters. Their number type is their own: `.bfloat16()`, `.half()` and `.to(dtype)` of a model move
+    them and do not round them, since at a position of 4000 nothing of an angle is left in 8 bits. `cast_operands` casts.
+    """
+
     def _learned(self) -> int:
         """Bits: the operands that have gradients."""
         return -1 if "encode_backward_finish" in self.kernel.entries else 0
@@ -25,9 +32,42 @@ class _Module(nn.Module):
         found = self.kernel
         self._names = [info.name for info in found.operands]
         self._n_inputs = len(found.inputs)
+        self._init = {name: Given(value) for name, value in (init or {}).items()}
         learned = self._learned()
-        for i, (name, value) in enumerate(values_of(found, init or {}).items()):
+        for i, (name, value) in enumerate(values_of(found, self._init).items()):
             self.register_parameter(name, nn.Parameter(value, requires_grad=bool(learned >> i & 1)))
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Writes first values into the operands, those of `init` and of the description: after `to_empty`, say."""
+        for name, value in values_of(self.kernel, self._init).items():
+            getattr(self, name).copy_(value)
+
+    def cast_operands(self, dtype: torch.dtype) -> Any:
+        """Casts the operands, which `.to(dtype)` leaves in the type that they have (first float32); returns the module.
+        Kernels read 16-bit operands as float32, of values that are rounded."""
+        if dtype not in _OPERAND_TYPES:
+            raise ArgumentError(f"dtype is {dtype}; expected {', '.join(map(str, _OPERAND_TYPES))}")
+        kept = list(self._kept())
+        return super()._apply(lambda x: x.to(dtype) if any(x is y for y in kept) else x)
+
+    def _kept(self) -> Iterator[Tensor]:
+        """Operands and their gradients. A parametrized operand is what its parametrization holds."""
+        of = getattr(self, "parametrizations", {})
+        for name in self._names:
+            for x in of[name].parameters() if name in of else (self._parameters[name],):
+                yield x
+                if x.grad is not None:
+                    yield x.grad
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        kept = list(self._kept())  # held, so that no other tensor has the same identity
+
+        def move(x: Tensor) -> Tensor:
+            made = fn(x)
+            return x.to(made.device) if made.dtype != x.dtype and any(x is y for y in kept) else made
+
+        return super()._apply(move, recurse)
 
     @property
     def kernel(self) -> Kernel:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..arrays import raw_view
 from ..errors import ArgumentError
 from ..scan import run, states_of
+from .gradients import refuse_tangents
 from .operators import library
 
 _ALONE = 1 << 16  # elements that one thread sums sooner than others are started
@@ -72,6 +73,7 @@ def scan(x: Tensor, state: Tensor | None = None, *, cu_seqlens: Tensor | None = 
     """pegen_kernels.scan with gradients of x and of state, of every order. dtype: torch.float32 or torch.float64."""
     if dtype not in (None, torch.float32, torch.float64):
         raise ArgumentError(f"dtype is {dtype}; expected torch.float32 or torch.float64")
+    refuse_tangents("scan", (x, state))
     wide = (x.dtype if dtype is None else dtype) == torch.float64
     out, reached = torch.ops.pegen_kernels.scan(x, state, cu_seqlens, float(period), reverse, wide)
     return (out, reached) if with_state else out
