@@ -1,34 +1,40 @@
 """Models of transformers and timm whose own rotations of q and k become kernels: `pegen_kernels.torch.patch(model)`.
 
-The model's code stays: of the methods that rotate q and k, copies are made in which the name of the model's function
-is ours, and the modules that computed cosines and sines hand on positions and frequencies. What a rotation is (axes,
-layout, factor) is asked of the model's own code, and before anything is changed both are run on the same rows: a model
-that would compute something else is refused.
+The model's code stays. Modules that compute cosines and sines hand on angles (`angles.py`) in their place: positions and
+frequencies, which refuse every operation but a rotation. The model's own function that rotates, a name in the module of
+its code, is replaced by one that gives angles to pegen and everything else to the model's own. What a rotation is (axes,
+layout, factor) is asked of the model's own code.
+
+Then the model's own code runs once, on an example: a model that does anything else with its cosines is refused by the
+angles, and both rotations are compared wherever it rotates.
 """
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import types
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
 from . import rotary
+from .angles import Angles, Trial, stand_in
+from .examples import examples_of
 
 _ROTATIONS = ("apply_rotary_pos_emb", "apply_rotary_pos_emb_vision")  # of transformers
 _ROTATION_OF_IMAGES = "apply_rot_embed_cat"  # of timm
-Change = Tuple[nn.Module, str, Callable[..., Any]]  # a module, the name of its method, the method
-_TOLERANCE = 2.0**-16  # of rows in [-1, 1] that both turned; angles of the model's own code are float32
 
 
-def patch(model: nn.Module, **options: Any) -> nn.Module:
+def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module:
     """Lets the rotary encodings of a model of transformers or timm run through pegen's kernels; returns the model.
 
-    Values, parameters and what is saved stay as they are; gradients (of learned frequencies, too), caches, padding and
-    grouped heads go on working. options: targets, dtypes and cache, as of `pegen_kernels.compile`.
+    Values, parameters and what is saved stay as they are; gradients (of learned frequencies, too), caches, padding,
+    grouped heads, hooks and a `forward` of a module's own go on working. example: arguments of one call of the model, a
+    mapping by name or a sequence; where it is left out, what the model's parts are known to take is tried. The model
+    runs on it twice, without gradients. options: targets, dtypes and cache, as of `pegen_kernels.compile`.
     `unpatch(model)` undoes it. Raises ArgumentError, and changes nothing, where the model rotates in a way that the
     kernels would not reproduce.
     """
@@ -36,34 +42,66 @@ def patch(model: nn.Module, **options: Any) -> nn.Module:
         raise ArgumentError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
     if any(True for _ in _replaced(model)):
         raise ArgumentError("model: it has been patched before")
+    if any(x.is_meta for x in model.parameters()):
+        raise ArgumentError("model: it has parameters on the meta device; expected a model with its values")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    changes = [*_changes_of_language(model, options), *_changes_of_images(model, options)]
-    if not changes:
+    attentions = dict(_attentions(model))
+    if not attentions:
         raise ArgumentError(
             f"model: {type(model).__name__} has no attention that patch knows; expected one of transformers that calls"
             f" {' or '.join(_ROTATIONS)}, or of timm that calls {_ROTATION_OF_IMAGES}"
         )
-    for module, method, function in changes:
-        function._of_pegen = True  # type: ignore[attr-defined]
-        setattr(module, method, types.MethodType(function, module))
+    with torch.no_grad(), _undone_on_error(model):
+        runs = _runs(model, attentions, example)
+        trial = Trial()
+        changes = [*_changes_of_language(model, options, trial), *_changes_of_images(model, options, trial)]
+        functions = sorted(set(_functions(attentions.values())))
+        for module, change in changes:
+            change.rotate_by(functions)
+            change.install(module)
+        _run_patched(attentions, runs, trial)
+        for _, change in changes:
+            change.trial = change.probe = None
     return model
 
 
 def unpatch(model: nn.Module) -> nn.Module:
     """Gives a patched model its own code back."""
-    for module, method in list(_replaced(model)):
-        delattr(module, method)
+    for module, change in list(_replaced(model)):
+        change.remove(module)
     return model
 
 
-def _replaced(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+def _replaced(model: nn.Module) -> Iterator[tuple[nn.Module, Any]]:
     for module in model.modules():
-        for method in ("forward", "get_embed"):
-            if hasattr(vars(module).get(method), "_of_pegen"):
-                yield module, method
+        for change in (*module._forward_hooks.values(), vars(module).get("get_embed")):
+            if isinstance(change, (_Rotary, _Embed)):
+                yield module, change
 
 
-# ---- methods ----
+@contextlib.contextmanager
+def _undone_on_error(model: nn.Module) -> Iterator[None]:
+    """Errors are ArgumentError and leave the model as it was, in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        yield
+    except BaseException:
+        unpatch(model)
+        raise
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+# ---- the example ----
+
+_Run = tuple  # (module, its path, positional arguments, named ones)
+
+
+def _attentions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for path, module in model.named_modules():
+        if set(_names(module)) & {*_ROTATIONS, _ROTATION_OF_IMAGES} and not hasattr(module, "get_embed"):
+            yield path, module
 
 
 def _names(module: nn.Module) -> tuple[str, ...]:
@@ -72,147 +110,201 @@ def _names(module: nn.Module) -> tuple[str, ...]:
     return forward.__code__.co_names if isinstance(forward, types.FunctionType) else ()
 
 
-def _with(forward: Callable[..., Any], name: str, value: Any) -> Callable[..., Any]:
-    """The function, in which a name of its module means something else."""
-    names = {**forward.__globals__, name: value}
-    names.pop("__name__")  # torch.compile would look names up in the module that is called so
-    made = types.FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__)
-    made.__kwdefaults__ = forward.__kwdefaults__
-    return made
+def _functions(attentions: Any) -> Iterator[tuple[str, str]]:
+    """The functions that rotate: modules of Python's in which attentions were written, and names there."""
+    for attention in attentions:
+        module = inspect.unwrap(type(attention).forward).__globals__["__name__"]
+        for name in {*_names(attention)} & {*_ROTATIONS, _ROTATION_OF_IMAGES}:
+            yield module, name
 
 
-def _forward_with(module: nn.Module, name: str, value: Any) -> Change:
-    return module, "forward", _with(inspect.unwrap(type(module).forward), name, value)
+def _has_angles(module: nn.Module) -> bool:
+    return isinstance(getattr(module, "inv_freq", None), Tensor) or hasattr(module, "get_embed")
 
 
-def _agree(path: str, expected: Any, found: Any) -> None:
-    for mine, own in zip(found, expected):
-        error = float((mine.double() - own.double()).abs().max()) if mine.shape == own.shape else float("inf")
-        if not error <= _TOLERANCE:
-            raise ArgumentError(f"model: {path} rotates q and k in a way that is not known (off by {error:.1e})")
+def _holders(model: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    """The modules around one, from the closest on, which may be those that call it."""
+    while path:
+        path = path.rpartition(".")[0]
+        module = model.get_submodule(path)
+        if not isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+            yield path, module
+
+
+def _called(run: _Run) -> None:
+    module, _, given, named = run
+    devices = {x.device for x in module.parameters() if x.is_cuda}
+    with torch.random.fork_rng(devices=sorted(devices, key=str)):
+        module.eval()(*given, **named)
+
+
+def _runs(model: nn.Module, attentions: Mapping[str, nn.Module], example: Any) -> list[_Run]:
+    """Calls that the model's own code takes, which reach all attentions."""
+    if example is not None:
+        named = dict(example) if isinstance(example, Mapping) else {}
+        run = (model, "", () if named or isinstance(example, Mapping) else tuple(example), named)
+        try:
+            _called(run)
+        except Exception as error:
+            raise ArgumentError(f"example: {type(model).__name__} does not take it: {error}") from error
+        return [run]
+    runs: dict[str, _Run] = {}
+    for path, module in model.named_modules():
+        if not _has_angles(module):
+            continue
+        run = next(_runs_of(model, path, runs), None)
+        if run is None:
+            raise ArgumentError(
+                f"example: patch runs the model once, and does not know what the module around {path} takes; expected"
+                " arguments of the model"
+            )
+        runs[run[1]] = run
+    if not runs:
+        raise ArgumentError(f"model: nothing in it is known to make the angles of {next(iter(attentions))}")
+    return list(runs.values())
+
+
+def _runs_of(model: nn.Module, path: str, before: Mapping[str, _Run]) -> Iterator[_Run]:
+    for where, holder in _holders(model, path):
+        if where in before:
+            yield before[where]
+        for given, named in examples_of(holder):
+            run = (holder, where, given, named)
+            try:
+                _called(run)
+            except Exception:  # this is not what it takes
+                continue
+            yield run
+
+
+def _run_patched(attentions: Mapping[str, nn.Module], runs: Sequence[_Run], trial: Trial) -> None:
+    """Every attention is reached, and what reaches it are angles, if anything."""
+    reached = set()
+
+    def note(path: str) -> Any:
+        def hook(*_: Any) -> None:
+            trial.path = path
+            reached.add(path)
+
+        return hook
+
+    hooks = [module.register_forward_pre_hook(note(path)) for path, module in attentions.items()]
+    try:
+        for run in runs:
+            trial.path = run[1] or type(run[0]).__name__
+            with trial:
+                _called(run)
+    except ArgumentError as error:
+        raise ArgumentError(f"model: {trial.path} would not be reproduced: {error}") from error
+    except Exception as error:
+        raise ArgumentError(f"model: {trial.path} does not run with angles: {type(error).__name__}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    missed = [path for path in attentions if path not in reached]
+    if missed:
+        raise ArgumentError(f"example: {missed[0]} did not run; expected arguments of the model with which it does")
+
+
+# ---- what is changed ----
+
+
+class _Change:
+    """What one module hands on in place of cosines and sines. It is saved with a model that is saved whole."""
+
+    def __init__(self, path: str, options: dict[str, Any], trial: Trial) -> None:
+        self.path, self.options = path, options
+        self.trial: Trial | None = trial
+        self.functions: list[tuple[str, str]] = []
+        self.probe: Any = None  # of the trial: a copy of the module, which computes the model's own
+
+    def rotate_by(self, functions: list[tuple[str, str]]) -> None:
+        """The model's functions that are given the angles."""
+        self.functions = functions
+        for function in functions:
+            stand_in(*function)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.rotate_by(self.functions)
 
 
 # ---- transformers: cosines and sines for all layers, from position ids ----
 
 
-def _places_of(original: nn.Module, rule: rotary.Rule) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A method that returns positions and frequencies in place of cosines and sines."""
-    kind = getattr(original, "rope_type", "default")
-    is_dynamic = "dynamic" in kind or kind == "longrope"
+class _Rotary(_Change):
+    """A hook of a module that makes cosines and sines, which puts angles in their place. The module's own code has run
+    before it: frequencies that follow the length of what was seen have followed it."""
 
-    def forward(self: Any, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        if is_dynamic:
-            type(self).forward(self, x, position_ids)  # its frequencies follow the length that it has seen
-        ids = position_ids
-        if rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
-            ids = ids.expand(3, -1, -1)
-        return rule.places.positions(ids), rule.frequencies(self.inv_freq)
-
-    return forward
-
-
-def _rotated(name: str, q: Tensor, k: Tensor, positions: Tensor, frequencies: Tensor,
-             unsqueeze_dim: int) -> tuple[Tensor, Tensor]:  # fmt: skip
-    if q.ndim == 3:  # [N,H,D]
-        q, k = rotary.encode(name, q.transpose(0, 1)[None], k.transpose(0, 1)[None], positions, frequencies)
-        return q[0].transpose(0, 1), k[0].transpose(0, 1)
-    if unsqueeze_dim == 2:  # [B,N,H,D]
-        q, k = rotary.encode(name, q.transpose(1, 2), k.transpose(1, 2), positions, frequencies)
-        return q.transpose(1, 2), k.transpose(1, 2)
-    return rotary.encode(name, q, k, positions, frequencies)
-
-
-def _rotation(rule: rotary.Rule, options: dict[str, Any]) -> Callable[..., Any]:
-    def rotate(q: Tensor, k: Tensor, positions: Tensor, frequencies: Tensor, unsqueeze_dim: int = 1) -> Any:
-        return _rotated(rule.kernel(q.shape[-1], **options), q, k, positions, frequencies, unsqueeze_dim)
-
-    return rotate
-
-
-def _rotaries(model: nn.Module) -> dict[str, list[str]]:
-    """By the path of a module: names of its children that make cosines and sines."""
-    found: dict[str, list[str]] = {}
-    for path, module in model.named_modules():
-        if isinstance(getattr(module, "inv_freq", None), Tensor):
-            parent, _, name = path.rpartition(".")
-            found.setdefault(parent, []).append(name)
-    return found
-
-
-def _nearest(path: str, rotaries: dict[str, list[str]]) -> str:
-    """Path of the rotary module that an attention's cosines come from: that of the closest module."""
-    parent = path
-    while parent:
-        parent = parent.rpartition(".")[0]
-        names = rotaries.get(parent, [])
-        if len(names) == 1:
-            return f"{parent}.{names[0]}" if parent else names[0]
-        if names:
-            raise ArgumentError(f"model: {path} may have its angles from {' or '.join(names)}; expected one of them")
-    raise ArgumentError(f"model: nothing above {path} makes its angles")
-
-
-def _check_rotation(path: str, attention: nn.Module, name: str, probe: Any, rule: rotary.Rule, rotate: Any) -> None:
-    """Both ways on the same rows."""
-    own, places = inspect.unwrap(type(attention).forward).__globals__[name], rule.places
-    device = probe.inv_freq.device
-    ids = torch.randint(0, 50, places.ids(2, 3), generator=torch.Generator().manual_seed(1)).to(device)
-    like = torch.zeros(1, device=device)
-    angles, ours = probe(like, ids), _places_of(probe, rule)(probe, like, ids)
-    for width in (getattr(attention, "head_dim", rule.rotary_dim), rule.rotary_dim):
-        shapes = ((2, 4, 3, width), (2, 2, 3, width)) if len(angles[0].shape) == 3 else ((3, 4, width),) * 2
-        q, k = (torch.rand(shape, device=device) * 2 - 1 for shape in shapes)
-        try:
-            expected = own(q, k, *angles)
-        except RuntimeError:  # this one is given the channels that turn, and no others
-            continue
-        return _agree(path, expected, rotate(q, k, *ours))
-    raise ArgumentError(f"model: {path} rotates q and k in a way that is not known")
-
-
-class _Asked:
-    """A module that makes angles, asked once what it does; a copy is, since some keep what they have seen."""
-
-    def __init__(self, path: str, original: nn.Module, options: dict[str, Any]) -> None:
-        self.original, self.probe = original, copy.deepcopy(original)
+    def __init__(self, path: str, original: nn.Module, options: dict[str, Any], trial: Trial) -> None:
+        super().__init__(path, options, trial)
+        self.probe = copy.deepcopy(original)  # some keep what they have seen
         rule = rotary.rule_of(self.probe, self.probe.inv_freq)
         if rule is None:
             raise ArgumentError(f"model: {path} makes angles in a way that is not known")
-        self.rule, self.rotate, self.checked = rule, _rotation(rule, options), set()
+        self.rule = rule
 
-    def check(self, path: str, attention: nn.Module, name: str) -> None:
-        kind = (type(attention), getattr(attention, "head_dim", 0))
-        if kind not in self.checked:
-            _check_rotation(path, attention, name, self.probe, self.rule, self.rotate)
-            self.checked.add(kind)
+    def install(self, module: nn.Module) -> None:
+        module.register_forward_hook(self, with_kwargs=True)
+
+    def remove(self, module: nn.Module) -> None:
+        for key in [key for key, hook in module._forward_hooks.items() if hook is self]:
+            del module._forward_hooks[key], module._forward_hooks_with_kwargs[key]
+
+    def __call__(self, module: nn.Module, given: Any, named: Any, made: Any) -> tuple[Angles, Angles]:
+        named = {**dict(zip(("x", "position_ids"), given)), **named}
+        ids = named.pop("position_ids", None)
+        if len(given) > 2 or set(named) - {"x"} or ids is None:
+            raise ArgumentError(f"{self.path} was called with other arguments than x and position_ids")
+        own: Any = (None, None)
+        if self.trial:
+            ids = torch.randint(0, 50, ids.shape, generator=torch.Generator().manual_seed(1)).to(ids.device)
+            own = self.probe(torch.zeros(1, device=ids.device), ids)
+        if self.rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
+            ids = ids.expand(3, -1, -1)
+        places = self.rule.places.positions(ids), self.rule.frequencies(module.inv_freq)
+        return Angles(self, "cosines", places, own[0]), Angles(self, "sines", places, own[1])
 
 
-@torch.no_grad()
-def _changes_of_language(model: nn.Module, options: dict[str, Any]) -> list[Change]:
-    rotaries, asked, changes = _rotaries(model), {}, []
-    for path, module in model.named_modules():
-        name = next((name for name in _ROTATIONS if name in _names(module)), None)
-        if name is None:
-            continue
-        where = _nearest(path, rotaries)
-        if where not in asked:
-            asked[where] = _Asked(where, model.get_submodule(where), options)
-            changes.append((asked[where].original, "forward", _places_of(asked[where].original, asked[where].rule)))
-        asked[where].check(path, module, name)
-        changes.append(_forward_with(module, name, asked[where].rotate))
-    return changes
+def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Rotary]]:
+    named = model.named_modules()
+    return [(m, _Rotary(path, m, options, trial)) for path, m in named if isinstance(getattr(m, "inv_freq", None), Tensor)]
 
 
 # ---- timm: sines and cosines of a grid, of all layers or of each ----
 
 
-def _embed_of(self: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """The method that returns positions [N,2] and frequencies in place of sines and cosines; of every layer, where
+class _Embed(_Change):
+    """In place of the method `get_embed` of a module: angles at positions [N,2]; a list of those of every layer, where
     layers have their own."""
-    if hasattr(self, "freqs"):
-        positions = _grid_of_mixed(self, shape)
-        return [(positions, self.freqs[:, layer]) for layer in range(self.depth)]
-    return _grid_of_bands(self, shape), _bands_of(self)
+
+    def __init__(self, path: str, original: nn.Module, options: dict[str, Any], trial: Trial) -> None:
+        super().__init__(path, options, trial)
+        self.original = original
+        self.own = vars(original).get("get_embed")
+        if not (hasattr(original, "bands") or hasattr(original, "freqs")) or getattr(original, "aug_active", False):
+            raise ArgumentError(f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands or mixed"
+                                " frequencies, coordinates as they are)")  # fmt: skip
+
+    def install(self, module: nn.Module) -> None:
+        module.get_embed = self  # type: ignore[assignment]
+
+    def remove(self, module: nn.Module) -> None:
+        del module.get_embed
+        if self.own is not None:
+            module.get_embed = self.own
+
+    def __call__(self, shape: Any = None, *rest: Any, **named: Any) -> Any:
+        of, own = self.original, None
+        if self.trial:
+            own = (self.own or type(of).get_embed.__get__(of))(shape, *rest, **named)
+        if hasattr(of, "freqs"):
+            positions = _grid_of_mixed(of, shape)
+            layers = range(of.depth)
+            return [
+                Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers
+            ]
+        return Angles(self, "angles", (_grid_of_bands(of, shape), _bands_of(of)), own)
 
 
 def _grid_of_bands(original: Any, shape: Any) -> Tensor:
@@ -239,51 +331,13 @@ def _bands_of(original: Any) -> Tensor:
     return torch.stack([torch.cat([bands, still]), torch.cat([still, bands])])[:, None]
 
 
-def _image_rotation(options: dict[str, Any]) -> Callable[..., Any]:
-    def rotate(x: Tensor, embed: Any, half: bool = False) -> Tensor:
-        if not isinstance(embed, tuple):
-            raise ArgumentError("rope: sines and cosines; expected what get_embed returned")
-        positions, frequencies = embed
-        heads, layout = frequencies.shape[1], "split" if half else "interleaved"
-        name = rotary.kernel(x.shape[-1], 2 * frequencies.shape[-1], 2, heads, layout, 1.0, **options)
-        return rotary.encode_one(name, x, positions, frequencies)
-
-    return rotate
-
-
-def _attentions_of_images(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    for path, module in model.named_modules():
-        if _ROTATION_OF_IMAGES in _names(module) and not hasattr(module, "get_embed"):
-            yield path, module
-
-
-@torch.no_grad()
-def _changes_of_images(model: nn.Module, options: dict[str, Any]) -> list[Change]:
-    changes: list[Change] = []
-    for holder_path, holder in model.named_modules():
+def _changes_of_images(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Embed]]:
+    changes = {}
+    for path, holder in model.named_modules():
         original = getattr(holder, "rope", None)
-        attentions = list(_attentions_of_images(holder)) if isinstance(original, nn.Module) else []
-        if not attentions:
+        if not isinstance(original, nn.Module) or not hasattr(original, "get_embed"):
             continue
-        if not (hasattr(original, "bands") or hasattr(original, "freqs")) or getattr(original, "aug_active", False):
-            raise ArgumentError(f"model: {holder_path or 'it'}.rope, a {type(original).__name__}, is of no kind that is"
-                                " known (bands or mixed frequencies, coordinates as they are)")  # fmt: skip
         if getattr(holder, "patch_drop", None) is not None:
-            raise ArgumentError(f"model: {holder_path or 'it'} drops patches, whose angles patch does not follow")
-        rotate = _image_rotation(options)
-        for layer, (path, attention) in enumerate(attentions):
-            _check_image_rotation(path, attention, original, layer, rotate)
-            changes.append(_forward_with(attention, _ROTATION_OF_IMAGES, rotate))
-        changes.append((original, "get_embed", _embed_of))
-    return changes
-
-
-def _check_image_rotation(path: str, attention: Any, original: Any, layer: int, rotate: Any) -> None:
-    own = inspect.unwrap(type(attention).forward).__globals__[_ROTATION_OF_IMAGES]
-    shape = None if getattr(original, "feat_shape", None) is not None else (3, 4)
-    angles, embed = original.get_embed(shape), _embed_of(original, shape)
-    if isinstance(embed, list):
-        angles, embed = angles[layer], embed[layer]
-    half = getattr(attention, "rotate_half", False)
-    x = torch.rand(2, attention.num_heads, len(embed[0]), attention.head_dim, device=angles.device) * 2 - 1
-    _agree(path, [own(x, angles, half=half)], [rotate(x, embed, half=half)])
+            raise ArgumentError(f"model: {path or 'it'} drops patches, whose angles patch does not follow")
+        changes[original] = _Embed(f"{path}.rope".lstrip("."), original, options, trial)
+    return list(changes.items())

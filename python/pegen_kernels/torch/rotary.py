@@ -54,6 +54,10 @@ class Places(NamedTuple):
     axis: int  # of ids, that counts the axes; of no ids if they have one
     positions: Callable[[Tensor], Tensor]  # ids as [N,P] or [B,N,P]
 
+    def __reduce__(self) -> Any:
+        """By its name: what is called has none."""
+        return _places_of, (self.name,)
+
 
 def _of_tokens(ids: Tensor) -> Tensor:
     ids = ids.reshape(-1, ids.shape[-1])
@@ -66,6 +70,10 @@ PLACES = (
     Places("tokens, axes", 2, lambda b, n: (n, 2), lambda b, n: (n,), 1, lambda ids: ids),
     Places("batches, tokens", 1, lambda b, n: (b, n), lambda b, n: (b, n), 2, _of_tokens),
 )  # fmt: skip
+
+
+def _places_of(name: str) -> Places:
+    return next(places for places in PLACES if places.name == name)
 
 
 class Rule(NamedTuple):
