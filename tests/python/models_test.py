@@ -8,7 +8,10 @@ import torch
 import vision  # noqa: F401 (before timm and transformers)
 
 import timm
+import transformers as T
+import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as qwen2_5_vl
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2VLConfig, Qwen2VLForConditionalGeneration
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import pegen_kernels as pk
 from pegen_kernels.torch import patch, unpatch
@@ -123,12 +126,153 @@ class Llama(Case):
         self.near(*(m(self.ids).logits.detach() for m in pair(model)))
         original = type(model.model.rotary_emb).forward
         try:
-            type(model.model.rotary_emb).forward = lambda self, x, ids: [y**2 for y in original(self, x, ids)]
+            type(model.model.rotary_emb).forward = lambda self, x, position_ids: [y**2 for y in original(self, x, position_ids)]
             with self.assertRaisesRegex(pk.ArgumentError, "not known"):
                 patch(model)
         finally:
             type(model.model.rotary_emb).forward = original
-        self.assertNotIn("forward", vars(model.model.rotary_emb))
+        self.assertFalse(model.model.rotary_emb._forward_hooks)
+
+    def test_own_forwards(self):
+        """What stands in place of a module's forward is called as before, and stays."""
+        model, calls = llama(), []
+        attention, rope = model.model.layers[0].self_attn, model.model.rotary_emb
+
+        def counted(own):
+            def forward(*given, **named):
+                calls.append(own)
+                return own(*given, **named)
+
+            return forward
+
+        attention.forward, rope.forward = counted(attention.forward), counted(rope.forward)
+        forwards = attention.forward, rope.forward
+        for change in (lambda: None, lambda: patch(model, **FAST), lambda: unpatch(model)):
+            change()
+            calls.clear()
+            model(self.ids)
+            self.assertEqual(len(calls), 2)
+            self.assertEqual((attention.forward, rope.forward), forwards)
+
+    @torch.no_grad()
+    def test_saved_whole(self):
+        """A patched model that is saved whole is patched where it is read, in a process that has patched none."""
+        import transformers.models.llama.modeling_llama as code
+
+        ours, file = patch(llama(), **FAST), io.BytesIO()
+        torch.save(ours, file)
+        code.apply_rotary_pos_emb = code.apply_rotary_pos_emb._of_pegen
+        file.seek(0)
+        back = torch.load(file, weights_only=False)
+        self.assertTrue(torch.equal(back(self.ids).logits, ours(self.ids).logits))
+        self.assertEqual(len(back.model.rotary_emb._forward_hooks), 1)
+        self.assertTrue(torch.equal(unpatch(back)(self.ids).logits, llama()(self.ids).logits))
+
+    def test_refused(self):
+        """Models of number types that no kernel has, or without values, are refused before anything is changed."""
+        with self.assertRaisesRegex(pk.ArgumentError, "^model: .*self_attn.* q is of type (torch.)?float64"):
+            patch(model := llama().double(), **FAST)
+        self.assertFalse(model.model.rotary_emb._forward_hooks)
+        with torch.device("meta"), self.assertRaisesRegex(pk.ArgumentError, "^model: it has parameters on the meta"):
+            patch(llama(), **FAST)
+        model = llama().train()
+        self.assertTrue(all(module.training for module in patch(model, **FAST).modules()))
+
+
+class Turning(torch.nn.Module):
+    """An attention of nobody's, which turns its rows by Llama's function, or misuses its cosines."""
+
+    def __init__(self, use=lambda cos, sin: (cos, sin), layers=1):
+        super().__init__()
+        config = llama().config
+        self.rope, self.use = LlamaRotaryEmbedding(config), use
+        self.layers = torch.nn.ModuleList(Turned(config) for _ in range(layers))
+
+    def forward(self, thing, until=None):
+        angles = self.use(*self.rope(thing, torch.arange(thing.shape[1])[None]))
+        for layer in self.layers[:until]:
+            thing = layer(thing, angles)
+        return thing
+
+
+class Turned(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.weight = torch.nn.Linear(64, 64)
+
+    def forward(self, thing, angles):
+        rows = self.weight(thing).unflatten(-1, (4, 16)).transpose(1, 2)
+        return thing + apply_rotary_pos_emb(rows, rows[:, :2], *angles)[0].transpose(1, 2).flatten(2)
+
+
+class Cosines(Case):
+    """Models that do with their cosines what patch does not look at."""
+
+    def test_models(self):
+        small = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+                 "pad_token_id": 0}  # fmt: skip
+        latent = {**small, "num_key_value_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32, "qk_rope_head_dim": 16,
+                  "qk_nope_head_dim": 16, "v_head_dim": 16, "n_routed_experts": 4, "moe_intermediate_size": 32,
+                  "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}  # fmt: skip
+        windows = {"depth": 2, "hidden_size": 64, "num_heads": 4, "intermediate_size": 96, "out_hidden_size": 64,
+                   "window_size": 56, "fullatt_block_indexes": [1]}  # fmt: skip
+        image = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,
+                 "image_size": 64, "patch_size": 16}  # fmt: skip
+        words, grid = {"input_ids": torch.arange(3, 14)[None]}, torch.tensor([[1, 8, 12]])
+        windows_of = qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel
+        for is_taken, make, given in (
+            (False, lambda: T.DeepseekV3Model(T.DeepseekV3Config(**latent)), words),
+            (True, lambda: T.DeepseekV3Model(T.DeepseekV3Config(**latent, rope_interleave=False)), words),
+            (False, lambda: T.Glm4MoeLiteModel(T.Glm4MoeLiteConfig(**latent)), words),
+            (False, lambda: windows_of(windows_of.config_class(**windows)),
+             {"hidden_states": torch.randn(96, 1176), "grid_thw": grid}),
+            (False, lambda: T.MLCDVisionModel(T.MLCDVisionConfig(**image)), {"pixel_values": torch.randn(1, 3, 64, 64)}),
+            (True, lambda: T.GraniteSWAModel(T.GraniteSWAConfig(**small)), words),
+        ):  # fmt: skip
+            torch.manual_seed(1)
+            model = varied(make().eval())
+            with self.subTest(type(model).__name__), torch.no_grad():
+                own = model(**given)[0]
+                if is_taken:
+                    self.near(patch(model, **FAST)(**given)[0], own)
+                    continue
+                with self.assertRaisesRegex(pk.ArgumentError, "there for rotations alone; the model asks them for"):
+                    patch(model, **FAST)
+                self.assertTrue(torch.equal(model(**given)[0], own))
+
+    @torch.no_grad()
+    def test_operations(self):
+        """Nothing can be done with angles but to rotate by them and to move them to a device."""
+        where = torch.randn(1, 5, 64)
+        for use in (
+            lambda cos, sin: (cos[..., :], sin), lambda cos, sin: (cos * 1, sin), lambda cos, sin: (1 - cos, sin),
+            lambda cos, sin: (torch.cat([cos, cos], 1)[:, :5], sin), lambda cos, sin: (cos, -sin), lambda cos, sin: (sin, cos),
+            lambda cos, sin: (cos.unsqueeze(0)[0], sin), lambda cos, sin: (torch.ones(5, 16) * cos, sin),
+            lambda cos, sin: (cos.to(torch.float16), sin), lambda cos, sin: (torch.roll(cos, 1), sin),
+            lambda cos, sin: (cos, torch.zeros(1, 5, 16)), lambda cos, sin: (cos @ torch.eye(16), sin),
+            lambda cos, sin: (list(cos)[0][None], sin), lambda cos, sin: (cos if len(cos) else sin, sin),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(pk.ArgumentError, "^model: .*rope was patched, and its (cosines|sines) are there"):
+                patch(model := Turning(use), example=(where,), **FAST)
+            self.assertFalse(model.rope._forward_hooks)
+        moved = Turning(lambda cos, sin: (cos.to("cpu"), sin.to(torch.device("cpu"))))
+        own = moved(where)
+        self.near(patch(moved, example=(where,), **FAST)(where), own)
+        self.assertFalse(hasattr(moved.rope(where, torch.arange(5)[None])[0], "shape"))
+
+    def test_example(self):
+        """What a model takes that says nothing of itself is the caller's to say."""
+        where = torch.randn(1, 5, 64)
+        with self.assertRaisesRegex(pk.ArgumentError, "^example: patch runs the model once, and does not know what"):
+            patch(Turning(), **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "^example: Turning does not take it: "):
+            patch(Turning(), example=(), **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "^example: layers.1 did not run; expected arguments of the model"):
+            patch(Turning(layers=2), example={"thing": where, "until": 1}, **FAST)
+        model = Turning(layers=2)
+        own = model(where)
+        self.near(patch(model, example={"thing": where}, **FAST)(where).detach(), own.detach())
 
 
 class Qwen2VL(Case):

@@ -1,7 +1,8 @@
 """What is called with: arrays that are checked, and put as calls take them."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import contextlib
+from typing import Any, Iterator, NamedTuple
 
 import jax
 from jax import numpy as jnp
@@ -80,6 +81,21 @@ def values(x: Any) -> Any:
 
 def is_perturbed(x: Any) -> bool:
     return any(leaf.perturbed for leaf in jax.tree.leaves(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed")))
+
+
+@contextlib.contextmanager
+def no_tangents(what: str) -> Iterator[None]:
+    """JAX's refusal of forward-mode differentiation, which names nobody, by the name of what is called. A jitted call
+    is refused after it was traced, in JAX's words."""
+    try:
+        yield
+    except TypeError as error:
+        if "forward-mode" not in str(error):
+            raise
+        raise ArgumentError(
+            f"{what} has no forward-mode derivatives (jax.jvp, jacfwd, linearize, hessian); expected reverse mode"
+            " (jax.vjp, jacrev, grad)"
+        ) from error
 
 
 # ---- arguments ----

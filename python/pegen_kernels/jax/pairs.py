@@ -19,6 +19,7 @@ from .arguments import (
     is_zero,
     like,
     never,
+    no_tangents,
     of_sums,
     prepared,
     values,
@@ -166,7 +167,8 @@ def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, 
         raise ArgumentError("q, k, v: one of them is None")
     is_flat = is_of_one_batch({"q": q, "k": k, "v": v}, bounds)
     choices = _Choices(Static(kernel, names, "BNHD" if is_flat else layout, False), bool(causal), float(scale))
-    made = (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
+    with no_tangents(f"attention of {kernel.name}"):
+        made = (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
     if not is_flat:
         return made
     return (made[0][0], made[1][0].T) if with_lse else made[0]

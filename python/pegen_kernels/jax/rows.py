@@ -18,6 +18,7 @@ from .arguments import (
     is_zero,
     like,
     never,
+    no_tangents,
     of_sums,
     prepared,
     values,
@@ -154,6 +155,7 @@ def encode(kernel: Kernel, q: Any = None, k: Any = None, positions: Any = None, 
     if in_place and kernel.out_dim != kernel.head_dim:
         raise ArgumentError(f"in_place: {kernel.name} appends columns to q and k; expected in_place=False")
     is_flat = is_of_one_batch({"q": q, "k": k}, bounds)
-    out = _encode(Static(kernel, names, "BNHD" if is_flat else layout, in_place), rows, rest)
+    with no_tangents(f"encode of {kernel.name}"):
+        out = _encode(Static(kernel, names, "BNHD" if is_flat else layout, in_place), rows, rest)
     out = tuple(x[0] for x in out) if is_flat else out
     return out[0] if len(out) == 1 else out

@@ -39,9 +39,15 @@ def no_tangent(what: str) -> ArgumentError:
 def refuse_tangents(what: str, tensors: Iterable[Any]) -> None:
     """Raises where forward-mode differentiation goes on and one of the tensors has a tangent, which a kernel would drop.
     what: who is differentiated, in the words of the message."""
-    if forward_ad._current_level >= 0:
-        if any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-            raise no_tangent(what)
+    if forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in tensors):
+        raise no_tangent(what)
+
+
+def _has_tangent(x: Tensor) -> bool:
+    try:
+        return forward_ad.unpack_dual(x).tangent is not None
+    except RuntimeError:  # one of vmap's, which is asked again when batches are one
+        return False
 
 
 def _encoding(kernel: str) -> str:

@@ -51,7 +51,7 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
             f"model: {type(model).__name__} has no attention that patch knows; expected one of transformers that calls"
             f" {' or '.join(_ROTATIONS)}, or of timm that calls {_ROTATION_OF_IMAGES}"
         )
-    with torch.no_grad(), _undone_on_error(model):
+    with torch.no_grad(), _as_it_was_on_error(model):
         runs = _runs(model, attentions, example)
         trial = Trial()
         changes = [*_changes_of_language(model, options, trial), *_changes_of_images(model, options, trial)]
@@ -80,7 +80,7 @@ def _replaced(model: nn.Module) -> Iterator[tuple[nn.Module, Any]]:
 
 
 @contextlib.contextmanager
-def _undone_on_error(model: nn.Module) -> Iterator[None]:
+def _as_it_was_on_error(model: nn.Module) -> Iterator[None]:
     """Errors are ArgumentError and leave the model as it was, in the mode that it was in."""
     modes = {module: module.training for module in model.modules()}
     try:
@@ -100,21 +100,24 @@ _Run = tuple  # (module, its path, positional arguments, named ones)
 
 def _attentions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for path, module in model.named_modules():
-        if set(_names(module)) & {*_ROTATIONS, _ROTATION_OF_IMAGES} and not hasattr(module, "get_embed"):
+        if _rotations(module)[1] and not hasattr(module, "get_embed"):
             yield path, module
 
 
-def _names(module: nn.Module) -> tuple[str, ...]:
-    """Names that the module's method of its class uses."""
+def _rotations(module: nn.Module) -> tuple[str, set[str]]:
+    """The module of Python's in which the forward of a module's class was written, and names of functions there that
+    rotate and that it uses."""
     forward = inspect.unwrap(type(module).forward)
-    return forward.__code__.co_names if isinstance(forward, types.FunctionType) else ()
+    if not isinstance(forward, types.FunctionType):
+        return "", set()
+    names = {*_ROTATIONS, _ROTATION_OF_IMAGES} & {*forward.__code__.co_names} & {*forward.__globals__}
+    return forward.__globals__["__name__"], names
 
 
 def _functions(attentions: Any) -> Iterator[tuple[str, str]]:
-    """The functions that rotate: modules of Python's in which attentions were written, and names there."""
     for attention in attentions:
-        module = inspect.unwrap(type(attention).forward).__globals__["__name__"]
-        for name in {*_names(attention)} & {*_ROTATIONS, _ROTATION_OF_IMAGES}:
+        module, names = _rotations(attention)
+        for name in names:
             yield module, name
 
 
@@ -152,11 +155,13 @@ def _runs(model: nn.Module, attentions: Mapping[str, nn.Module], example: Any) -
     for path, module in model.named_modules():
         if not _has_angles(module):
             continue
-        run = next(_runs_of(model, path, runs), None)
+        errors: list[Exception] = []
+        run = next(_runs_of(model, path, runs, errors), None)
         if run is None:
+            tried = f" (tried: {type(errors[-1]).__name__}: {errors[-1]})" if errors else ""
             raise ArgumentError(
-                f"example: patch runs the model once, and does not know what the module around {path} takes; expected"
-                " arguments of the model"
+                f"example: patch runs the model once, and does not know what the module around {path} takes{tried};"
+                " expected arguments of the model"
             )
         runs[run[1]] = run
     if not runs:
@@ -164,7 +169,7 @@ def _runs(model: nn.Module, attentions: Mapping[str, nn.Module], example: Any) -
     return list(runs.values())
 
 
-def _runs_of(model: nn.Module, path: str, before: Mapping[str, _Run]) -> Iterator[_Run]:
+def _runs_of(model: nn.Module, path: str, before: Mapping[str, _Run], errors: list[Exception]) -> Iterator[_Run]:
     for where, holder in _holders(model, path):
         if where in before:
             yield before[where]
@@ -172,7 +177,8 @@ def _runs_of(model: nn.Module, path: str, before: Mapping[str, _Run]) -> Iterato
             run = (holder, where, given, named)
             try:
                 _called(run)
-            except Exception:  # this is not what it takes
+            except Exception as error:  # this is not what it takes
+                errors.append(error)
                 continue
             yield run
 
@@ -257,12 +263,13 @@ class _Rotary(_Change):
         if len(given) > 2 or set(named) - {"x"} or ids is None:
             raise ArgumentError(f"{self.path} was called with other arguments than x and position_ids")
         own: Any = (None, None)
+        of = module
         if self.trial:
             ids = torch.randint(0, 50, ids.shape, generator=torch.Generator().manual_seed(1)).to(ids.device)
-            own = self.probe(torch.zeros(1, device=ids.device), ids)
+            of, own = self.probe, self.probe(torch.zeros(1, device=ids.device), ids)
         if self.rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
             ids = ids.expand(3, -1, -1)
-        places = self.rule.places.positions(ids), self.rule.frequencies(module.inv_freq)
+        places = self.rule.places.positions(ids), self.rule.frequencies(of.inv_freq)
         return Angles(self, "cosines", places, own[0]), Angles(self, "sines", places, own[1])
 
 

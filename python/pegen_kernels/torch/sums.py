@@ -32,6 +32,7 @@ def _results(x: Tensor, cu_seqlens: Tensor | None, wide: bool) -> tuple[Tensor, 
 
 def _scan(x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, period: float, reverse: bool,
           wide: bool) -> tuple[Tensor, Tensor]:  # fmt: skip
+    refuse_tangents("scan", (x, state))
     out, reached = _results(x, cu_seqlens, wide)
     given = {"x": _adjacent(x, 4), "state": state if state is None else _adjacent(state, 3), "cu_seqlens": cu_seqlens}
     views = {name: raw_view(name, tensor) for name, tensor in given.items() if tensor is not None}
