@@ -12,8 +12,10 @@ import unittest
 import unittest.mock
 
 import torch
+from torch.autograd import forward_ad
 
 import pegen_kernels as pk
+from pegen_kernels.packed import encode_packed
 from pegen_kernels.torch import Attention, Encoding, kernel_of, scan
 
 FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
@@ -201,6 +203,103 @@ class Modules(unittest.TestCase):
         self.assertLess((string.cayley.grad.flatten()[1:64] - expected[1:]).abs().max(), 1e-3)
 
 
+class NumberTypes(unittest.TestCase):
+    """A model that is cast keeps what its encodings have learned."""
+
+    def test_cast_with_the_model(self):
+        torch.manual_seed(7)
+        for spec, options in (("rope_frequencies", {}), ("rope_mixed", {"heads": 2}), ("care", {"heads": 2})):
+            model = torch.nn.Sequential(torch.nn.Linear(4, 4), Encoding(spec, head_dim=64, **options, **FAST))
+            encoding = model[1]
+            encoding.scale = torch.nn.Parameter(torch.ones(3))  # no operand: cast like any other
+            before = {name: x.detach().clone() for name, x in encoding.named_parameters()}
+            for name in before:
+                getattr(encoding, name).grad = torch.rand_like(before[name])
+            casts = (
+                lambda m: m.bfloat16(), lambda m: m.half(), lambda m: m.double(), lambda m: m.to(torch.bfloat16),
+                lambda m: m.to("cpu", torch.float16), lambda m: m.type(torch.bfloat16),
+            )  # fmt: skip
+            for cast in casts:
+                cast(model)
+                self.assertNotEqual(model[0].weight.dtype, torch.float32)
+                self.assertEqual(encoding.scale.dtype, model[0].weight.dtype)
+                for name, value in before.items():
+                    kept = getattr(encoding, name)
+                    if name != "scale":
+                        self.assertTrue(kept.dtype == kept.grad.dtype == torch.float32)
+                        self.assertTrue(torch.equal(kept, value))
+            self.assertEqual({x.device.type for x in model.to("meta").parameters()}, {"meta"})
+
+    def test_cast_that_is_asked_for(self):
+        encoding = Encoding("rope_mixed", heads=2, head_dim=16, **FAST)
+        x, positions = torch.randn(1, 2, 9, 16), torch.rand(9, 2)
+        rounded = encoding.freqs.detach().bfloat16().float()
+        self.assertIs(encoding.cast_operands(torch.bfloat16), encoding)
+        self.assertEqual(encoding.freqs.dtype, torch.bfloat16)
+        self.assertEqual(encoding.float().freqs.dtype, torch.bfloat16)  # it stays what was asked for
+        right = encoding.kernel.encode(x, positions=positions, operands=[rounded])
+        self.assertTrue(torch.equal(encoding(x, positions=positions), right))
+        self.assertEqual(encoding.cast_operands(torch.float64).freqs.dtype, torch.float64)
+        with self.assertRaisesRegex(pk.ArgumentError, "^dtype is torch.int32; expected torch.float32, torch.float64"):
+            encoding.cast_operands(torch.int32)
+
+    def test_parametrized(self):
+        encoding = Encoding("rope_mixed", heads=2, head_dim=16, **FAST)
+        torch.nn.utils.parametrize.register_parametrization(encoding, "freqs", torch.nn.Softplus())
+        before = encoding.freqs.detach().clone()
+        self.assertTrue(torch.equal(encoding.half().freqs, before))
+
+
+class ForwardMode(unittest.TestCase):
+    """Tangents are refused by the name of who would drop them, and gradients beside them go on."""
+
+    def test_refused(self):
+        rope, mixed = Encoding("rope", head_dim=16, **FAST), Encoding("rope_mixed", head_dim=16, heads=2, **FAST)
+        alibi, p, place = Attention("alibi", heads=2, head_dim=16, **FAST), torch.arange(5), torch.rand(5, 2)
+        q, ops = torch.randn(1, 2, 5, 16), torch.ops.pegen_kernels
+        of_all = [place, [mixed.freqs], False, True, False, mixed.kernel_name]
+        calls = {
+            "encode of rope": (
+                lambda q: rope(q, None, p), lambda q: rope(q, q, p)[1], lambda q: torch.vmap(lambda q: rope(q, None, p))(q[None]),
+                lambda q: torch.func.grad(lambda q: rope(q, None, p).square().sum())(q),
+                lambda q: ops.encode_one(q, p[:, None], [], rope.kernel_name),
+                lambda q: ops.encode_one_backward(q, p[:, None], [], rope.kernel_name),
+            ),
+            "encode of rope_mixed": (
+                lambda q: mixed(q, None, place), lambda q: mixed(torch.ones(1, 2, 5, 16), None, q[0, 0, :, :2]),
+                lambda q: ops.encode_all_backward([q], [q], *of_all)[0],
+            ),
+            "attention of alibi": (
+                lambda q: alibi(q, q, q, p), lambda q: alibi(q, q, q, p, with_lse=True)[1],
+                lambda q: torch.vmap(lambda q: alibi(q, q, q, p))(q[None]),
+                lambda q: ops.attention(q, q, q, p[:, None], None, [], [], False, 0.0, alibi.kernel_name),
+            ),
+            "scan": (scan,),
+            "encode_packed of rope": (
+                lambda q: encode_packed(rope, torch.stack([q.transpose(1, 2)] * 3, 2).contiguous(), p),
+            ),
+        }  # fmt: skip
+
+        def dual(call, x):
+            with forward_ad.dual_level():
+                call(forward_ad.make_dual(x, x.detach()))
+
+        for name, several in calls.items():
+            for i, call in enumerate(several):
+                for way in (
+                    lambda: dual(call, q), lambda: dual(call, q.clone().requires_grad_()),  # noqa: B023
+                    lambda: torch.func.jvp(call, (q,), (q,)), lambda: torch.func.jacfwd(call)(q),  # noqa: B023
+                ):  # fmt: skip
+                    with self.subTest(f"{name} {i}"), self.assertRaisesRegex(
+                        pk.ArgumentError, f"^{name} has no forward-mode derivatives .*; expected reverse mode"
+                    ):
+                        way()
+        with self.assertRaisesRegex(pk.ArgumentError, "^encode of rope has no forward-mode derivatives"):
+            torch.func.linearize(lambda q: rope(q, None, p), q)
+        with forward_ad.dual_level():  # nothing has a tangent
+            self.assertTrue(torch.equal(rope(q, None, p), rope(q.clone(), None, p)))
+
+
 class FirstValues(unittest.TestCase):
     """What descriptions state as data, in parameters."""
 
@@ -246,6 +345,37 @@ class FirstValues(unittest.TestCase):
         drawn = draw(scaled, (2, 3))
         self.assertTrue(torch.allclose(drawn.norm(dim=0), torch.tensor([1.0, 2, 4])))
         self.assertTrue(torch.allclose(drawn[:, 1], 2 * drawn[:, 0]))
+
+    def test_reset(self):
+        """The first values again, by the same random numbers, in what was built without memory, too."""
+        for spec, kind in (("rope_mixed", Encoding), ("care", Encoding), ("relative_bias_table", Attention)):
+            options = {"head_dim": 16, "heads": 2, **FAST}
+            make = lambda: kind(spec, **options)  # noqa: E731, B023
+            torch.manual_seed(9)
+            first = make()
+            with torch.device("meta"):
+                module = make()
+            module.to_empty(device="cpu")
+            for x in module.parameters():
+                torch.nn.init.constant_(x, math.nan)
+            torch.manual_seed(9)
+            module.reset_parameters()
+            for x, y in zip(module.parameters(), first.parameters(), strict=True):
+                self.assertTrue(torch.equal(x, y) and x.requires_grad == y.requires_grad)
+
+    def test_reset_what_was_given(self):
+        given = torch.rand(2, 2, 8)
+        for init in (given, lambda shape: given.reshape(shape), given.tolist()):
+            module = Encoding("rope_mixed", heads=2, head_dim=16, init={"freqs": init}, **FAST)
+            for of in (module, copy.deepcopy(module)):
+                torch.nn.init.zeros_(of.freqs)
+                of.reset_parameters()
+                self.assertTrue(torch.equal(of.freqs, given))
+            file = io.BytesIO()
+            torch.save(module, file)
+            file.seek(0)
+            with self.assertRaisesRegex(pk.ArgumentError, "^init: 'freqs' was given when the module was made"):
+                torch.load(file, weights_only=False).reset_parameters()
 
     def test_comrope_is_rope(self):
         """As ComRoPE's appendix D.1 has it: with these values it is RoPE on halves of the channels."""
