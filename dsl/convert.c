@@ -282,6 +282,7 @@ static void read_block(lua_State *L, spec *d, arena *memory) {
 static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   spec_pairwise *p = arena_new(memory, spec_pairwise);
   p->value_dim = (int)integer_field(L, "value_dim");
+  p->scale = number_field(L, "scale");
   bool biased = lua_getfield(L, -1, "bias") != LUA_TNIL;
   lua_pop(L, 1);
   p->bias = biased ? expr_field(L, "bias") : NULL;

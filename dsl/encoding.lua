@@ -19,7 +19,7 @@ local rotors = core.include "rotors"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "values", "sides",
+  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "scale", "values", "sides",
   "models", "parts", "pre", "matrix",
 }
 local PART_FIELDS = {
@@ -651,7 +651,7 @@ end
 
 -- Something that is added to the channels.
 local function describe_sum(given, described)
-  for _, field in ipairs { "block", "bias", "score", "value_dim", "values" } do
+  for _, field in ipairs { "block", "bias", "score", "value_dim", "scale", "values" } do
     if given[field] ~= nil then check.fail_field(field, "field '%s' of %s does not go with 'add'", field, WORD) end
   end
   refuse_blocks(given)
@@ -714,7 +714,7 @@ function encoding.encoding(given)
     else describe_pairwise(given, described, index_of) end
   elseif role == "additive" then describe_sum(given, described)
   elseif role == "separable" then
-    for _, field in ipairs { "bias", "score", "value_dim", "values" } do
+    for _, field in ipairs { "bias", "score", "value_dim", "scale", "values" } do
       if given[field] ~= nil and not (field == "bias" and is_polynomial) then
         check.fail_field(field, "field '%s' of %s goes with role = \"pairwise\"", field, WORD)
       end

@@ -101,6 +101,7 @@ end
 function pairwise.describe(given, described)
   local value_dim = given.value_dim == nil and described.head_dim or given.value_dim
   local pair = { value_dim = check.integer(WORD, "value_dim", value_dim, 1, core.limits.head_dim) }
+  pair.scale = given.scale == nil and 0 or check.positive(WORD, "scale", given.scale)
   pair.turns_values = turns_values(given, described, pair.value_dim)
   if given.bias ~= nil and not polynomial.is(given.bias) then
     if type(given.bias) ~= "function" then check.wrong(WORD, "bias", given.bias,

@@ -56,7 +56,7 @@ static int check_pages(ragged *r, const pegen_args *args) {
     int error = pegen_read_bounds(args, 0, c->q.size[PEGEN_TOKEN], &c->bounds[0]);
     if (error) return error;
     r->sequences = c->bounds[0].sequences;
-    if (form->placed && c->position_type < 0 && r->sequences > 1) return PEGEN_ERROR_SEQUENCES;
+    if (form->placed && c->position_type < 0 && r->sequences > 1) return PEGEN_ERROR_SEQUENCE_POSITIONS;
     if (meets_bounds(r, &c->out) || meets_bounds(r, &c->lse)) return PEGEN_ERROR_OVERLAP;
   }
   return pegen_pages_check(&r->pages, args, r->sequences, c);

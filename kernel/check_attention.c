@@ -29,6 +29,12 @@ static double square_root(double x) {
   return root;
 }
 
+/* Kernels of before their descriptions could state it do not have it. */
+static double own_scale(const pegen_kernel *kernel) {
+  int states = kernel->struct_size >= offsetof(pegen_kernel, scale) + sizeof kernel->scale;
+  return states ? kernel->scale : 1 / square_root((double)kernel->head_dim);
+}
+
 static int check_given(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const pegen_kernel *kernel = driver->kernel;
@@ -40,7 +46,7 @@ static int check_given(const pegen_driver *driver, const pegen_args *args, pegen
   if (error) return error;
   call->causal = PEGEN_GIVEN(args, causal) != 0;
   call->scale = PEGEN_GIVEN(args, scale);
-  if (call->scale == 0) call->scale = 1 / square_root((double)kernel->head_dim);
+  if (call->scale == 0) call->scale = own_scale(kernel);
   return call->scale - call->scale == 0 ? 0 : PEGEN_ERROR_SCALE;
 }
 
@@ -99,7 +105,7 @@ static int check_bounds(const pegen_args *args, pegen_attention_call *call) {
 /* The grid's points are of one sequence. */
 static int check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows,
                              const pegen_bounds *bounds) {
-  if (!positions && bounds->sequences > 1) return PEGEN_ERROR_SEQUENCES;
+  if (!positions && bounds->sequences > 1) return PEGEN_ERROR_SEQUENCE_POSITIONS;
   return pegen_check_coordinates(kernel, positions, rows);
 }
 

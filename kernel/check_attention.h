@@ -18,7 +18,7 @@ typedef struct pegen_attention_call {
   int64_t group;  /* heads of q that share a head of k and v */
   int64_t type;   /* row of pegen_attention_code.attend */
   int64_t causal;
-  double scale;   /* the caller's, or 1/sqrt(head_dim) */
+  double scale;   /* the caller's, or the kernel's own */
 } pegen_attention_call;
 
 /* Checks everything in the order that check_attention.c states; fills *call where it returns 0. */

@@ -14,7 +14,7 @@ int pegen_read_bounds(const pegen_args *args, int of_keys, int64_t total, pegen_
   b->sequences = of->shape[0] - 1;
   int64_t wrong = b->at[0] != 0 || b->at[b->sequences] != total;
   for (int64_t i = 0; i < b->sequences; i++) wrong |= b->at[i] > b->at[i + 1];
-  return wrong ? PEGEN_ERROR_SEQUENCES : 0;
+  return wrong ? PEGEN_ERROR_BOUNDS : 0;
 }
 
 void pegen_no_bounds(pegen_bounds *b) {

@@ -74,7 +74,7 @@ static int read_bounds(scanning *s) {
   s->sequences = t->shape[0] - 1;
   int wrong = s->bounds[0] != 0 || s->bounds[s->sequences] != s->tokens;
   for (int64_t i = 0; i < s->sequences; i++) wrong |= s->bounds[i] > s->bounds[i + 1];
-  return wrong ? PEGEN_ERROR_SEQUENCES : 0;
+  return wrong ? PEGEN_ERROR_BOUNDS : 0;
 }
 
 /* What is written shares no byte with anything but the input that it replaces, element for element. */

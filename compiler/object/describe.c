@@ -222,6 +222,7 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, reads_indices, describe_i32(d, reads_indices(s))),
       FIELD(pegen_kernel, needs_input, describe_i32(d, spec_needs_input(s))),
       FIELD(pegen_kernel, ptx_size, describe_i32(d, sizeof(pegen_ptx))),
+      FIELD(pegen_kernel, scale, describe_f64(d, s->pairwise ? (double)spec_scale(s) : 0)),
 #define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
       PEGEN_ENTRIES(X)
 #undef X

@@ -13,6 +13,7 @@ static void add_plan(digest *h, const void *of) {
   const attention_plan *p = of;
   const spec *s = p->spec;
   digest_bytes(h, &p->value_dim, sizeof p->value_dim);
+  if (s->pairwise->scale > 0) digest_bytes(h, &s->pairwise->scale, sizeof s->pairwise->scale);
   if (p->turns_values) digest_bytes(h, &p->turns_values, sizeof p->turns_values);
   if (p->columns) digest_expr(h, s->polynomial->value);
   if (p->bias) digest_expr(h, p->bias);

@@ -418,10 +418,16 @@ static bool check_operands(const spec *s) {
   return true;
 }
 
+long double spec_scale(const spec *s) {
+  return s->pairwise->scale > 0 ? (long double)s->pairwise->scale : 1 / sqrtl((long double)s->head_dim);
+}
+
 static bool check_pairwise(const spec *s, visited *seen) {
   const spec_pairwise *p = s->pairwise;
   if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM)
     return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
+  if (!(p->scale >= 0 && isfinite(p->scale)))
+    return wrong(s, "scale is %g, a positive number or 0 was expected", p->scale);
   if (p->rotates != (s->n_components > 0))
     return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
   if (p->turns_values && (!p->rotates || p->value_dim != s->head_dim || s->skip_tokens || s->amplitude != 1))

@@ -225,6 +225,7 @@ enum { SPEC_OF_SCORE = SPEC_MAX_AXES, SPEC_OF_QUERY, SPEC_OF_KEY, SPEC_MAX_PLACE
  * position leaf is a coordinate of the displacement. */
 typedef struct spec_pairwise {
   int value_dim; /* channels of a value row, Dv */
+  double scale; /* the factor of q . k in a call that gives none; 0: 1/sqrt(head_dim), see spec_scale */
   const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
   const expr *score; /* in place of scale q . k, of which it is a function; may be -infinity, too. NULL: there is none,
                       * or else no bias */
@@ -397,6 +398,8 @@ static inline bool spec_needs_input(const spec *s) {
   return needs;
 }
 
+/* The factor of q . k in a call of attention that gives none. */
+long double spec_scale(const spec *s);
 /* Whether blocks turn by what inputs hold, so that every row has a matrix of its own. */
 static inline bool spec_turns_rows(const spec *s) { return s->n_components > 0 && !s->pairwise && s->n_inputs > 0; }
 

@@ -29,7 +29,7 @@ _Static_assert(sizeof(spec) == 1816 && sizeof(spec_operand) == 168 && sizeof(spe
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 32 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
+_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
 _Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112 && sizeof(spec_part) == 48, "fields of wire.c");
@@ -450,6 +450,7 @@ static void polynomial(wire *w, const spec *s, spec_polynomial *p) {
 
 static void pairwise(wire *w, const spec *s, spec_pairwise *p) {
   NUMBER(w, p->value_dim, 1, SPEC_MAX_HEAD_DIM);
+  finite_real(w, &p->scale);
   flag(w, &p->rotates);
   flag(w, &p->turns_values);
   bool biased = p->bias != NULL;

@@ -1,7 +1,6 @@
 /* verify/check_additive: sums against the description's own expression; see verify/check_kind.h. */
 #include "verify/check_kind.h"
-#include "verify/reference.h"
-#include "verify/trial.h"
+#include "verify/trial_sums.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,38 +15,9 @@ typedef struct sample {
   trial_operands operands;
 } sample;
 
-/* In units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types; adds to *worst.
- * Of rows that were made of the numbers of `in`, which are float64 then, also in units of those. */
 static void compare(const checker *c, const DLTensor *in, const DLTensor *out, trial_error *worst) {
-  const spec *s = c->spec;
   const sample *t = c->sample;
-  number_type type = number_type_of(out->dtype), in_type = number_type_of(in->dtype);
-  for (int64_t b = 0; b < in->shape[0]; b++)
-    for (int64_t h = 0; h < in->shape[1]; h++)
-      for (int64_t n = 0; n < in->shape[2]; n++) {
-        double at[SPEC_MAX_AXES];
-        if (!t->values && n >= s->skip_tokens) reference_grid(s, n, at);
-        if (t->values) memcpy(at, t->values + n * s->n_axes, sizeof *at * (size_t)s->n_axes);
-        for (int channel = 0; channel < in->shape[3]; channel++) {
-          double x = number_load(in_type, tensor_at(in, b, h, n, channel)),
-                 got = number_load(type, tensor_at(out, b, h, n, channel));
-          long double sum =
-              n < s->skip_tokens ? 0 : reference_sum(s, at, t->operands.values, (int)(s->heads > 1 ? h : 0), channel);
-          long double error = fabsl(got - (x + sum));
-          if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, x + sum));
-          error /= fmaxl(1, in_type == type ? fabsl(sum) : fmaxl(fabs(x), fabsl(sum)));
-          bool spoilt = !isfinite(error) || (in_type == type && n < s->skip_tokens && got != x);
-          if (worst->spoilt || (!spoilt && error <= worst->error)) continue;
-          *worst = (trial_error){.error = error,
-                                 .spoilt = spoilt,
-                                 .batch = b,
-                                 .head = h,
-                                 .token = n,
-                                 .channel = channel,
-                                 .got = got,
-                                 .exact = x + sum};
-        }
-      }
+  trial_compare_sums(c->spec, t->values, false, &t->operands, in, out, worst);
 }
 
 static const double *random_positions(checker *c, int64_t tokens) {

@@ -31,7 +31,7 @@ static void displace(const spec *s, const reference_query *query, int64_t key, d
 
 long double reference_pair_product(const spec *s, const reference_query *query, int64_t key) {
   const double *k = query->k + key * s->head_dim;
-  long double scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale;
+  long double scale = query->scale == 0 ? spec_scale(s) : query->scale;
   if (is_plain(s, query, key)) return scale * product(s, query->q, k);
   double delta[SPEC_MAX_AXES];
   displace(s, query, key, delta);

@@ -177,7 +177,7 @@ static const double *const *magnitudes_of(arena *a, const spec *s, const double 
 void reference_scores_backward(const spec *s, const reference_query *query, const gradient_sum *g,
                                const reference_query_gradients *to) {
   arena *a = arena_create();
-  pair p = {.spec = s, .query = query, .to = to, .scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale};
+  pair p = {.spec = s, .query = query, .to = to, .scale = query->scale == 0 ? spec_scale(s) : query->scale};
   if (s->polynomial) p.magnitudes = magnitudes_of(a, s, query->operands);
   for (p.key = 0; p.key < query->visible; p.key++) {
     p.g = g[p.key];

@@ -96,6 +96,7 @@ class KernelInfo(ctypes.Structure):
         ("attention_finish", Entry), ("attention_workspace", SizeEntry), ("has_sides", c_int32),
         ("pair_inputs", ctypes.c_uint16), ("key_inputs", ctypes.c_uint16),
         ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32), ("ptx_size", c_uint32),
+        ("scale", c_double),
     ]  # fmt: skip
 
 

@@ -151,6 +151,7 @@ class Kernel:
     out_dim: int  #: of encoded rows: head_dim unless the encoding appends columns
     axes: list[str]
     heads: int  #: heads that it is made for; 0: any
+    scale: float  #: of q k^T in a call of `attention` that gives none; 0: there is no attention
     skip_tokens: int  #: tokens at the front that pass through
     needs_input: bool  #: channels are mapped, or multiplied by matrices: gradients take what `encode` was given
     grid: tuple[int, ...] | None  #: sizes of the built-in grid: positions may be left out
@@ -170,6 +171,8 @@ class Kernel:
         self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
         self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
         self.skip_tokens = info.skip_tokens
+        stated = _native.field(info, "scale")  # kernels of older versions do not say it
+        self.scale = (info.head_dim**-0.5 if info.attention else 0.0) if stated is None else stated
         self.needs_input = bool(_native.field(info, "needs_input"))
         self.grid = tuple(info.grid[i] for i in range(info.n_axes)) if info.grid else None
         self.operands = [self._operand(info.operands[i]) for i in range(info.n_operands)]
@@ -416,8 +419,9 @@ class Kernel:
 
         q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
         [B,N,P]; k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N.
-        scale: 0 is 1/sqrt(head_dim). Returns [B,H,N,Dv]. Threads share the keys where there are few queries, with the
-        same results for any number of them. Other arguments as in `encode`.
+        scale: 0 is the kernel's own (`scale`, 1/sqrt(head_dim) unless its description states another). Returns
+        [B,H,N,Dv]. Threads share the keys where there are few queries, with the same results for any number of them.
+        Other arguments as in `encode`.
 
         cu_seqlens: [B+1] int32, sequences of different lengths whose rows follow each other: q [total,H,head_dim] has
         those of sequence b from cu_seqlens[b] to cu_seqlens[b+1], and so have k and v by k_cu_seqlens, which is

@@ -2,6 +2,8 @@
 before they write, so a call that goes well pays nothing for this."""
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Any
 
 from . import _native
@@ -48,6 +50,8 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     if len(seen.shape) not in (2, 3) or seen.shape[-1] != axes:
         more = ", [tokens] or [batches, tokens]" if axes == 1 else ""
         return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]{more}"
+    if name == "positions" and (reason := _positions_of_one(seen, tensors)):
+        return reason
     for of in ("k",) if name == "k_positions" else ("q", "grad.q_out", "k", "grad.k_out"):
         rows = tensors.get(of)
         if not rows or len(rows.shape) != 4 or (of in ("k", "grad.k_out") and name != _places_of_k(tensors)):
@@ -59,6 +63,76 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
             return (
                 f"{name} are of {seen.shape[0]} batches; expected {rows.shape[0]}, or [tokens, {axes}] for all of them"
             )
+    return None
+
+
+def _positions_of_one(seen: View, tensors: dict[str, View]) -> str | None:
+    """Positions of the tokens of q or of k alone, where these are different ones, as of a decoded token and a cache."""
+    for q, k in (("q", "k"), ("grad.q_out", "grad.k_out")):
+        tokens = [len(x.shape) == 4 and x.shape[2] for x in (tensors.get(q), tensors.get(k)) if x is not None]
+        if len(tokens) == 2 and tokens[0] != tokens[1] and "k_positions" not in tensors:
+            return (
+                f"positions are of {seen.shape[-2]} tokens, and q has {tokens[0]}, k {tokens[1]}; expected positions of"
+                f" q's {tokens[0]} and k_positions of k's {tokens[1]}"
+            )
+    return None
+
+
+def _grid(kernel: Any, tensors: dict[str, View]) -> str | None:
+    """Rows of a built-in grid, whose positions are left out."""
+    if "positions" in tensors or "k_positions" in tensors or "cu_seqlens" in tensors or not kernel.grid:
+        return None
+    sizes = [kernel.grid[i] for i in range(kernel.n_axes)]
+    tokens = math.prod(sizes) + kernel.skip_tokens
+    for name in ("q", "grad.q_out", "k", "grad.k_out"):
+        seen = tensors.get(name)
+        if seen and len(seen.shape) == 4 and seen.shape[2] != tokens:
+            skipped = f" and {kernel.skip_tokens} of skip_tokens" * bool(kernel.skip_tokens)
+            return (
+                f"{name} has {seen.shape[2]} tokens; expected {tokens}, those of the kernel's grid of"
+                f" {' x '.join(map(str, sizes))}{skipped}, or positions"
+            )
+    return None
+
+
+def bounds(name: str, seen: View, rows: dict[str, int]) -> str | None:
+    """What is wrong with boundaries of sequences. rows: numbers of the rows that they are of, by name."""
+    if seen.dtype != "int32":
+        return f"{name} is of type {seen.dtype}; expected int32"
+    if len(seen.shape) != 1 or not seen.shape[0]:
+        return f"{name} has the shape {list(seen.shape)}; expected [sequences + 1]"
+    if seen.shape[0] > 1 and seen.key[5][0] != 1:
+        return f"{name} is not contiguous; expected a copy that is"
+    if seen.key[0] != CPU:
+        return f"{name} is on a GPU; expected an array in the processor's memory"
+    at = list((ctypes.c_int32 * seen.shape[0]).from_address(seen.address))
+    if at[0]:
+        return f"{name} begins at {at[0]}; expected 0"
+    for i in range(len(at) - 1):
+        if at[i] > at[i + 1]:
+            return f"{name} falls from {at[i]} to {at[i + 1]} in sequence {i}; expected boundaries that never fall"
+    for of, count in rows.items():
+        if at[-1] != count:
+            rest = "; rows behind the last sequence are one sequence more" * (at[-1] < count)
+            return f"{name} ends at {at[-1]}; expected {count}, the rows of {of}{rest}"
+    return None
+
+
+def _sequences(tensors: dict[str, View]) -> str | None:
+    """What is wrong with the boundaries of a call, whose rows follow each other."""
+    given = [name for name in ("cu_seqlens", "k_cu_seqlens") if name in tensors]
+    if given == ["k_cu_seqlens"] and "q" in tensors:
+        return "cu_seqlens is missing; expected it beside k_cu_seqlens"
+    for name in given:
+        of_q, of_k = name == "cu_seqlens", name == given[-1]
+        sources = ("q", "grad.q_out") * of_q + ("k", "grad.k_out") * of_k
+        found = {_ARGUMENTS.get(of, of): tensors[of] for of in sources if of in tensors}
+        rows = {of: seen.shape[0] for of, seen in found.items() if len(seen.shape) == 3}
+        if reason := bounds(name, tensors[name], rows):
+            return reason
+    counts = [tensors[name].shape[0] - 1 for name in given]
+    if counts[-1] != counts[0]:
+        return f"k_cu_seqlens is of {counts[1]} sequences; expected {counts[0]}, as cu_seqlens"
     return None
 
 
@@ -241,17 +315,19 @@ def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: li
             return reason
     if "positions" not in tensors and not kernel.grid and kernel.n_axes and "table_bytes" not in tensors:
         return "positions are missing; this kernel has no built-in grid"
-    return _heads(kernel, tensors) or _agreement(tensors, is_of_types)
+    return _grid(kernel, tensors) or _heads(kernel, tensors) or _agreement(tensors, is_of_types)
 
 
 _STRIDE, _ALIGNMENT, _OVERLAP, _INDEXED = 23, 24, 25, 54
+_OF_SEQUENCES = (59, 72)  # PEGEN_ERROR_SEQUENCES, _BOUNDS
 NO_GRADIENT = 56
 _SUBJECTS = {
     7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
     41: "table", 42: "table", 43: "q_scale, k_scale", 51: "v, out", 53: "scale", 55: "positions", 57: "lse",
     58: "grad.table", 59: "cu_seqlens, k_cu_seqlens", 60: "cu_seqlens",
     61: "block_table, lengths, k, v", 62: "block_table", 63: "lengths", 64: "block_table", 65: "slots", 66: "slots",
-    67: "slots", 68: "q_norm, k_norm, epsilon", 69: "q_norm, k_norm, v_cache",
+    67: "slots", 68: "q_norm, k_norm, epsilon", 69: "q_norm, k_norm, v_cache", 72: "cu_seqlens, k_cu_seqlens",
+    73: "positions",
 }  # fmt: skip
 """What an error is about, of those that no look at the arguments finds."""
 
@@ -385,6 +461,8 @@ def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], opera
     missing = "positions are missing" if tabled and entry != "prepare" else ""
     asked = on_cpu or error not in (30, 31, 32)
     named = {_ARGUMENTS.get(name, name): seen for name, seen in tensors.items()}
+    if error in _OF_SEQUENCES and (reason := _sequences(tensors)):
+        return ArgumentError(reason)
     if "slots" in tensors and "k" in tensors and "k_out" in tensors and len(tensors["k"].shape) in (3, 4):
         of_rows = _at_slots(tensors)
         batches, _, count, _ = of_rows["k"].shape

@@ -6,6 +6,7 @@ import math
 import sys
 from typing import Any
 
+from . import refusals
 from ._native import DLTensor, Scan, library, strerror
 from .arrays import CPU, View, give_back, view
 from .errors import ArgumentError
@@ -31,8 +32,10 @@ def _refusal(views: dict[str, View], period: float) -> str | None:
     for name, seen in views.items():
         if seen.key[0] != CPU:
             return f"{name} is on a GPU; expected an array on the host, where sums are made"
-    if bounds and (len(bounds.shape) != 1 or bounds.dtype != "int32" or x.shape[0] != 1):
-        return f"cu_seqlens is {bounds.dtype} {list(bounds.shape)}; expected int32 [sequences + 1], and x of 1 batch"
+    if bounds and x.shape[0] != 1:
+        return f"x has {x.shape[0]} batches; expected 1, in which the sequences of cu_seqlens follow each other"
+    if bounds and (reason := refusals.bounds("cu_seqlens", bounds, {"x": x.shape[2]})):
+        return reason
     states = states_of(x.shape, bounds.shape[0] - 1 if bounds else None)
     for name, shape, types in [("out", x.shape, _WRITTEN), ("state", states, _WRITTEN[1:])]:
         seen = views.get(name)

@@ -3,7 +3,7 @@
 -- buckets as in the authors' code and in transformers (T5Attention._relative_position_bucket): with d = key - query,
 --   n = |d| (causal: of keys that lie behind), E = half of the buckets (of one direction),
 --   bucket = n for n < E, else E + floor(log(n / E) / log(max_distance / E) (buckets - E)), at most the last;
--- of both directions, keys ahead have the second half of the buckets. Scores of T5 are not scaled: scale = 1.
+-- of both directions, keys ahead have the second half of the buckets. Scores of T5 are not scaled.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
@@ -44,6 +44,7 @@ return pe.encoding {
   axes = { "t" },
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
+  scale = 1,
   heads = heads,
   bias = function(delta, head) return table(bucket(delta.t), head) end,
   models = {

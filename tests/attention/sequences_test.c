@@ -141,14 +141,14 @@ static void refused(void **state) {
   DLTensor *out = set_out(&f, &r, &sound), other = r.k_bounds;
   sound.cu_seqlens = &r.q_bounds;
   sound.k_cu_seqlens = &r.k_bounds;
-  BOUNDS(q_bounds, 0, 1, PEGEN_ERROR_SEQUENCES);
-  BOUNDS(q_bounds, SEQUENCES, 65, PEGEN_ERROR_SEQUENCES);
-  BOUNDS(q_bounds, SEQUENCES, 63, PEGEN_ERROR_SEQUENCES);
-  BOUNDS(q_bounds, 2, 2, PEGEN_ERROR_SEQUENCES);
-  BOUNDS(k_bounds, 1, -1, PEGEN_ERROR_SEQUENCES);
-  BOUNDS(k_bounds, 3, 1 << 30, PEGEN_ERROR_SEQUENCES);
+  BOUNDS(q_bounds, 0, 1, PEGEN_ERROR_BOUNDS);
+  BOUNDS(q_bounds, SEQUENCES, 65, PEGEN_ERROR_BOUNDS);
+  BOUNDS(q_bounds, SEQUENCES, 63, PEGEN_ERROR_BOUNDS);
+  BOUNDS(q_bounds, 2, 2, PEGEN_ERROR_BOUNDS);
+  BOUNDS(k_bounds, 1, -1, PEGEN_ERROR_BOUNDS);
+  BOUNDS(k_bounds, 3, 1 << 30, PEGEN_ERROR_BOUNDS);
   REFUSED(PEGEN_ERROR_SEQUENCES, args.cu_seqlens = NULL);
-  REFUSED(PEGEN_ERROR_SEQUENCES, args.k_cu_seqlens = NULL); /* as of q: another number of rows */
+  REFUSED(PEGEN_ERROR_BOUNDS, args.k_cu_seqlens = NULL); /* as of q: another number of rows */
   int64_t fewer[] = {SEQUENCES}, none[] = {0}, apart[] = {2};
   REFUSED(PEGEN_ERROR_SEQUENCES, (other.shape = none, args.k_cu_seqlens = &other));
   k_bounds[SEQUENCES - 1] += 1;

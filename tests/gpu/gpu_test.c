@@ -13,6 +13,7 @@
 #include "pegen/cuda.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
+#include "verify/trial_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,13 +81,23 @@ static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DL
   return error;
 }
 
+/* rows: of q and of k, before and after. */
+static void compare(gpu_case *c, const double *values, bool by_batch, const trial_operands *operands,
+                    const DLTensor *const rows[2][2], trial_error *worst) {
+  oracle *o = c->spec->additive ? NULL /* there are no rotors */
+                                : oracle_create(c->memory, c->spec, by_batch ? BATCH : 1, TOKENS, values, operands);
+  for (int i = 0; i < 2; i++) {
+    if (o) trial_compare_rows(o, rows[i][0], rows[i][1], worst);
+    else trial_compare_sums(c->spec, values, by_batch, operands, rows[i][0], rows[i][1], worst);
+  }
+}
+
 static void one(gpu_case *c, number_type type, row_order order, bool in_place, bool by_batch, number_type position_type,
                 double reach) {
   int set = c->calls % OPERAND_TYPES;
   int64_t heads = c->spec->heads > 1 ? c->spec->heads : ANY_HEADS, k_heads = c->spec->heads > 1 ? heads : ANY_K_HEADS;
   double *values;
   DLTensor *positions = gpu_positions(c, by_batch ? BATCH : 0, TOKENS, position_type, reach, &values);
-  oracle *o = oracle_create(c->memory, c->spec, by_batch ? BATCH : 1, TOKENS, values, &c->operands[set]);
   DLTensor *q = tensor_rows(c->memory, type, order, BATCH, heads, TOKENS, c->spec->head_dim);
   DLTensor *k = tensor_rows(c->memory, type, order, BATCH, k_heads, TOKENS, c->spec->head_dim);
   tensor_randomize(q, &c->random);
@@ -100,8 +111,8 @@ static void one(gpu_case *c, number_type type, row_order order, bool in_place, b
     return;
   }
   trial_error worst = {0};
-  trial_compare_rows(o, q_before, q_out, &worst);
-  trial_compare_rows(o, k_before, k_out, &worst);
+  const DLTensor *rows[][2] = {{q_before, q_out}, {k_before, k_out}};
+  compare(c, values, by_batch, &c->operands[set], rows, &worst);
   bool gaps = tensor_gaps_identical(q_out, q_before) && tensor_gaps_identical(k_out, k_before);
   if (worst.spoilt || worst.error > ROW_BOUND || !gaps) {
     c->failed++;

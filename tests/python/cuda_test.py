@@ -19,9 +19,10 @@ class State(ctypes.Structure):
     """fake_cuda_state."""
 
     _fields_ = [
-        ("run", RUN), ("n_parameters", ctypes.c_int), ("devices", ctypes.c_int), ("context_id", ctypes.c_ulonglong),
-        ("fail_in", ctypes.c_char_p), ("fail_with", ctypes.c_int), ("modules", ctypes.c_int),
-        ("launches", ctypes.c_int), ("retained", ctypes.c_int), ("entry", ctypes.c_char_p), ("stream", ctypes.c_void_p),
+        ("run", RUN), ("n_parameters", ctypes.c_int), ("devices", ctypes.c_int), ("most_shared", ctypes.c_int),
+        ("context_id", ctypes.c_ulonglong), ("fail_in", ctypes.c_char_p), ("fail_with", ctypes.c_int),
+        ("modules", ctypes.c_int), ("launches", ctypes.c_int), ("retained", ctypes.c_int), ("entry", ctypes.c_char_p),
+        ("shared", ctypes.c_uint), ("allowed", ctypes.c_int), ("stream", ctypes.c_void_p),
     ]  # fmt: skip
 
 

@@ -329,8 +329,9 @@ class Inputs(Formulas):
                 pk.scan(*given)
         for refused, named in [
             ("period is -1", {"period": -1}),
-            ("cu_seqlens is int64", {"cu_seqlens": bounds.astype("int64")}),
-            ("never falling", {"cu_seqlens": bounds[:3]}),
+            ("cu_seqlens is of type int64; expected int32", {"cu_seqlens": bounds.astype("int64")}),
+            ("cu_seqlens ends at [0-9]+; expected [0-9]+, the rows of x; rows behind", {"cu_seqlens": bounds[:3]}),
+            ("cu_seqlens falls from", {"cu_seqlens": bounds[[0, 2, 1, -1]]}),
             ("dtype is 'float16'", {"dtype": "float16"}),
             ("out is of type float32", {"dtype": "float64", "out": q}),
             ("overlaps", {"out": q[..., ::-1, :]}),

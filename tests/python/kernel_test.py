@@ -256,7 +256,7 @@ class Encode(unittest.TestCase):
             ("^input 'a' is of type int32", lambda: pape_ri(numpy.ones((1, 2, 5), "i4"))),
             ("^k has 3 heads; expected a divisor of q's 4", lambda: alibi(rows(1, 3, 5, 64), rows(1, 3, 5, 64))),
             ("^v has 4 heads of 4 tokens", lambda: alibi(rows(1, 4, 5, 64), rows(1, 4, 4, 64))),
-            ("^positions are of 5 tokens; expected 7, as many as k",
+            ("^positions are of 5 tokens, and q has 5, k 7; expected positions of q's 5 and k_positions of k's 7",
              lambda: alibi(rows(1, 4, 7, 64), rows(1, 4, 7, 64))),
             ("^out is of type float64", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 5, 64, dtype="float64"))),
             ("^out has the shape", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 4, 64))),
@@ -479,8 +479,17 @@ class Attention(unittest.TestCase):
         with self.assertRaisesRegex(pk.ArgumentError, "cu_seqlens"):
             turn.encode(q, positions=places[:9], cu_seqlens=bounds + 1)
         for words, wrong in [
-            ("cu_seqlens", {"cu_seqlens": bounds + 1, "k_cu_seqlens": k_bounds}),
-            ("cu_seqlens", {"cu_seqlens": bounds}),
+            ("^cu_seqlens begins at 1; expected 0", {"cu_seqlens": bounds + 1, "k_cu_seqlens": k_bounds}),
+            ("^cu_seqlens ends at 9; expected [0-9]+, the rows of k", {"cu_seqlens": bounds}),
+            ("^cu_seqlens is of type int64; expected int32", {"cu_seqlens": bounds.astype("int64")}),
+            ("^cu_seqlens has the shape .1, 3.; expected .sequences . 1.", {"cu_seqlens": bounds[None]}),
+            ("^cu_seqlens is missing; expected it beside", {"k_cu_seqlens": k_bounds}),
+            ("^cu_seqlens falls from 9 to 4 in sequence 1",
+             {"cu_seqlens": numpy.array([0, 9, 4], "int32"), "k_cu_seqlens": k_bounds}),
+            ("^k_cu_seqlens is of 1 sequences; expected 2, as cu_seqlens",
+             {"cu_seqlens": bounds, "k_cu_seqlens": k_bounds[::2].copy()}),
+            ("^cu_seqlens ends at [0-9]+; expected 9, the rows of q; rows behind the last sequence are one sequence more",
+             {"cu_seqlens": bounds - numpy.array([0, 0, 1], "int32"), "k_cu_seqlens": k_bounds}),
         ]:
             with self.assertRaisesRegex(pk.ArgumentError, words):
                 kernel.attention(q, k, v, places[:9], **options, **wrong)

@@ -6,6 +6,7 @@ module=${test%_test.py}
 case $module in
   kernel | hostile | formulas) modules="numpy" ;;
   jax_sequences) modules="jax" ;;
+  jax_cuda) modules="jax torch" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;

@@ -207,7 +207,7 @@ static void refused_of(fixture *f, const pegen_kernel *kernel, entry_kind kind) 
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     int32_t held = *wrong[i].at;
     *wrong[i].at = wrong[i].value;
-    assert_refused(&s, &r.args, PEGEN_ERROR_SEQUENCES, before);
+    assert_refused(&s, &r.args, PEGEN_ERROR_BOUNDS, before);
     *wrong[i].at = held;
   }
   pegen_args args = r.args;
@@ -215,7 +215,7 @@ static void refused_of(fixture *f, const pegen_kernel *kernel, entry_kind kind) 
   assert_refused(&s, &args, PEGEN_ERROR_SEQUENCES, before);
   args = r.args;
   args.k_cu_seqlens = NULL;
-  assert_refused(&s, &args, PEGEN_ERROR_SEQUENCES, before);
+  assert_refused(&s, &args, PEGEN_ERROR_BOUNDS, before);
   args = r.args;
   other = k;
   other.shape = fewer;

@@ -118,7 +118,7 @@ class Attention(_Module):
 
     spec, init, options: as of Encoding; what is learned (slopes, a table of displacements) has gradients, and so have
     inputs and positions where the kernel has them. causal: query i sees keys j <= i + M - N. scale: of q k^T; 0:
-    1/sqrt(head_dim).
+    the kernel's own (`kernel.scale`: 1/sqrt(head_dim) unless its description states another).
     """
 
     def __init__(self, spec: Any, *, causal: bool = False, scale: float = 0.0, init: Mapping[str, Any] | None = None,

@@ -120,7 +120,7 @@ extern "C" {
   X(OVERLAP, 25, "an output overlaps another tensor without being its own input, element for element") \
   X(DEVICE, 26, "a tensor is not in the memory of the device that this entry runs on") \
   X(PROCESSOR, 27, "this object has no code for this processor; compile with --target x86-64-v2 added") \
-  X(WORKSPACE, 28, "workspace is NULL, and NAME_workspace() is not 0") \
+  X(WORKSPACE, 28, "workspace is NULL, or workspace_bytes is less than NAME_workspace(), on a GPU pegen_cuda_workspace(), says") \
   X(SIZE_OVERFLOW, 29, "a tensor is too large to address") \
   X(NO_PTX, 30, "this object was compiled without a GPU target; add sm_80 or another to --target") \
   X(NO_CUDA_DRIVER, 31, "no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device") \
@@ -160,9 +160,8 @@ extern "C" {
     "grad->table was not begun by this kernel's encode_backward on this processor, or for other numbers of tokens or " \
     "batches, or holds what comes of the other of what encode wrote and read") \
   X(SEQUENCES, 59, \
-    "cu_seqlens and k_cu_seqlens must be adjacent int32 [B+1], from 0 to the number of rows of q and k, never " \
-    "falling; " \
-    "and positions be given") \
+    "cu_seqlens and k_cu_seqlens must be adjacent int32 [B+1] of as many sequences, and alike where gradients are asked " \
+    "for of positions that q and k share") \
   X(NO_SEQUENCES, 60, \
     "cu_seqlens is for encode, attention and their gradients on processors, without a table of a grid and, in encode " \
     "with positions given, without tokens that are skipped") \
@@ -185,7 +184,11 @@ extern "C" {
     "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags") \
   X(NEEDS_INPUT, 71, \
     "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
-    "and grad->flags must have PEGEN_GRAD_FROM_INPUT")
+    "and grad->flags must have PEGEN_GRAD_FROM_INPUT") \
+  X(BOUNDS, 72, \
+    "cu_seqlens or k_cu_seqlens does not begin at 0, falls, or does not end at the number of rows: rows of padding " \
+    "behind the last sequence are one sequence more") \
+  X(SEQUENCE_POSITIONS, 73, "positions is NULL, and rows of several sequences are each at a position of their own")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -327,7 +330,8 @@ typedef struct pegen_args {
   const DLTensor *const *inputs;
   int32_t n_inputs;
   int32_t causal; /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
-  double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
+  double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: the kernel's own,
+                   1/sqrt(D) unless its description states another */
   /* What follows came with outputs of float8: one float32 on the kernel's device, read at the call; NULL: 1. What is
    * stored is the value divided by the scale, as vLLM's and FlashInfer's caches hold it: value = stored * scale. The
    * product with the scale's reciprocal, rounded to float32, is rounded to nearest even; what is too large becomes the
@@ -542,6 +546,7 @@ typedef struct pegen_kernel {
   int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and
                           encode_backward takes what encode read alone */
   uint32_t ptx_size; /* bytes of *ptx, which fields may be added to at its end */
+  double scale; /* the factor of q k^T in a call of attention that gives none; 0: there is no attention */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,0 +1,14 @@
+/* verify/trial_sums: what an additive description's kernel wrote beside the description's own expression. */
+#ifndef PEGEN_VERIFY_TRIAL_SUMS_H
+#define PEGEN_VERIFY_TRIAL_SUMS_H
+
+#include "verify/oracle.h"
+#include "verify/trial.h"
+
+/* values: coordinates [tokens][axes], by_batch [batches][tokens][axes]; NULL: those of the built-in grid. Errors are in
+ * units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types, and are added to
+ * *worst. Of rows that were made of the numbers of `in`, which are float64 then, they are in units of those, too. */
+void trial_compare_sums(const spec *s, const double *values, bool by_batch, const trial_operands *operands,
+                        const DLTensor *in, const DLTensor *out, trial_error *worst);
+
+#endif

@@ -1,0 +1,110 @@
+"""JAX's calls on a GPU over a stand-in for libcuda (cuda_test.py): XLA calls the handler for CUDA on the memory of its
+processor, with a stream of ours. Which entries are launched, and that none is refused for want of a workspace."""
+import ctypes
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import unittest
+import unittest.mock
+
+import jax
+from cuda_test import RUN, State
+from jax import numpy as jnp
+
+import pegen_kernels as pk
+from pegen_kernels import _native
+from pegen_kernels.jax import attention, calls, encode
+
+ASK = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_NAMES = (
+    "create_error error_message destroy_error register_handler get_stream register_type get_context set_state get_state"
+    " allocate free schedule count_threads create_future set_available set_error get_run get_ordinal"
+)
+API_OF_FRAME, ANSWER = 16, 24  # offsets, as in runtime/xla/abi.h
+
+
+class Api(ctypes.Structure):
+    """xla_api."""
+
+    _fields_ = [("begin", ctypes.c_char * 48)] + [(name, ctypes.c_void_p) for name in _NAMES.split()]
+
+
+@ASK
+def stream(request):
+    ctypes.c_uint64.from_address(request + ANSWER).value = 77
+
+
+@ASK
+def ordinal(request):
+    ctypes.c_int32.from_address(request + ANSWER).value = 0
+
+
+@ASK
+def handle(frame):
+    place = ctypes.c_void_p.from_address(frame + API_OF_FRAME)
+    own = place.value
+    if not own:
+        return _native.library.pegen_xla_call_cuda(ctypes.c_void_p(frame))
+    api = Api.from_buffer_copy((ctypes.c_char * ctypes.sizeof(Api)).from_address(own))
+    api.get_stream, api.get_ordinal = (ctypes.cast(f, ctypes.c_void_p).value for f in (stream, ordinal))
+    place.value = ctypes.addressof(api)
+    try:
+        return _native.library.pegen_xla_call_cuda(ctypes.c_void_p(frame))
+    finally:
+        place.value = own
+
+
+def register():
+    _native.library.pegen_xla_call_cuda.restype = ctypes.c_void_p
+    jax.ffi.register_ffi_target("pegen_kernels", jax.ffi.pycapsule(handle), platform="cpu")
+
+
+class Cuda(unittest.TestCase):
+    def setUp(self):
+        self.driver = State.in_dll(ctypes.CDLL("libcuda.so.1"), "fake_cuda")
+        self.launched = []
+        self.callback = RUN(lambda entry, *rest: self.launched.append(entry.decode()))
+        self.driver.run, self.driver.n_parameters = self.callback, 160
+
+    def tearDown(self):
+        self.driver.run = RUN()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.patch = unittest.mock.patch.object(calls, "_register_target", register)
+        cls.patch.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.patch.stop()
+
+    def names(self, kernel, call):
+        self.launched.clear()
+        jax.block_until_ready(jax.jit(call)())
+        self.assertEqual(self.driver.stream, 77)
+        return [name.removeprefix(f"{kernel.name}_") for name in self.launched]
+
+    def test_gradients(self):
+        mixed = pk.compile("rope_mixed", heads=2, head_dim=64, targets="native,sm_80", dtypes="float32")
+        freqs = jnp.ones(mixed.operands[0].shape)
+        for tokens in (5, 70):
+            q, at = jnp.ones((2, 2, tokens, 64)), jnp.ones((tokens, 2))
+            loss = lambda q, at, freqs: encode(mixed, q, positions=at, operands=[freqs]).sum()  # noqa: E731
+            of_rows = self.names(mixed, lambda: jax.grad(loss)(q, at, freqs))  # noqa: B023
+            self.assertEqual(of_rows, ["encode_f32", "encode_backward_f32"])
+            made = self.names(mixed, lambda: jax.grad(loss, (0, 1, 2))(q, at, freqs))  # noqa: B023
+            gains = ["f32", "positions", *(["sum"] if tokens > 64 else []), "scatter", "gather"]
+            self.assertEqual(made, ["encode_f32", *(f"encode_gradient_{name}" for name in gains)])
+
+    def test_attention(self):
+        alibi = pk.compile("alibi", heads=2, head_dim=64, targets="native,sm_80", dtypes="float32")
+        q, at = jnp.ones((2, 2, 5, 64)), jnp.ones((5, 1))
+        loss = lambda q, k, v, at: attention(alibi, q, k, v, at).sum()  # noqa: E731
+        made = self.names(alibi, lambda: jax.grad(loss, (0, 1, 2, 3))(q, q, q, at))
+        backward = ["f32", "keys_f32", "positions", "positions"]
+        self.assertEqual(made, ["attention_f32", *(f"attention_backward_{name}" for name in backward)])
+
+
+if __name__ == "__main__":
+    unittest.main()
