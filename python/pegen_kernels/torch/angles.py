@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from typing import Any, Sequence
 
 import torch
@@ -26,8 +27,11 @@ class _NoAttribute(ArgumentError, AttributeError):
 class Trial:
     """A run of the model in which own rotations and pegen's are compared."""
 
-    path = ""  # of the attention that runs
     running: Trial | None = None
+
+    def __init__(self) -> None:
+        self.path = ""  # of the attention that runs
+        self.thread = threading.get_ident()  # others may run other models meanwhile
 
     def __enter__(self) -> None:
         Trial.running = self
@@ -140,10 +144,10 @@ def stand_in(module: str, name: str) -> None:
     def rotation(*given: Any, **named: Any) -> Any:
         angles = [x for x in (*given, *named.values()) if type(x) is Angles]
         if not angles:
-            if Trial.running:
-                raise ArgumentError("nothing that is known makes its angles")
+            if Trial.running is not None and Trial.running.thread == threading.get_ident():
+                raise ArgumentError("what makes its angles is not known")
             return own(*given, **named)
-        if Trial.running:
+        if angles[0]._own is not None:
             n = n_rows + len(angles)
             if any(type(x) is Angles for x in (*given[:n_rows], *given[n:])) or len(given) < n:
                 raise angles[0]._refused("a rotation with other arguments")

@@ -14,7 +14,7 @@ import contextlib
 import copy
 import inspect
 import types
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -52,9 +52,11 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
             f" {' or '.join(_ROTATIONS)}, or of timm that calls {_ROTATION_OF_IMAGES}"
         )
     with torch.no_grad(), _as_it_was_on_error(model):
-        runs = _runs(model, attentions, example)
         trial = Trial()
         changes = [*_changes_of_language(model, options, trial), *_changes_of_images(model, options, trial)]
+        if not changes:
+            raise ArgumentError(f"model: what makes the angles of {next(iter(attentions))} is not known")
+        runs = _runs(model, [change.path for _, change in changes], example)
         functions = sorted(set(_functions(attentions.values())))
         for module, change in changes:
             change.rotate_by(functions)
@@ -95,7 +97,7 @@ def _as_it_was_on_error(model: nn.Module) -> Iterator[None]:
 
 # ---- the example ----
 
-_Run = tuple  # (module, its path, positional arguments, named ones)
+_Run = Tuple[nn.Module, str, Sequence[Any], Mapping[str, Any]]  # a module, its path, arguments
 
 
 def _attentions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -121,10 +123,6 @@ def _functions(attentions: Any) -> Iterator[tuple[str, str]]:
             yield module, name
 
 
-def _has_angles(module: nn.Module) -> bool:
-    return isinstance(getattr(module, "inv_freq", None), Tensor) or hasattr(module, "get_embed")
-
-
 def _holders(model: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
     """The modules around one, from the closest on, which may be those that call it."""
     while path:
@@ -141,31 +139,27 @@ def _called(run: _Run) -> None:
         module.eval()(*given, **named)
 
 
-def _runs(model: nn.Module, attentions: Mapping[str, nn.Module], example: Any) -> list[_Run]:
-    """Calls that the model's own code takes, which reach all attentions."""
+def _runs(model: nn.Module, paths: Sequence[str], example: Any) -> list[_Run]:
+    """Calls that the model's own code takes, of the modules around those at the paths."""
     if example is not None:
-        named = dict(example) if isinstance(example, Mapping) else {}
-        run = (model, "", () if named or isinstance(example, Mapping) else tuple(example), named)
+        is_named = isinstance(example, Mapping)
+        given: _Run = (model, "", () if is_named else example, example if is_named else {})
         try:
-            _called(run)
+            _called(given)
         except Exception as error:
             raise ArgumentError(f"example: {type(model).__name__} does not take it: {error}") from error
-        return [run]
+        return [given]
     runs: dict[str, _Run] = {}
-    for path, module in model.named_modules():
-        if not _has_angles(module):
-            continue
+    for path in paths:
         errors: list[Exception] = []
-        run = next(_runs_of(model, path, runs, errors), None)
-        if run is None:
+        found = next(_runs_of(model, path, runs, errors), None)
+        if found is None:
             tried = f" (tried: {type(errors[-1]).__name__}: {errors[-1]})" if errors else ""
             raise ArgumentError(
                 f"example: patch runs the model once, and does not know what the module around {path} takes{tried};"
                 " expected arguments of the model"
             )
-        runs[run[1]] = run
-    if not runs:
-        raise ArgumentError(f"model: nothing in it is known to make the angles of {next(iter(attentions))}")
+        runs[found[1]] = found
     return list(runs.values())
 
 
@@ -245,10 +239,7 @@ class _Rotary(_Change):
     def __init__(self, path: str, original: nn.Module, options: dict[str, Any], trial: Trial) -> None:
         super().__init__(path, options, trial)
         self.probe = copy.deepcopy(original)  # some keep what they have seen
-        rule = rotary.rule_of(self.probe, self.probe.inv_freq)
-        if rule is None:
-            raise ArgumentError(f"model: {path} makes angles in a way that is not known")
-        self.rule = rule
+        self.rule = rotary.rule_of(self.probe, self.probe.inv_freq)
 
     def install(self, module: nn.Module) -> None:
         module.register_forward_hook(self, with_kwargs=True)
@@ -274,8 +265,11 @@ class _Rotary(_Change):
 
 
 def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Rotary]]:
-    named = model.named_modules()
-    return [(m, _Rotary(path, m, options, trial)) for path, m in named if isinstance(getattr(m, "inv_freq", None), Tensor)]
+    """What has frequencies and another rule keeps its own cosines: if an attention that is patched turns by them, its
+    trial ends there."""
+    named = [(path, x) for path, x in model.named_modules() if isinstance(getattr(x, "inv_freq", None), Tensor)]
+    changes = [(module, _Rotary(path, module, options, trial)) for path, module in named]
+    return [(module, change) for module, change in changes if change.rule]
 
 
 # ---- timm: sines and cosines of a grid, of all layers or of each ----
