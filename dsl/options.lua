@@ -56,15 +56,16 @@ local function text_of(value)
   return table.concat(texts, ",")
 end
 
--- field: where the value stands, if not where the option does.
-local function check_choices(name, value, choices, field)
+-- doc: the option's, which says what there is beside its choices. field: where the value stands, if not where the
+-- option does.
+local function check_choices(name, value, choices, doc, field)
   local values = type(value) == "table" and value or { value }
   for _, each in ipairs(values) do
     if not check.contains(choices, each) then
       local texts = {}
       for i, choice in ipairs(choices) do texts[i] = text_of(choice) end
-      local message = string.format("option '%s' is %s, one of these was expected: %s", name, check.show(each),
-        check.join(texts))
+      local message = string.format("option '%s' is %s, one of these was expected: %s (%s)", name, check.show(each),
+        check.join(texts), doc)
       if field then core.fail_field(field, message) end
       core.fail(message)
     end
@@ -84,7 +85,7 @@ function options.option(name, default, doc, choices)
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
-  declared[name] = { kind = kind_of(default), choices = choices }
+  declared[name] = { kind = kind_of(default), choices = choices, doc = doc }
   local text = core.define(name)
   local value = default
   if text then
@@ -96,7 +97,7 @@ function options.option(name, default, doc, choices)
   end
   if type(value) == "string" then check.text("pe.option", name, value) end
   if choices ~= nil then
-    check_choices(name, value, check.list("pe.option", "choices", choices, "values"))
+    check_choices(name, value, check.list("pe.option", "choices", choices, "values"), doc)
   end
   core.option(name, text_of(value), doc, text ~= nil)
   return value
@@ -119,7 +120,7 @@ function options.given_text(name, value, place)
       KINDS[option.kind].expected)
   end
   if type(value) == "string" then check.text("models", name, value) end
-  if option.choices ~= nil then check_choices(name, value, option.choices, "models") end
+  if option.choices ~= nil then check_choices(name, value, option.choices, option.doc, "models") end
   return text_of(value)
 end
 

@@ -57,7 +57,9 @@ for word in directions:gmatch "[^-]+" do
   words[#words + 1] = word
 end
 assert(H == 6 and #words == 2 or #words >= 1 and H % 4 == 0 and 4 * #words <= H,
-  "option 'directions' needs four heads for each of its words; of 6 heads two words, the second one of two")
+  "option 'heads' is " .. H .. " and 'directions' has " .. #words .. " words, " .. directions .. "; four heads for " ..
+  "each of its words were expected (or more, in fours), or 6 heads with two words, as directions=" ..
+  (H == 6 and "halves-none" or "halves") .. " heads=" .. (H == 6 and 6 or math.max(4, (H + 3) // 4 * 4)))
 
 local views, slopes, centres = {}, {}, {}
 local has_centre = false

@@ -15,7 +15,9 @@ local D = pe.option("head_dim", 64, "channels per head")
 local base = pe.option("base", 10000.0, "frequency base")
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
 local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
-local scaling = pe.option("scaling", "none", "rule for longer contexts", { "none", "linear", "ntk", "yarn", "llama3" })
+local scaling = pe.option("scaling", "none",
+  "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
+  { "none", "linear", "ntk", "yarn", "llama3" })
 local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one")
 local trained = pe.option("original_max_position", 8192, "yarn, llama3: trained context length in tokens")
 local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled")

@@ -217,6 +217,8 @@ class Encode(unittest.TestCase):
         )
         biased = pk.compile("alibi", heads=4, **FAST)
         alibi = lambda k, v, **options: biased.attention(rows(1, 4, 5, 64), k, v, places, **options)  # noqa: E731
+        decoded = (rows(1, 4, 1, 64), *rows(2, 1, 4, 9, 64))
+        grid = pk.compile("rope_axial", head_dim=16, grid=(2, 3), skip_tokens=1, **FAST)
         for words, call in [
             ("^q, k: neither", lambda: kernel.encode(positions=places)),
             ("^q has 15 channels; expected 16", lambda: kernel.encode(good[..., :15], positions=places)),
@@ -231,6 +233,12 @@ class Encode(unittest.TestCase):
             ("^k is of type float16, and q of float32", lambda: kernel.encode(good, good.astype("float16"), places)),
             ("^k has 2 batches, and q 1", lambda: kernel.encode(good, rows(2, 2, 5, 16), places)),
             ("^positions are missing", lambda: kernel.encode(good)),
+            ("^q has 5 tokens; expected 7, those of the kernel's grid of 2 x 3 and 1 of skip_tokens, or positions",
+             lambda: grid.encode(good)),
+            ("^positions are of 1 tokens, and q has 1, k 9; expected positions of q's 1 and k_positions of k's 9",
+             lambda: biased.attention(*decoded, places[:1])),
+            ("^positions are of 9 tokens, and q has 1, k 9; expected positions of q's 1 and k_positions of k's 9",
+             lambda: biased.attention(*decoded, numpy.arange(9))),
             ("^positions are of 4 tokens; expected 5", lambda: kernel.encode(good, positions=places[:4])),
             ("^positions have the shape", lambda: kernel.encode(good, positions=places[None, None])),
             ("^positions are of type int16", lambda: kernel.encode(good, positions=places.astype("int16"))),

@@ -8,9 +8,14 @@ from unittest import mock
 import torch
 
 import pegen_kernels as pk
-from pegen_kernels.torch import Attention
+from pegen_kernels.torch import Attention, Encoding
 
 FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
+SCALED = """
+local pe = require "pegen"
+return pe.encoding { name = "scaled", axes = { "t" }, head_dim = pe.option("head_dim", 16, "channels"), scale = 3,
+  heads = pe.option("heads", 1, "heads"), bias = function(delta) return 0 * delta.t end }
+"""
 SLOPES = pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua"
 
 
@@ -304,6 +309,27 @@ class LearnedTable(unittest.TestCase):
                     scores = q.double() @ k.double().mT / 4 + wide[index].permute(2, 0, 1)
                     (right,) = torch.autograd.grad((scores.softmax(-1) @ v.double() * weight).sum(), wide)
                     self.assertLess((made - right).norm() / right.norm(), tolerance)
+
+    def test_scale(self):
+        """Without one of the caller's it is what the description states: of T5 1, of others 1/sqrt(head_dim)."""
+        torch.manual_seed(13)
+        q, k, v = torch.randn(3, 1, 2, 9, 16)
+        far = torch.arange(9)[None] - torch.arange(9)[:, None]
+        bucket = torch.where(far > 0, 16, 0) + far.abs()  # exact up to 8
+        for spec, own in (("t5", 1.0), ("alibi", 0.25), (SCALED, 3.0)):
+            attention = Attention(spec, heads=2, head_dim=16, **FAST)
+            self.assertEqual(attention.kernel.scale, own)
+            bias = attention.relative_attention_bias[bucket].permute(2, 0, 1) if spec == "t5" else 0
+            bias = -far.abs() * torch.tensor([2**-4, 2**-8])[:, None, None] if spec == "alibi" else bias
+            for scale in (0.0, 0.7):
+                attention.scale = scale
+                leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+                right = torch.softmax(leaves[0] @ leaves[1].mT * (scale or own) + bias, -1) @ leaves[2]
+                out = attention(*leaves, torch.arange(9))
+                self.assertLess((out - right).abs().max(), 2e-6)
+                for x, y in zip(torch.autograd.grad(out.sum(), leaves), torch.autograd.grad(right.sum(), leaves)):
+                    self.assertLess((x - y).abs().max(), 1e-5)
+        self.assertEqual(Encoding("rope", head_dim=16, **FAST).kernel.scale, 0)
 
     def test_half(self):
         """A table that was cast to bfloat16 has gradients of its type."""
