@@ -19,8 +19,8 @@ local rotors = core.include "rotors"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "scale", "values", "sides",
-  "models", "parts", "pre", "matrix",
+  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "scale", "values",
+  "sides", "models", "parts", "pre", "matrix",
 }
 local PART_FIELDS = {
   "span", "axes", "block", "layout", "generators", "combine", "phase", "amplitude", "position", "precision",

@@ -198,7 +198,9 @@ class Refused(Case):
         good = ints(0, 4, 9)
         for wrong in (ints(1, 4, 9), ints(0, 4, 8), ints(0, 10, 9), ints(0, -1, 9), ints(0, 1 << 30, 9)):
             for given in ((wrong, good), (good, wrong)):
-                with self.subTest(given), self.assertRaisesRegex(Exception, "rope.encode: cu_seqlens or k_cu_seqlens does"):
+                with self.subTest(given), self.assertRaisesRegex(
+                    Exception, "rope.encode: cu_seqlens or k_cu_seqlens does"
+                ):
                     jax.block_until_ready(f(*given))
         skips = compile("geope3d", grid=(1, 2, 3), skip_tokens=1)
         with self.assertRaisesRegex(Exception, "geope3d.encode: cu_seqlens is for"):

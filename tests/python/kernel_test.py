@@ -492,12 +492,18 @@ class Attention(unittest.TestCase):
             ("^cu_seqlens is of type int64; expected int32", {"cu_seqlens": bounds.astype("int64")}),
             ("^cu_seqlens has the shape .1, 3.; expected .sequences . 1.", {"cu_seqlens": bounds[None]}),
             ("^cu_seqlens is missing; expected it beside", {"k_cu_seqlens": k_bounds}),
-            ("^cu_seqlens falls from 9 to 4 in sequence 1",
-             {"cu_seqlens": numpy.array([0, 9, 4], "int32"), "k_cu_seqlens": k_bounds}),
-            ("^k_cu_seqlens is of 1 sequences; expected 2, as cu_seqlens",
-             {"cu_seqlens": bounds, "k_cu_seqlens": k_bounds[::2].copy()}),
-            ("^cu_seqlens ends at [0-9]+; expected 9, the rows of q; rows behind the last sequence are one sequence more",
-             {"cu_seqlens": bounds - numpy.array([0, 0, 1], "int32"), "k_cu_seqlens": k_bounds}),
+            (
+                "^cu_seqlens falls from 9 to 4 in sequence 1",
+                {"cu_seqlens": numpy.array([0, 9, 4], "int32"), "k_cu_seqlens": k_bounds},
+            ),
+            (
+                "^k_cu_seqlens is of 1 sequences; expected 2, as cu_seqlens",
+                {"cu_seqlens": bounds, "k_cu_seqlens": k_bounds[::2].copy()},
+            ),
+            (
+                "^cu_seqlens ends at [0-9]+; expected 9, the rows of q; rows behind the last sequence are one",
+                {"cu_seqlens": bounds - numpy.array([0, 0, 1], "int32"), "k_cu_seqlens": k_bounds},
+            ),
         ]:
             with self.assertRaisesRegex(pk.ArgumentError, words):
                 kernel.attention(q, k, v, places[:9], **options, **wrong)

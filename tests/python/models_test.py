@@ -126,7 +126,9 @@ class Llama(Case):
         self.near(*(m(self.ids).logits.detach() for m in pair(model)))
         original = type(model.model.rotary_emb).forward
         try:
-            type(model.model.rotary_emb).forward = lambda self, x, position_ids: [y**2 for y in original(self, x, position_ids)]
+            type(model.model.rotary_emb).forward = lambda self, x, position_ids: [
+                y**2 for y in original(self, x, position_ids)
+            ]
             with self.assertRaisesRegex(pk.ArgumentError, "not known"):
                 patch(model)
         finally:
@@ -219,6 +221,7 @@ class Cosines(Case):
                    "window_size": 56, "fullatt_block_indexes": [1]}  # fmt: skip
         image = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,
                  "image_size": 64, "patch_size": 16}  # fmt: skip
+        picture = torch.randn(1, 3, 64, 64)
         words, grid = {"input_ids": torch.arange(3, 14)[None]}, torch.tensor([[1, 8, 12]])
         windows_of = qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel
         for is_taken, make, given in (
@@ -227,7 +230,7 @@ class Cosines(Case):
             (False, lambda: T.Glm4MoeLiteModel(T.Glm4MoeLiteConfig(**latent)), words),
             (False, lambda: windows_of(windows_of.config_class(**windows)),
              {"hidden_states": torch.randn(96, 1176), "grid_thw": grid}),
-            (False, lambda: T.MLCDVisionModel(T.MLCDVisionConfig(**image)), {"pixel_values": torch.randn(1, 3, 64, 64)}),
+            (False, lambda: T.MLCDVisionModel(T.MLCDVisionConfig(**image)), {"pixel_values": picture}),
             (True, lambda: T.GraniteSWAModel(T.GraniteSWAConfig(**small)), words),
         ):  # fmt: skip
             torch.manual_seed(1)
@@ -247,13 +250,16 @@ class Cosines(Case):
         where = torch.randn(1, 5, 64)
         for use in (
             lambda cos, sin: (cos[..., :], sin), lambda cos, sin: (cos * 1, sin), lambda cos, sin: (1 - cos, sin),
-            lambda cos, sin: (torch.cat([cos, cos], 1)[:, :5], sin), lambda cos, sin: (cos, -sin), lambda cos, sin: (sin, cos),
+            lambda cos, sin: (torch.cat([cos, cos], 1)[:, :5], sin), lambda cos, sin: (cos, -sin),
+            lambda cos, sin: (sin, cos),
             lambda cos, sin: (cos.unsqueeze(0)[0], sin), lambda cos, sin: (torch.ones(5, 16) * cos, sin),
             lambda cos, sin: (cos.to(torch.float16), sin), lambda cos, sin: (torch.roll(cos, 1), sin),
             lambda cos, sin: (cos, torch.zeros(1, 5, 16)), lambda cos, sin: (cos @ torch.eye(16), sin),
             lambda cos, sin: (list(cos)[0][None], sin), lambda cos, sin: (cos if len(cos) else sin, sin),
         ):  # fmt: skip
-            with self.assertRaisesRegex(pk.ArgumentError, "^model: .*rope was patched, and its (cosines|sines) are there"):
+            with self.assertRaisesRegex(
+                pk.ArgumentError, "^model: .*rope was patched, and its (cosines|sines) are there"
+            ):
                 patch(model := Turning(use), example=(where,), **FAST)
             self.assertFalse(model.rope._forward_hooks)
         moved = Turning(lambda cos, sin: (cos.to("cpu"), sin.to(torch.device("cpu"))))
@@ -268,7 +274,9 @@ class Cosines(Case):
             patch(Turning(), **FAST)
         with self.assertRaisesRegex(pk.ArgumentError, "^example: Turning does not take it: "):
             patch(Turning(), example=(), **FAST)
-        with self.assertRaisesRegex(pk.ArgumentError, "^example: layers.1 did not run; expected arguments of the model"):
+        with self.assertRaisesRegex(
+            pk.ArgumentError, "^example: layers.1 did not run; expected arguments of the model"
+        ):
             patch(Turning(layers=2), example={"thing": where, "until": 1}, **FAST)
         model = Turning(layers=2)
         own = model(where)

@@ -260,7 +260,8 @@ class ForwardMode(unittest.TestCase):
         of_all = [place, [mixed.freqs], False, True, False, mixed.kernel_name]
         calls = {
             "encode of rope": (
-                lambda q: rope(q, None, p), lambda q: rope(q, q, p)[1], lambda q: torch.vmap(lambda q: rope(q, None, p))(q[None]),
+                lambda q: rope(q, None, p), lambda q: rope(q, q, p)[1],
+                lambda q: torch.vmap(lambda q: rope(q, None, p))(q[None]),
                 lambda q: torch.func.grad(lambda q: rope(q, None, p).square().sum())(q),
                 lambda q: ops.encode_one(q, p[:, None], [], rope.kernel_name),
                 lambda q: ops.encode_one_backward(q, p[:, None], [], rope.kernel_name),

@@ -68,7 +68,13 @@ class Angles:
     @classmethod
     def __torch_function__(cls, function: Any, kinds: Any, given: Any = (), named: Any = None) -> Any:
         def found(x: Any) -> Any:
-            return x if type(x) is Angles else next(filter(None, map(found, x)), None) if type(x) in (list, tuple) else None
+            return (
+                x
+                if type(x) is Angles
+                else next(filter(None, map(found, x)), None)
+                if type(x) in (list, tuple)
+                else None
+            )
 
         angles = found([*given, *(named or {}).values()])
         raise angles._refused(getattr(function, "__name__", str(function)))

@@ -1,4 +1,4 @@
-"""Arguments with which a model's part runs, by what it says of itself: its forward's parameters and its configuration."""
+"""Arguments with which a model's part runs, by what it says of itself: parameters of its forward, its configuration."""
 from __future__ import annotations
 
 import inspect

@@ -31,14 +31,14 @@ def is_recorded(tensors: Iterable[Tensor | None]) -> bool:
 
 def no_tangent(what: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, torch.autograd.forward_ad); expected"
-        " reverse mode (torch.func.vjp, jacrev, backward)"
+        f"{what} has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, torch.autograd.forward_ad);"
+        " expected reverse mode (torch.func.vjp, jacrev, backward)"
     )
 
 
 def refuse_tangents(what: str, tensors: Iterable[Any]) -> None:
-    """Raises where forward-mode differentiation goes on and one of the tensors has a tangent, which a kernel would drop.
-    what: who is differentiated, in the words of the message."""
+    """Raises where one of the tensors has a tangent, as in forward-mode differentiation: a kernel would drop it. what:
+    who is differentiated, in the words of the message."""
     if forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in tensors):
         raise no_tangent(what)
 

@@ -57,8 +57,8 @@ class Given:
 def _given(operand: Operand, given: Any) -> torch.Tensor:
     if given is _LOST:
         raise ArgumentError(
-            f"init: '{operand.name}' was given when the module was made, and a module that was read from a file does not"
-            " know it; expected its parameter to be written by the caller"
+            f"init: '{operand.name}' was given when the module was made, and a module that was read from a file does"
+            " not know it; expected its parameter to be written by the caller"
         )
     value = torch.as_tensor(given(operand.shape) if callable(given) else given, dtype=torch.float32)
     if tuple(value.shape) != operand.shape:

@@ -1,9 +1,9 @@
 """Models of transformers and timm whose own rotations of q and k become kernels: `pegen_kernels.torch.patch(model)`.
 
-The model's code stays. Modules that compute cosines and sines hand on angles (`angles.py`) in their place: positions and
-frequencies, which refuse every operation but a rotation. The model's own function that rotates, a name in the module of
-its code, is replaced by one that gives angles to pegen and everything else to the model's own. What a rotation is (axes,
-layout, factor) is asked of the model's own code.
+The model's code stays. Modules that compute cosines and sines hand on angles (`angles.py`) in their place: positions
+and frequencies, which refuse every operation but a rotation. The model's own function that rotates, a name in the module
+of its code, is replaced by one that gives angles to pegen and everything else to the model's own. What a rotation is
+(axes, layout, factor) is asked of the model's own code.
 
 Then the model's own code runs once, on an example: a model that does anything else with its cosines is refused by the
 angles, and both rotations are compared wherever it rotates.
@@ -284,8 +284,10 @@ class _Embed(_Change):
         self.original = original
         self.own = vars(original).get("get_embed")
         if not (hasattr(original, "bands") or hasattr(original, "freqs")) or getattr(original, "aug_active", False):
-            raise ArgumentError(f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands or mixed"
-                                " frequencies, coordinates as they are)")  # fmt: skip
+            raise ArgumentError(
+                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands or mixed frequencies,"
+                " coordinates as they are)"
+            )
 
     def install(self, module: nn.Module) -> None:
         module.get_embed = self  # type: ignore[assignment]
@@ -302,9 +304,7 @@ class _Embed(_Change):
         if hasattr(of, "freqs"):
             positions = _grid_of_mixed(of, shape)
             layers = range(of.depth)
-            return [
-                Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers
-            ]
+            return [Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers]
         return Angles(self, "angles", (_grid_of_bands(of, shape), _bands_of(of)), own)
 
 

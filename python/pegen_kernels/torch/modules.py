@@ -19,8 +19,8 @@ _OPERAND_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 class _Module(nn.Module):
     """Operands as parameters. Their number type is their own: `.bfloat16()`, `.half()` and `.to(dtype)` of a model move
-    them and do not round them, since at a position of 4000 nothing of an angle is left in 8 bits. `cast_operands` casts.
-    """
+    them and do not round them, since at a position of 4000 nothing of an angle is left in 8 bits. `cast_operands` casts
+    them."""
 
     def _learned(self) -> int:
         """Bits: the operands that have gradients."""

@@ -1,4 +1,4 @@
--- error: option 'layout' is 'spilt', one of these was expected: split, interleaved
+-- error: option 'layout' is 'spilt', one of these was expected: split, interleaved (pairs)
 -- define: layout=spilt
 local pe = require "pegen"
 local D = pe.option("head_dim", 16, "channels per head")
