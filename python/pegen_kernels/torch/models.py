@@ -1,9 +1,9 @@
 """Models of transformers and timm whose own rotations of q and k become kernels: `pegen_kernels.torch.patch(model)`.
 
 The model's code stays. Modules that compute cosines and sines hand on angles (`angles.py`) in their place: positions
-and frequencies, which refuse every operation but a rotation. The model's own function that rotates, a name in the module
-of its code, is replaced by one that gives angles to pegen and everything else to the model's own. What a rotation is
-(axes, layout, factor) is asked of the model's own code.
+and frequencies, which refuse every operation but a rotation. The model's own function that rotates, a name in the
+module of its code, is replaced by one that gives angles to pegen and everything else to the model's own. What a
+rotation is (axes, layout, factor) is asked of the model's own code.
 
 Then the model's own code runs once, on an example: a model that does anything else with its cosines is refused by the
 angles, and both rotations are compared wherever it rotates.
