@@ -83,7 +83,7 @@ def _replaced(model: nn.Module) -> Iterator[tuple[nn.Module, Any]]:
 
 @contextlib.contextmanager
 def _as_it_was_on_error(model: nn.Module) -> Iterator[None]:
-    """Errors are ArgumentError and leave the model as it was, in the mode that it was in."""
+    """Leaves the model in the mode that it was in, and after an error with its own code."""
     modes = {module: module.training for module in model.modules()}
     try:
         yield
