@@ -92,7 +92,7 @@ class Cuda(unittest.TestCase):
             q, at = jnp.ones((2, 2, tokens, 64)), jnp.ones((tokens, 2))
             loss = lambda q, at, freqs: encode(mixed, q, positions=at, operands=[freqs]).sum()  # noqa: E731
             of_rows = self.names(mixed, lambda: jax.grad(loss)(q, at, freqs))  # noqa: B023
-            self.assertEqual(of_rows, ["encode_f32", "encode_backward_f32"])
+            self.assertEqual(of_rows, ["encode_backward_f32"])  # nothing of forward is read
             made = self.names(mixed, lambda: jax.grad(loss, (0, 1, 2))(q, at, freqs))  # noqa: B023
             gains = ["f32", "positions", *(["sum"] if tokens > 64 else []), "scatter", "gather"]
             self.assertEqual(made, ["encode_f32", *(f"encode_gradient_{name}" for name in gains)])

@@ -509,6 +509,25 @@ class Refused(Case):
                 call(**choices)
         self.equal(call(), kernel.encode(q, positions=at))
 
+    def test_forward_mode(self):
+        """Refused by the name of what is called, where it is not jitted; by JAX where it is."""
+        rope, alibi = compile("rope", head_dim=16), compile("alibi", heads=2, head_dim=16)
+        q, at = rows(1, 2, 5, 16), places(5, 1)
+        for name, f in (("encode of rope", lambda q: encode(rope, q, positions=at)),
+                        ("attention of alibi", lambda q: attention(alibi, q, q, q, at)),
+                        ("attention of alibi", lambda q: attention(alibi, q, q, q, at, with_lse=True)[1])):  # fmt: skip
+            for call in (
+                lambda: jax.jvp(f, (q,), (q,)), lambda: jax.jacfwd(f)(q),  # noqa: B023
+                lambda: jax.vmap(lambda q: jax.jvp(f, (q,), (q,)))(q[None]),  # noqa: B023
+                lambda: jax.jvp(jax.grad(lambda q: f(q).sum()), (q,), (q,)),  # noqa: B023
+            ):  # fmt: skip
+                with self.subTest(name), self.assertRaisesRegex(
+                    pk.ArgumentError, f"^{name} has no forward-mode derivatives .*; expected reverse mode"
+                ):
+                    call()
+            with self.assertRaisesRegex(TypeError, "forward-mode"):
+                jax.jvp(jax.jit(f), (q,), (q,))
+
     def test_workspace(self):
         """One that is too small is refused, be its size 0."""
         kernel, q, at = compile("rope_mixed", head_dim=16, heads=2), rows(1, 2, 3, 16), places(3, 2)

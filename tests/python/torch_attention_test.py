@@ -328,7 +328,7 @@ class LearnedTable(unittest.TestCase):
                 out = attention(*leaves, torch.arange(9))
                 self.assertLess((out - right).abs().max(), 2e-6)
                 for x, y in zip(torch.autograd.grad(out.sum(), leaves), torch.autograd.grad(right.sum(), leaves)):
-                    self.assertLess((x - y).abs().max(), 1e-5)
+                    self.assertLess((x - y).abs().max(), 5e-5)
         self.assertEqual(Encoding("rope", head_dim=16, **FAST).kernel.scale, 0)
 
     def test_half(self):
