@@ -244,7 +244,7 @@ class Refused(Case):
             ("sizes in front", {"given": (lift(x), at, good), "made": lift(x)}),
             ("rope.encode: ", {"made": lift(x)}),
             ("rope.encode: ", {"given": (x, at[:8], good)}),
-            ("rope.encode_backward: cu_seqlens and", {
+            ("rope.encode_backward: cu_seqlens or k_cu_seqlens does", {
                 "arguments": (8, 6, 19), "results": (10,), "given": (x, at, good + 1), "entry": 2}),
         ]:  # fmt: skip
             with self.subTest(words, choices=list(choices)), self.assertRaisesRegex(Exception, words):
