@@ -120,7 +120,8 @@ extern "C" {
   X(OVERLAP, 25, "an output overlaps another tensor without being its own input, element for element") \
   X(DEVICE, 26, "a tensor is not in the memory of the device that this entry runs on") \
   X(PROCESSOR, 27, "this object has no code for this processor; compile with --target x86-64-v2 added") \
-  X(WORKSPACE, 28, "workspace is NULL, or workspace_bytes is less than NAME_workspace(), on a GPU pegen_cuda_workspace(), says") \
+  X(WORKSPACE, 28, \
+    "workspace is NULL, or workspace_bytes is less than NAME_workspace(), on a GPU pegen_cuda_workspace(), says") \
   X(SIZE_OVERFLOW, 29, "a tensor is too large to address") \
   X(NO_PTX, 30, "this object was compiled without a GPU target; add sm_80 or another to --target") \
   X(NO_CUDA_DRIVER, 31, "no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device") \
@@ -160,8 +161,8 @@ extern "C" {
     "grad->table was not begun by this kernel's encode_backward on this processor, or for other numbers of tokens or " \
     "batches, or holds what comes of the other of what encode wrote and read") \
   X(SEQUENCES, 59, \
-    "cu_seqlens and k_cu_seqlens must be adjacent int32 [B+1] of as many sequences, and alike where gradients are asked " \
-    "for of positions that q and k share") \
+    "cu_seqlens and k_cu_seqlens must be adjacent int32 [B+1] of as many sequences, and alike for gradients of " \
+    "positions that q and k share") \
   X(NO_SEQUENCES, 60, \
     "cu_seqlens is for encode, attention and their gradients on processors, without a table of a grid and, in encode " \
     "with positions given, without tokens that are skipped") \
@@ -482,8 +483,8 @@ typedef struct pegen_ptx {
   const char *const *words; /* [n_entries]: "encode", "attention", "encode_backward", what each is launched for; kernels
                                whose struct_size ends before attention_backward do not have it */
   const pegen_ptx_gradient *gradient; /* of the same kernels; NULL: there are none of operands and positions */
-  const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels whose
-                            ptx_size ends before it do not have it, and need none */
+  const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels
+                            whose ptx_size ends before it do not have it, and need none */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */
