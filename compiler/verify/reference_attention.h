@@ -19,7 +19,7 @@ typedef struct reference_query {
   int64_t keys;
   int64_t visible;         /* keys [0, visible) are seen */
   int head;                /* row of per-head leaves */
-  double scale;            /* 0: 1/sqrt(head_dim) */
+  double scale;            /* 0: the description's, see spec_scale */
   const double *const *operands;
   const double *const *inputs; /* [inputs] the query's rows; of keys those of all, from key 0 on */
   const double *origin; /* [axes] from which a polynomial is multiplied out, of widened rows; NULL: from nearby */
