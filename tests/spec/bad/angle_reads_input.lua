@@ -1,4 +1,4 @@
--- error: an angle reads an input, which it may not here: rows of a separable description may turn by inputs
+-- error: an angle depends on inputs; expected nothing but
 local pe = require "pegen"
 local m = pe.input { name = "m", shape = {}, doc = "m" }
 return pe.encoding { -- HERE
