@@ -77,6 +77,9 @@ static void print_parts(arena *a, const spec *s, const explanation *e) {
   }
 }
 
+/* Of others it is 1/sqrt(head_dim). */
+static bool states_scale(const spec *s) { return s->pairwise && s->pairwise->scale > 0; }
+
 static void print_description(arena *a, const spec *s, const explanation *e) {
   printf("%s%s%s\n\n", s->name, *s->doc ? ": " : "", s->doc);
   const char *axes = "";
@@ -87,6 +90,7 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   print_blocks(a, s, e);
   if (e->score) line("score", e->score);
   if (e->bias) line("bias", e->bias);
+  if (states_scale(s)) line("scale", arena_printf(a, "%.9g, in a call that gives none", s->pairwise->scale));
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
     const char *shape = "";
@@ -293,6 +297,7 @@ static void json_description(arena *a, json_writer *w, const spec *s, const expl
   json_axes(a, w, s, e);
   if (e->score) json_text(w, "score", e->score);
   if (e->bias) json_text(w, "bias", e->bias);
+  if (states_scale(s)) json_number(w, "scale", s->pairwise->scale);
   json_integer(w, "skip_tokens", s->skip_tokens);
   json_bool(w, "inverse", s->inverse);
   json_group(w, e);

@@ -139,6 +139,8 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
     separator = ", ";
   }
   for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) print_pairs(f, dtypes, out);
+  if (s->pairwise && s->pairwise->scale > 0)
+    fprintf(f, "\n *   scale               of q k^T: %.9g where it is 0", s->pairwise->scale);
   fprintf(f, "\n *   positions           [N,%d] or [B,N,%d]: ", s->n_axes, s->n_axes);
   for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s%s", axis ? ", " : "", s->axis[axis]);
   if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");

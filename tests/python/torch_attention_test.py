@@ -319,6 +319,8 @@ class LearnedTable(unittest.TestCase):
         for spec, own in (("t5", 1.0), ("alibi", 0.25), (SCALED, 3.0)):
             attention = Attention(spec, heads=2, head_dim=16, **FAST)
             self.assertEqual(attention.kernel.scale, own)
+            self.assertEqual(attention.kernel.explain().get("scale"), None if spec == "alibi" else own)
+            self.assertEqual(f"of q k^T: {own:g} where" in attention.kernel.header, spec != "alibi")
             bias = attention.relative_attention_bias[bucket].permute(2, 0, 1) if spec == "t5" else 0
             bias = -far.abs() * torch.tensor([2**-4, 2**-8])[:, None, None] if spec == "alibi" else bias
             for scale in (0.0, 0.7):
