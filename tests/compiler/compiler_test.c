@@ -409,6 +409,11 @@ static void test_damage(void **state) {
   assert_int_equal(symlink("/etc/passwd", entry), 0);
   expect_kernel(&r, 0);
   expect_kernel(&r, 1);
+  /* Nor is an entry that a link leads to, sound as it is. */
+  assert_int_equal(rename(entry, path_of("moved.so")), 0);
+  assert_int_equal(symlink(path_of("moved.so"), entry), 0);
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 1);
 }
 
 static void expect_width(const pegen_compile_request *r, int width, int from_cache) {

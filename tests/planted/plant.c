@@ -127,6 +127,8 @@ static void eat(void) {
 static void say_unknown(void) { say_kind(77, 0); }
 static void say_answer(void) { say_kind(MESSAGE_FOUND, 0); }
 static void say_too_much(void) { say_kind(MESSAGE_SPEC, ~0u); }
+static void say_long_error(void) { say_kind(MESSAGE_ERROR, sizeof(isolate_place) + ISOLATE_TEXT + 1); }
+static void ask_long(void) { say_kind(MESSAGE_ASK, SOURCE_NAME + 2); }
 static void say_half(void) { say_kind(MESSAGE_SPEC, 1 << 20), _exit(0); }
 static void say_empty_error(void) { say_kind(MESSAGE_ERROR, 3), say("abc", 3); }
 static void say_nothing_of_a_spec(void) { say_kind(MESSAGE_SPEC, 0); }
@@ -214,6 +216,8 @@ static const plant_row rows[] = {
     {"say_unknown", say_unknown, "a message of no known kind or size"},
     {"say_answer", say_answer, "a message of no known kind or size"},
     {"say_too_much", say_too_much, "a message of no known kind or size"},
+    {"say_long_error", say_long_error, "a message of no known kind or size"},
+    {"ask_long", ask_long, "a message of no known kind or size"},
     {"say_half", say_half, "ended before it had a result"},
     {"say_empty_error", say_empty_error, "a message of no known kind or size"},
     {"say_nothing_of_a_spec", say_nothing_of_a_spec, "a description with an end too early"},

@@ -73,6 +73,12 @@ static expr *find(const spec *s, expr_op op, int number) {
   return (expr *)(uintptr_t)found;
 }
 
+/* The number beside which a minimum or a maximum stands. */
+static double *bound(const spec *s, expr_op op) {
+  const expr *const *arg = find(s, op, 0)->arg;
+  return &((expr *)(uintptr_t)arg[arg[1]->op == EXPR_CONST])->value;
+}
+
 static int32_t *offsets(const spec *s, expr_op op) { return (int32_t *)(uintptr_t)find(s, op, 0)->offsets; }
 
 static void operand_at_its_end(spec *s) { offsets(s, EXPR_OPERAND)[0] = (int32_t)spec_operand_elements(s->operand); }
@@ -88,10 +94,13 @@ static void operand_of_nothing(spec *s) { s->operand[0].shape[0] = 0; }
 static void operand_of_no_rank(spec *s) { s->operand[0].rank = 0; }
 static void element_beyond(spec *s) { offsets(s, EXPR_ELEMENT)[0] = 1; }
 static void element_before(spec *s) { offsets(s, EXPR_ELEMENT)[0] = -1; }
-static void element_below(spec *s) { ((expr *)(uintptr_t)find(s, EXPR_MAX, 0)->arg[1])->value = -1; }
+static void element_below(spec *s) { *bound(s, EXPR_MAX) = -1; }
 static void element_of_any_index(spec *s) { find(s, EXPR_ELEMENT, 0)->arg[0] = find(s, EXPR_FLOOR, 0); }
-static void element_of_half_an_index(spec *s) { find(s, EXPR_MAX, 0)->arg[0] = find(s, EXPR_FLOOR, 0); }
-static void element_of_no_number(spec *s) { ((expr *)(uintptr_t)find(s, EXPR_MAX, 0)->arg[1])->value = NAN; }
+static void element_of_half_an_index(spec *s) {
+  expr *x = find(s, EXPR_MAX, 0);
+  x->arg[x->arg[0]->op == EXPR_CONST] = find(s, EXPR_FLOOR, 0);
+}
+static void element_of_no_number(spec *s) { *bound(s, EXPR_MAX) = NAN; }
 static void element_in_a_phase(spec *s) { s->angle[0] = find(s, EXPR_ELEMENT, 0); }
 static void element_in_a_generator(spec *s) {
   expr *x = find(s, EXPR_ELEMENT, 0);
@@ -99,7 +108,7 @@ static void element_in_a_generator(spec *s) {
   x->depends = DEPENDS_OPERAND;
   s->generator[0].coefficient[0] = x;
 }
-static void element_far(spec *s) { ((expr *)(uintptr_t)find(s, EXPR_MIN, 0)->arg[1])->value = 32; }
+static void element_far(spec *s) { *bound(s, EXPR_MIN) = 32; }
 static void input_at_its_end(spec *s) { offsets(s, EXPR_INPUT)[0] = 3; }
 static void input_before(spec *s) { offsets(s, EXPR_INPUT)[0] = -1; }
 static void input_unknown(spec *s) { find(s, EXPR_INPUT, 0)->index = 1; }
@@ -182,11 +191,11 @@ static const struct {
     ROW(SCORE, input_at_its_end, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_before, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_unknown, "the score reads input 1"),
-    ROW(PAIRS, input_in_a_phase, "an angle depends on inputs; expected nothing but blocks, heads, operands, positions"),
+    ROW(PAIRS, input_in_a_phase, "an angle reads an input, which it may not here"),
     ROW(ROWS, score_in_a_phase, "an angle reads axis 8"),
     ROW(ROWS, axis_unknown, "an angle reads axis 2"),
     ROW(SCORE, place_unknown, "the score reads axis 11"),
-    ROW(ROWS, phase_of_channels, "an angle depends on channels"),
+    ROW(ROWS, phase_of_channels, "an angle reads a channel, which it may not here"),
     ROW(ROWS, phase_not_finite, "an angle is not finite"),
     ROW(ROWS, channel_twice, "channel 0 is in two blocks"),
     ROW(ROWS, channel_outside, "channel 8 is outside the head"),
