@@ -74,7 +74,7 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   fflush(stdout);
   dup2(out, 1);
   close(out);
-  return !c.failed;
+  return !c.n_failed;
 }
 
 static void what_is_spoilt_fails(void **state) {

@@ -371,7 +371,7 @@ static bool gradients_agree(drawn *d, const spec *s, const char *target) {
   checker check = {.memory = d->memory, .spec = s, .kernel = run_kernel(loaded), .random = d->random};
   check_encode_backward(&check);
   run_unload(loaded);
-  return !check.failed;
+  return !check.n_failed;
 }
 
 static bool run_case(drawn *d, const char *target) {

@@ -182,10 +182,10 @@ static bool gradients_agree(trial_case *c, const char *target) {
   dup2(out, 1);
   close(out);
   rewind(table);
-  for (int byte; check.failed && (byte = fgetc(table)) != EOF;) putchar(byte);
+  for (int byte; check.n_failed && (byte = fgetc(table)) != EOF;) putchar(byte);
   fclose(table);
   run_unload(loaded);
-  return !check.failed;
+  return !check.n_failed;
 }
 
 static bool write_text(const char *path, const char *text) {
