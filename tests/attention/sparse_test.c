@@ -95,7 +95,7 @@ static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, con
     fail(d, what, "is refused", NULL);
     return;
   }
-  attention_trial_compare(d->memory, t, out, 1, &worst);
+  attention_trial_compare(d->memory, kernel, t, out, 1, &worst);
   note(d, what, "outputs", &worst, BOUND);
   attention_trial_compare_lse(d->memory, t, 1, &worst);
   note(d, what, "log-sum-exp", &worst, BOUND);
