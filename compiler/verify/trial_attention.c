@@ -129,10 +129,10 @@ static void compare_lse(const comparison *c, const reference_query *query, int64
 
 /* What rounding weights to a type may cost each channel of a row.
  *
- * A weight P = 2^(score - maximum up to here) becomes P (1 + e), |e| at most u, half the distance of neighbours at 1; of
- * one below the least normal number of the type u times that number is lost at most. The sum of weights, which the row
- * is divided by, is of those not rounded, and 1 at least. So a channel is wrong by at most u times the sum over keys of
- * (weight + least normal number) |v|, weights being those of the softmax. */
+ * A weight P = 2^(score - maximum up to here) becomes P (1 + e), |e| at most u, half the distance of neighbours at 1;
+ * of one below the least normal number of the type u times that number is lost at most. The sum of weights, which the
+ * row is divided by, is of those not rounded, and 1 at least. So a channel is wrong by at most u times the sum over
+ * keys of (weight + least normal number) |v|, weights being those of the softmax. */
 static void find_rounding(const comparison *c, const reference_query *query, number_type type) {
   int width = c->trial->spec->pairwise->value_dim;
   long double most = -INFINITY, sum = 0, u = number_half_ulp(type, 1), least = number_least_normal(type);

@@ -159,9 +159,9 @@ static bool rounds_weights(const attention_gradients *g, bool backward) {
   return run_threads_rounds_weights(g->kernel, backward, &args);
 }
 
-/* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u |out|
- * at most, behind weights that tensor cores round with one of u times the sum of P |v|, so dS is wrong by u times a
- * summand of its own unit for each; there P and dS are then rounded themselves. */
+/* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u
+ * |out| at most, behind weights that tensor cores round with one of u times the sum of P |v|, so dS is wrong by u times
+ * a summand of its own unit for each; there P and dS are then rounded themselves. */
 long double attention_gradients_bound(const attention_gradients *g) {
   number_type type = number_type_of(g->q->dtype);
   int roundings = type == NUMBER_F32 ? 0 : 1 + rounds_weights(g, false) + rounds_weights(g, true);

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-
 /* Both entries, whose results come back into g. */
 static int call(gpu_case *c, const attention_gradients *g) {
   const spec *s = c->spec;
