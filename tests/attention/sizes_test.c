@@ -302,12 +302,41 @@ static void far_from_the_origin(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Descriptions of all that a score on tensor cores is made of. */
+static void tensor_cores(void **state) {
+  (void)state;
+  if (!wanted || strncmp(wanted, "sm_", 3)) return;
+  loader_define biased[] = {
+      {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "40"}, {"skip_tokens", "2"}};
+  loader_define plain[] = {{"head_dim", "72"}, {"value_dim", "8"}}, score[] = {{"kind", "learned"}};
+  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased), open_spec(SPECS_DIR, "attention", 2, plain),
+                   open_spec(LOCAL_DIR, "scores", 1, score)};
+  for (int i = 0; i < 3; i++) {
+    fixture *f = &all[i];
+    loaded_kernel *loaded = load(f, 0);
+    for (int round = 0; round < 2 * FIXTURE_MMA_COUNT; round++) {
+      const attention_sizes *sizes = &FIXTURE_MMA_SIZES[round / 2];
+      attention_trial t = fixture_mma_trial(f, sizes, round % 2 ? NUMBER_F16 : NUMBER_BF16, round / 2 + round % 2);
+      DLTensor *out = attention_trial_out(f->memory, &t, ROWS_BNHD),
+               *parts = attention_trial_out(f->memory, &t, ROWS_BHND);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+      assert_true(fixture_is_mma(run_kernel(loaded), &t, out) == (sizes->batch && sizes->tokens));
+      compare(f, run_kernel(loaded), &t, out);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 3), 0);
+      assert_true(tensor_identical(parts, out));
+    }
+    run_unload(loaded);
+    arena_destroy(f->memory);
+  }
+}
+
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sizes_and_strides),   cmocka_unit_test(head_dims),
       cmocka_unit_test(unkind_strides),      cmocka_unit_test(nothing_seen),
       cmocka_unit_test(heads_together),      cmocka_unit_test(fused_and_unfused),
-      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace)};
+      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace),
+      cmocka_unit_test(tensor_cores)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
