@@ -513,10 +513,16 @@ static void spoil(const DLTensor *rows, int64_t token, int channel, double value
   number_store(number_type_of(rows->dtype), tensor_at(rows, 0, 0, token, channel), value);
 }
 
-static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token) {
+/* within: of the row's largest number, what does not count. */
+static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token, double within) {
+  number_type type = number_type_of(x->dtype);
+  double largest = 0;
+  for (int64_t c = 0; c < x->shape[3]; c++)
+    largest = fmax(largest, fabs(number_load(type, tensor_at(x, 0, 0, token, c))));
   for (int64_t c = 0; c < x->shape[3]; c++) {
-    number_type type = number_type_of(x->dtype);
-    if (number_load(type, tensor_at(x, 0, 0, token, c)) != number_load(type, tensor_at(y, 0, 0, token, c))) return true;
+    double one = number_load(type, tensor_at(x, 0, 0, token, c)),
+           other = number_load(type, tensor_at(y, 0, 0, token, c));
+    if (!(fabs(one - other) <= within * largest)) return true;
   }
   return false;
 }
@@ -539,10 +545,13 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
     assert_int_equal(attention_trial_call(kernel, &bad.forward, bad.out, 1), 0);
   } else if (!lost) spoil(t->q, EARLY, 3, NAN), spoil(bad.g_out, EARLY, 5, INFINITY);
   assert_int_equal(attention_gradients_call(kernel, &bad, 1), 0);
+  /* Tensor cores' blocks with such rows are made again without them, and nothing is rounded on the way there. */
+  number_type type = number_type_of(t->q->dtype);
+  double within = fixture_is_mma(kernel, t, good.out) ? 16 * (double)number_half_ulp(type, 1) : 0;
   for (int64_t n = 0; n < TOKENS; n++) {
     bool q_reached = of_keys ? n >= SPOILT : n == EARLY, k_reached = of_keys || n <= EARLY;
-    assert_true(q_reached == rows_differ(good.q, bad.q, n));
-    if (!k_reached) assert_false(rows_differ(good.k, bad.k, n) || rows_differ(good.v, bad.v, n));
+    assert_true(q_reached == rows_differ(good.q, bad.q, n, within));
+    if (!k_reached) assert_false(rows_differ(good.k, bad.k, n, within) || rows_differ(good.v, bad.v, n, within));
   }
 }
 

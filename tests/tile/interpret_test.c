@@ -181,10 +181,10 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
     long double *out = to->of[TILE_OUT] + n * width, most = -INFINITY, sum = 0;
     reference_attention(s, &query, scores, out);
     for (int64_t key = 0; key < query.keys; key++) {
-      most = fmaxl(most, scores[key]);
+      if (!(scores[key] <= most) && !isnan(most)) most = scores[key]; /* NaN stays */
       if (isfinite(scores[key])) to->score = fmaxl(to->score, fabsl(scores[key]));
     }
-    for (int64_t key = 0; key < query.keys && most > -INFINITY; key++) sum += expl(scores[key] - most);
+    for (int64_t key = 0; key < query.keys && most != -INFINITY; key++) sum += expl(scores[key] - most);
     to->lse[n] = most + logl(sum);
     to->delta[n] = -f->g_lse[n];
     for (int c = 0; c < width; c++) to->delta[n] += out[c] * g[c];
