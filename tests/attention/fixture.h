@@ -44,7 +44,7 @@ static inline attention_trial fixture_mma_trial(fixture *f, const attention_size
     for (int64_t i = 0; i < (sizes->tokens + sizes->keys) * f->spec->n_axes; i++)
       values[i] = random_below(&f->random, 24);
     t.positions = tensor_contiguous(f->memory, NUMBER_F32, 2, (int64_t[]){sizes->tokens, f->spec->n_axes}, values);
-    t.k_positions = tensor_contiguous(f->memory, NUMBER_I32, 2, (int64_t[]){sizes->keys, f->spec->n_axes},
+    t.k_positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){sizes->keys, f->spec->n_axes},
                                       values + sizes->tokens * f->spec->n_axes);
   }
   t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
