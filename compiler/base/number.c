@@ -54,6 +54,8 @@ long double number_half_ulp(number_type type, long double value) {
   return ldexpl(1, ulp_exponent(type, value) - 1);
 }
 
+long double number_least_normal(number_type type) { return ldexpl(1, INFO[type].low); }
+
 /* 2^exponent, of a normal float64. */
 static double power_of_two(int exponent) {
   uint64_t bits = (uint64_t)(exponent + 1023) << 52;

@@ -49,6 +49,9 @@ double number_round(number_type type, long double value);
 /* Half the distance between neighbours of the format where value lies. */
 long double number_half_ulp(number_type type, long double value);
 
+/* The least positive number of the format that has all digits. */
+long double number_least_normal(number_type type);
+
 /* splitmix64. */
 uint64_t random_next(uint64_t *state);
 double random_uniform(uint64_t *state, double low, double high);

@@ -495,7 +495,7 @@ static const option_row rows[] = {
     {"name", 0, "NAME", false, FOR_COMPILE, set_name,
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
-     "obj, shared, asm, llvm, mlir, ptx, program or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
+     "obj, shared, asm, llvm, mlir, ptx, program, tile or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
     {"target", 0, "LIST", false, FOR_KERNELS, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},

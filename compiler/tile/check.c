@@ -31,10 +31,10 @@ static int stage_of(const check *c, int value, int turn) {
 }
 
 static void check_load(check *c, const tile_op *op) {
-  int turn = c->turn + op->ahead, stage = stage_of(c, op->value, turn);
   const tile_value *v = &c->p->value[op->value];
   if (v->is_sum || v->stages < 1 || v->stages > MOST_STAGES)
     diag_bug("tile", "%s: %s is loaded where it has no memory", c->p->name, v->name);
+  int turn = c->turn + op->ahead, stage = stage_of(c, op->value, turn);
   if (c->is_read[op->value][stage])
     diag_bug("tile", "%s: %s is loaded over a tile that may still be read", c->p->name, v->name);
   c->state[op->value][stage] = LOADING;

@@ -126,7 +126,8 @@ static void online(machine *m, const tile_op *op) {
     m->total[i] *= decay;
     for (int c = 0; c < width; c++) out[i * width + c] *= decay;
     for (int j = 0; j < columns; j++) {
-      to[i * columns + j] = none ? 0 : expl(x[i * columns + j] - maximum);
+      bool hidden = isinf(x[i * columns + j]) && x[i * columns + j] < 0; /* a score that is no number is not */
+      to[i * columns + j] = hidden ? 0 : expl(x[i * columns + j] - maximum);
       m->total[i] += to[i * columns + j];
     }
   }

@@ -22,12 +22,14 @@
  * Attention:
  *
  *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in
- *   the
- *                   last place more. To the bit: parts and strides
+ *                   the last place more; on tensor cores, which round weights to the type, u times the sum of (weight +
+ *                   the type's least normal number) |v| more, u half a unit in the last place of 1: 2^-8 of bf16, 2^-11
+ *                   of f16. To the bit: parts and strides
  *   log-sum-exp     2^-18 of the row's largest score (1 at least); of a polynomial, whose scores are multiplied out in
  *                   float32 around the middle of a tile of queries, 2^-15
  *   gradients       2^-18 of the sum of absolute values of what is added times the largest score; 16-bit types half a
- *   of rows         unit in the last place more, once of the result and once of that sum. To the bit: parts
+ *   of rows         unit in the last place more, once of the result and once of that sum; on tensor cores three times
+ * of that sum, in which a factor of less than the type's least normal number counts as that number. To the bit: parts
  *
  * Gradients of encodings (not of those whose rows stay in a basis of their own):
  *

@@ -96,7 +96,7 @@ static void check_outputs(checker *c, number_type type, number_type input_type, 
   DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *again = attention_trial_out(a, &t, ROWS_BNHD);
   if (!check_called(c, name, what, attention_trial_call(c->kernel, &t, out, 1))) return;
   trial_error worst = {0};
-  attention_trial_compare(a, &t, out, step_of(&t), &worst);
+  attention_trial_compare(a, c->kernel, &t, out, step_of(&t), &worst);
   check_report(c, name, what, OUTPUT_BOUND, &worst);
   if (!check_called(c, name, "parts", attention_trial_call(c->kernel, &t, again, CHECK_PARTS))) return;
   check_report_bits(c, name, "in 3 parts, other strides", tensor_identical(out, again));

@@ -2,41 +2,34 @@
 #include "verify/check_kind.h"
 #include "verify/trial_attention_backward.h"
 
-static const long double ROW_BOUND = 0x1p-18L;
-
-/* Where outputs are rounded to 16 bits, so is what they lose of scores' gradients. */
-static long double bound_of(number_type type) {
-  return type == NUMBER_F32 ? ROW_BOUND : ROW_BOUND + number_half_ulp(type, 1);
-}
-
 static void check_rows(checker *c, const char *name, const char *what, const attention_gradients *g,
                        const attention_answer *exact) {
   const DLTensor *got[] = {g->q, g->k, g->v};
   const gradient_sum *sums[] = {exact->q, exact->k, exact->v};
   trial_error worst = {0};
   for (int i = 0; i < 3; i++) attention_gradients_compare(got[i], sums[i], exact->score, &worst);
-  check_report(c, name, what, bound_of(number_type_of(g->q->dtype)), &worst);
+  check_report(c, name, what, attention_gradients_bound(g), &worst);
 }
 
 static void check_operands(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
   trial_error worst = {0};
   if (!g->operands) return;
   attention_gradients_compare_operands(g, exact, &worst);
-  check_report(c, name, "gradients of operands", bound_of(number_type_of(g->q->dtype)), &worst);
+  check_report(c, name, "gradients of operands", attention_gradients_bound(g), &worst);
 }
 
 static void check_inputs(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
   trial_error worst = {0};
   if (!g->inputs) return;
   attention_gradients_compare_inputs(g, exact, &worst);
-  check_report(c, name, "gradients of inputs", bound_of(number_type_of(g->q->dtype)), &worst);
+  check_report(c, name, "gradients of inputs", attention_gradients_bound(g), &worst);
 }
 
 static void check_positions(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
   trial_error worst = {0};
   if (!g->positions) return;
   attention_gradients_compare_positions(g, exact, &worst);
-  check_report(c, name, "gradients of positions", bound_of(number_type_of(g->q->dtype)), &worst);
+  check_report(c, name, "gradients of positions", attention_gradients_bound(g), &worst);
 }
 
 /* A call for all gradients that there are: of operands, positions and inputs, of some of them, of rows alone. */

@@ -74,6 +74,30 @@ static size_t attention_backward_workspace(void *context, const pegen_args *args
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
+/* Notes whether the entry's name ends as those of gpu/mma.h do. */
+static int note_entry(void *context, const pegen_launch_step *step) {
+  static const char end[] = "_mma";
+  bool *rounds = context;
+  size_t length = strlen(step->entry->name), of_end = sizeof end - 1;
+  *rounds |= length > of_end && !strcmp(step->entry->name + length - of_end, end);
+  return 0;
+}
+
+bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args) {
+  bool rounds = false;
+  pegen_args call = *args;
+  pegen_launch_request request = {.kernel = kernel,
+                                  .entry = backward ? PEGEN_LAUNCH_attention_backward : PEGEN_LAUNCH_attention,
+                                  .args = &call,
+                                  .threads = 1};
+  if (!kernel->ptx) return false;
+  call.workspace_bytes = pegen_launch_workspace(&request);
+  if (call.workspace_bytes) call.workspace = arena_must(malloc(call.workspace_bytes));
+  bool planned = !pegen_launch_plan(&request, note_entry, &rounds);
+  free(call.workspace_bytes ? call.workspace : NULL);
+  return planned && rounds;
+}
+
 /* Sets a variable of the loaded code. */
 static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const void *value, size_t size) {
   void *at = run_find(loaded, symbol);

@@ -21,6 +21,10 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
 void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse,
                       const int64_t *parameters);
 
+/* Whether a call launches an entry on tensor cores, which rounds weights to the rows' type before it multiplies them;
+ * false of a processor's kernel, and of a call that is refused. Nothing is run. */
+bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args);
+
 /* The name of the entry that was run last; NULL before the first. */
 const char *run_threads_entry(const pegen_kernel *kernel);
 

@@ -3,6 +3,7 @@
 
 #include "verify/reference.h"
 #include "verify/reference_attention.h"
+#include "verify/run_threads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,7 +100,8 @@ static long double largest(const double *values, int64_t count) {
 typedef struct comparison {
   const attention_trial *trial;
   const DLTensor *out; /* NULL: the trial's lse */
-  long double *scores, *exact;
+  bool rounds_weights;
+  long double *scores, *exact, *rounding;
   trial_error *worst;
 } comparison;
 
@@ -125,20 +127,41 @@ static void compare_lse(const comparison *c, const reference_query *query, int64
     *c->worst = (trial_error){error, isnan(got), b, h, query->token, 0, got, exact};
 }
 
+/* What rounding weights to a type may cost each channel of a row.
+ *
+ * A weight P = 2^(score - maximum up to here) becomes P (1 + e), |e| at most u, half the distance of neighbours at 1;
+ * of one below the least normal number of the type u times that number is lost at most. The sum of weights, which the
+ * row is divided by, is of those not rounded, and 1 at least. So a channel is wrong by at most u times the sum over
+ * keys of (weight + least normal number) |v|, weights being those of the softmax. */
+static void find_rounding(const comparison *c, const reference_query *query, number_type type) {
+  int width = c->trial->spec->pairwise->value_dim;
+  long double most = -INFINITY, sum = 0, u = number_half_ulp(type, 1), least = number_least_normal(type);
+  for (int i = 0; i < width; i++) c->rounding[i] = 0;
+  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
+  if (!c->rounds_weights || most == -INFINITY) return;
+  for (int64_t key = 0; key < query->visible; key++) sum += expl(c->scores[key] - most);
+  for (int64_t key = 0; key < query->visible; key++) {
+    long double weight = expl(c->scores[key] - most) / sum;
+    if (weight == 0) continue; /* whatever its value holds */
+    for (int i = 0; i < width; i++) c->rounding[i] += u * (weight + least) * fabsl(query->v[key * width + i]);
+  }
+}
+
 static void compare_row(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
   const DLTensor *out = c->out;
   number_type type = number_type_of(out->dtype);
   int width = c->trial->spec->pairwise->value_dim;
   long double score = largest_score(c, query), size = largest(query->v, query->keys * width), *exact = c->exact;
   trial_error *worst = c->worst;
-  for (int c = 0; c < width; c++) {
-    double got = number_load(type, tensor_at(out, b, h, query->token, c));
-    long double error = fabsl(got - exact[c]);
-    if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, exact[c]));
+  find_rounding(c, query, type);
+  for (int i = 0; i < width; i++) {
+    double got = number_load(type, tensor_at(out, b, h, query->token, i));
+    long double error = fabsl(got - exact[i]);
+    if (type != NUMBER_F32) error = fmaxl(0, error - c->rounding[i] - number_half_ulp(type, exact[i]));
     if (error > 0) error /= score * size;
     if (isnan(error)) error = INFINITY;
     if (error > worst->error || !isfinite(got))
-      *worst = (trial_error){error, !isfinite(got), b, h, query->token, c, got, exact[c]};
+      *worst = (trial_error){error, !isfinite(got), b, h, query->token, i, got, exact[i]};
   }
 }
 
@@ -201,12 +224,16 @@ static void compare_query(void *context, const reference_query *query, int64_t b
 static void compare_all(arena *a, comparison *c, int64_t step) {
   c->scores = arena_array(a, long double, c->trial->k->shape[2] + 1);
   c->exact = arena_array(a, long double, c->trial->spec->pairwise->value_dim);
+  c->rounding = arena_array(a, long double, c->trial->spec->pairwise->value_dim);
   attention_trial_queries(a, c->trial, step, compare_query, c);
 }
 
-void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step,
-                             trial_error *worst) {
-  compare_all(a, &(comparison){.trial = t, .out = out, .worst = worst}, step);
+void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
+                             int64_t step, trial_error *worst) {
+  pegen_args args = attention_trial_args(kernel, t, out);
+  comparison c = {
+      .trial = t, .out = out, .worst = worst, .rounds_weights = run_threads_rounds_weights(kernel, false, &args)};
+  compare_all(a, &c, step);
 }
 
 void attention_trial_compare_lse(arena *a, const attention_trial *t, int64_t step, trial_error *worst) {

@@ -1,6 +1,8 @@
 /* verify/trial_attention_backward: see verify/trial_attention_backward.h. */
 #include "verify/trial_attention_backward.h"
 
+#include "verify/run_threads.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +45,7 @@ DLTensor *attention_gradients_input(arena *a, const attention_trial *t, int i) {
 int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
                              const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order,
                              uint64_t *random) {
-  *g = (attention_gradients){.forward = *forward};
+  *g = (attention_gradients){.kernel = kernel, .forward = *forward};
   attention_trial *t = &g->forward;
   number_type type = number_type_of(t->q->dtype);
   const int64_t *q = t->q->shape, *v = t->v->shape;
@@ -150,6 +152,22 @@ int attention_gradients_call(const pegen_kernel *kernel, const attention_gradien
   return error;
 }
 
+static bool rounds_weights(const attention_gradients *g, bool backward) {
+  pegen_grad_args grad = attention_gradients_args(g);
+  pegen_args args = attention_trial_args(g->kernel, &g->forward, g->out);
+  args.grad = backward ? &grad : NULL;
+  return run_threads_rounds_weights(g->kernel, backward, &args);
+}
+
+/* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u
+ * |out| at most, behind weights that tensor cores round with one of u times the sum of P |v|, so dS is wrong by u times
+ * a summand of its own unit for each; there P and dS are then rounded themselves. */
+long double attention_gradients_bound(const attention_gradients *g) {
+  number_type type = number_type_of(g->q->dtype);
+  int roundings = type == NUMBER_F32 ? 0 : 1 + rounds_weights(g, false) + rounds_weights(g, true);
+  return 0x1p-18L + roundings * number_half_ulp(type, 1);
+}
+
 /* ---- what the reference says ---- */
 
 typedef struct answering {
@@ -157,7 +175,23 @@ typedef struct answering {
   const attention_gradients *call;
   attention_answer *answer;
   int64_t step;
+  long double least; /* that a factor counts as */
 } answering;
+
+/* What a factor of less than the least normal number loses of a sum is in proportion to that number. */
+static void add_least(const reference_query *query, const spec *s, const double *incoming, long double least,
+                      const reference_query_gradients *to) {
+  int width = s->pairwise->value_dim;
+  long double scale = least * fabsl(query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale);
+  for (int64_t key = 0; key < query->visible; key++) {
+    const double *k = query->k + key * s->head_dim;
+    for (int c = 0; c < s->head_dim; c++) {
+      if (isfinite(k[c])) to->q[c].size += scale * fabs(k[c]);
+      to->k[key * s->head_dim + c].size += scale * fabs(query->q[c]);
+    }
+    for (int c = 0; c < width; c++) to->v[key * width + c].size += least * fabs(incoming[c]);
+  }
+}
 
 static long double largest_score(const spec *s, const reference_query *query, arena *a) {
   long double *scores = arena_array(a, long double, query->keys + 1), score = 1,
@@ -194,6 +228,7 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
   if (g->positions) gradients.position = to->positions + query->token * s->n_axes;
   if (g->positions || g->k_positions) gradients.k_positions = t->k_positions ? to->k_positions : to->positions;
   reference_attention_backward(s, query, incoming, g_lse, &gradients);
+  if (w->least > 0) add_least(query, s, incoming, w->least, &gradients);
   to->score = fmaxl(to->score, largest_score(s, query, scratch));
   arena_destroy(scratch);
 }
@@ -211,7 +246,8 @@ attention_answer attention_gradients_answer(arena *a, const attention_gradients 
                              .score = 1};
   for (int i = 0; i < s->n_inputs; i++)
     answer.input[i] = arena_array(a, gradient_sum, elements(t->inputs.tensors[i]) + 1);
-  attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step});
+  long double least = rounds_weights(g, true) ? number_least_normal(number_type_of(g->q->dtype)) : 0;
+  attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step, least});
   return answer;
 }
 

@@ -7,6 +7,7 @@
 
 /* A call: what forward is given and gives, what comes in, what goes out. NULL is not asked for. */
 typedef struct attention_gradients {
+  const pegen_kernel *kernel; /* that wrote `out` */
   attention_trial forward; /* with lse */
   DLTensor *out;           /* forward's */
   DLTensor *g_out, *g_lse; /* g_lse: float32, strides as forward.lse; or NULL */
@@ -52,8 +53,14 @@ typedef struct attention_answer {
 
 attention_answer attention_gradients_answer(arena *a, const attention_gradients *g, int64_t step);
 
+/* What errors of a call may be, in the units of the comparisons below: 2^-18, and with 16-bit rows half a unit in their
+ * last place for each of those that are rounded on the way: outputs, which scores' gradients are made of; on tensor
+ * cores weights of these outputs; and there what rows are multiplied by, weights and scores' gradients. */
+long double attention_gradients_bound(const attention_gradients *g);
+
 /* The largest error of rows, beyond half a unit in the last place of 16-bit types, in units of the sum of the absolute
- * values of what is added times the largest score. exact: of the answer, in the order of `rows`. */
+ * values of what is added times the largest score; a factor that tensor cores round counts as the least normal number
+ * of its type at least. exact: of the answer, in the order of `rows`. */
 void attention_gradients_compare(const DLTensor *rows, const gradient_sum *exact, long double score,
                                  trial_error *worst);
 /* The same of inputs' rows. */

@@ -479,14 +479,51 @@ static void nothing_seen(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Rows alone, and beside them what operands, inputs and positions gain, which other entries make. */
+static void tensor_cores(void **state) {
+  (void)state;
+  if (!is_gpu()) return;
+  loader_define biased[] = {
+      {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "40"}, {"skip_tokens", "2"}};
+  loader_define plain[] = {{"head_dim", "72"}, {"value_dim", "8"}}, score[] = {{"kind", "learned"}};
+  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased), open_spec(SPECS_DIR, "attention", 2, plain),
+                   open_spec(LOCAL_DIR, "scores", 1, score)};
+  for (int i = 0; i < 3; i++) {
+    fixture *f = &all[i];
+    loaded_kernel *loaded = load(f, 0, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16);
+    for (int round = 0; round < 2 * FIXTURE_MMA_COUNT; round++) {
+      const attention_sizes *sizes = &FIXTURE_MMA_SIZES[round / 2];
+      attention_trial t = fixture_mma_trial(f, sizes, round % 2 ? NUMBER_F16 : NUMBER_BF16, round / 2 + round % 2);
+      attention_gradients g;
+      assert_int_equal(
+          attention_gradients_fill(f->memory, &g, &t, run_kernel(loaded), round % 3, 1, ROWS_BNHD, &f->random), 0);
+      if (round % 3) attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
+      else g.operands = NULL;
+      if (i == 2 && g.operands) g.operands[2] = NULL; /* this kind does not read it */
+      assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+      assert_true(fixture_is_mma(run_kernel(loaded), &g.forward, g.out) == (sizes->batch && sizes->tokens));
+      gradients_compare(f->memory, &g, 1);
+      assert_parts(f, run_kernel(loaded), &g);
+    }
+    run_unload(loaded);
+    arena_destroy(f->memory);
+  }
+}
+
 static void spoil(const DLTensor *rows, int64_t token, int channel, double value) {
   number_store(number_type_of(rows->dtype), tensor_at(rows, 0, 0, token, channel), value);
 }
 
-static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token) {
+/* within: of the row's largest number, what does not count. */
+static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token, double within) {
+  number_type type = number_type_of(x->dtype);
+  double largest = 0;
+  for (int64_t c = 0; c < x->shape[3]; c++)
+    largest = fmax(largest, fabs(number_load(type, tensor_at(x, 0, 0, token, c))));
   for (int64_t c = 0; c < x->shape[3]; c++) {
-    number_type type = number_type_of(x->dtype);
-    if (number_load(type, tensor_at(x, 0, 0, token, c)) != number_load(type, tensor_at(y, 0, 0, token, c))) return true;
+    double one = number_load(type, tensor_at(x, 0, 0, token, c)),
+           other = number_load(type, tensor_at(y, 0, 0, token, c));
+    if (!(fabs(one - other) <= within * largest)) return true;
   }
   return false;
 }
@@ -509,10 +546,13 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
     assert_int_equal(attention_trial_call(kernel, &bad.forward, bad.out, 1), 0);
   } else if (!lost) spoil(t->q, EARLY, 3, NAN), spoil(bad.g_out, EARLY, 5, INFINITY);
   assert_int_equal(attention_gradients_call(kernel, &bad, 1), 0);
+  /* Tensor cores' blocks with such rows are made again without them, and nothing is rounded on the way there. */
+  number_type type = number_type_of(t->q->dtype);
+  double within = fixture_is_mma(kernel, t, good.out) ? 16 * (double)number_half_ulp(type, 1) : 0;
   for (int64_t n = 0; n < TOKENS; n++) {
     bool q_reached = of_keys ? n >= SPOILT : n == EARLY, k_reached = of_keys || n <= EARLY;
-    assert_true(q_reached == rows_differ(good.q, bad.q, n));
-    if (!k_reached) assert_false(rows_differ(good.k, bad.k, n) || rows_differ(good.v, bad.v, n));
+    assert_true(q_reached == rows_differ(good.q, bad.q, n, within));
+    if (!k_reached) assert_false(rows_differ(good.k, bad.k, n, within) || rows_differ(good.v, bad.v, n, within));
   }
 }
 
@@ -755,6 +795,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(head_dims),
                                      cmocka_unit_test(kinds_of_pairs),
                                      cmocka_unit_test(nothing_seen),
+                                     cmocka_unit_test(tensor_cores),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(unseen_rows_leave_no_trace),
                                      cmocka_unit_test(operands),

@@ -14,9 +14,9 @@
 
 static const double BOUND = 0x1p-18;
 
-static void compare(const fixture *f, const attention_trial *t, const DLTensor *out) {
+static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
-  attention_trial_compare(f->memory, t, out, 7, &worst);
+  attention_trial_compare(f->memory, kernel, t, out, 7, &worst);
   if (t->lse) attention_trial_compare_lse(f->memory, t, 7, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
@@ -43,7 +43,7 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
         if (round % 2) t.lse = attention_trial_lse(f.memory, &t);
         DLTensor *out = attention_trial_out(f.memory, &t, ROWS_GAPS), *before = tensor_copy(f.memory, out);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-        compare(&f, &t, out);
+        compare(&f, run_kernel(loaded), &t, out);
         assert_true(tensor_gaps_identical(out, before));
         DLTensor *parts = attention_trial_out(f.memory, &t, ROWS_BNHD);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);

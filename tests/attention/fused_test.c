@@ -53,9 +53,9 @@ static const DLTensor *places(arena *a, const spec *s, number_type type, int64_t
   return tensor_contiguous(a, type, 2, (int64_t[]){tokens, s->n_axes}, random_places(a, s, tokens, extent, random));
 }
 
-static void compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step) {
+static void compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int64_t step) {
   trial_error worst = {0};
-  attention_trial_compare(a, t, out, step, &worst);
+  attention_trial_compare(a, kernel, t, out, step, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(a, &worst));
 }
 
@@ -80,7 +80,7 @@ static void one_description(const char *name, const char *defines, double extent
   t.k_positions = places(a, s, NUMBER_F32, KEYS, extent, &random);
   DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *other = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(fused), &t, out, 1), 0);
-  compare(a, &t, out, 1);
+  compare(a, run_kernel(fused), &t, out, 1);
 
   widen_trial columns = {.spec = wide,
                          .q = t.q,
@@ -146,7 +146,7 @@ static void sizes_and_strides(void **state) {
         DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *before = tensor_copy(a, out),
                  *parts = attention_trial_out(a, &t, ROWS_BNHD);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-        compare(a, &t, out, 1);
+        compare(a, run_kernel(loaded), &t, out, 1);
         assert_true(tensor_gaps_identical(out, before));
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
         assert_true(tensor_identical(parts, out));
@@ -174,7 +174,7 @@ static void far_from_the_origin(void **state) {
     t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){TOKENS, 2}, i ? far : near);
     out[i] = attention_trial_out(a, &t, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out[i], 1), 0);
-    compare(a, &t, out[i], 1);
+    compare(a, run_kernel(loaded), &t, out[i], 1);
   }
   assert_true(tensor_identical(out[0], out[1]));
   run_unload(loaded);
@@ -333,7 +333,7 @@ static void prefix_tokens_have_no_bias(void **state) {
     attention_trial t = placed_trial(a, s, (attention_sizes){1, 2, 2, TOKENS, KEYS}, causal, 9);
     DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
-    compare(a, &t, good, 1);
+    compare(a, run_kernel(loaded), &t, good, 1);
     for (int64_t i = 0; i < 2 * TOKENS * 8; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
     for (int64_t key = 0; key < KEYS; key++) spoil_place(t.k_positions, key);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
@@ -368,7 +368,7 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     t.k_positions = places(a, s, NUMBER_F64, keys, 4, &random);
     DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *parts = attention_trial_out(a, &t, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-    compare(a, &t, out, 5);
+    compare(a, run_kernel(loaded), &t, out, 5);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 4), 0);
     assert_true(tensor_identical(parts, out));
   }

@@ -11,8 +11,7 @@
 static inline void gradients_compare(arena *a, const attention_gradients *g, int64_t step) {
   static const char *const names[] = {"q", "k", "v", "inputs", "operands", "positions"};
   attention_answer exact = attention_gradients_answer(a, g, step);
-  number_type type = number_type_of(g->q->dtype);
-  double bound = 0x1p-18 + (type == NUMBER_F32 ? 0 : number_half_ulp(type, 1));
+  long double bound = attention_gradients_bound(g);
   trial_error worst[6];
   memset(worst, 0, sizeof worst);
   attention_gradients_compare(g->q, exact.q, exact.score, &worst[0]);

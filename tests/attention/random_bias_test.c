@@ -142,7 +142,7 @@ static bool agrees(draw *d, const spec *s, const char *target, trial_error *wors
   t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
   DLTensor *out = attention_trial_out(d->memory, &t, ROWS_BHND);
   int error = attention_trial_call(run_kernel(loaded), &t, out, 1);
-  if (!error) attention_trial_compare(d->memory, &t, out, 1, worst);
+  if (!error) attention_trial_compare(d->memory, run_kernel(loaded), &t, out, 1, worst);
   run_unload(loaded);
   return !error && !worst->spoilt && worst->error <= BOUND;
 }

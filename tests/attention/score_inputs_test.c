@@ -79,7 +79,7 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int round) {
   attention_gradients g;
   trial_error worst = {0};
   assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, round % 3 == 0, 1, ROWS_GAPS, &f->random), 0);
-  attention_trial_compare(f->memory, &t, g.out, 1, &worst);
+  attention_trial_compare(f->memory, kernel, &t, g.out, 1, &worst);
   if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f->memory, &worst));
   if (round % 2 && f->spec->pairwise->rotates) attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
   assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);

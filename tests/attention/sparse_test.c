@@ -81,7 +81,7 @@ static void gradients(draw *d, const pegen_kernel *kernel, const attention_trial
   const DLTensor *rows[] = {g.q, g.k, g.v};
   const gradient_sum *sums[] = {exact.q, exact.k, exact.v};
   for (int i = 0; i < 3; i++) attention_gradients_compare(rows[i], sums[i], exact.score, &worst);
-  note(d, what, "gradients", &worst, GRADIENT_BOUND);
+  note(d, what, "gradients", &worst, fmaxl(GRADIENT_BOUND, attention_gradients_bound(&g)));
   attention_gradients parted = attention_gradients_room(d->memory, &g);
   if (attention_gradients_call(kernel, &parted, MANY_PARTS) || !attention_gradients_same(&g, &parted))
     fail(d, what, "gradients in parts", NULL);
@@ -95,7 +95,7 @@ static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, con
     fail(d, what, "is refused", NULL);
     return;
   }
-  attention_trial_compare(d->memory, t, out, 1, &worst);
+  attention_trial_compare(d->memory, kernel, t, out, 1, &worst);
   note(d, what, "outputs", &worst, BOUND);
   attention_trial_compare_lse(d->memory, t, 1, &worst);
   note(d, what, "log-sum-exp", &worst, BOUND);
@@ -149,31 +149,36 @@ static void nowhere(draw *d, const spec *s, const char *target) {
 }
 
 /* Keys that a score hides, whose rows are no numbers: what is added to the product, and a choice. */
-static void hidden_faults(draw *d) {
+static void hidden_faults_of(draw *d, number_type type) {
   static const char *const kinds[] = {"document", "window"};
   for (int i = 0; i < 2; i++) {
     loader_define define = {"kind", kinds[i]};
     const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 1, &define);
     loaded_kernel *loaded =
-        s ? trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], PEGEN_DTYPE_F32, 1) : NULL;
+        s ? trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1) : NULL;
     if (!loaded) exit(2);
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 40, 60};
-    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    attention_trial_fill(d->memory, &t, &sizes, type, ROWS_BHND, &d->random);
     t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
     t.k_positions = places(d, s, &LAYOUTS[0], sizes.keys);
     float *values = (float *)t.k_positions->data;
     values[0] = values[30] = 1000;
     for (int head = 0; head < 2; head++) {
-      *(float *)tensor_at(t.k, 0, head, 0, 3) = NAN;
-      *(float *)tensor_at(t.k, 0, head, 30, 1) = INFINITY;
-      *(float *)tensor_at(t.v, 0, head, 30, 2) = NAN;
+      number_store(type, tensor_at(t.k, 0, head, 0, 3), NAN);
+      number_store(type, tensor_at(t.k, 0, head, 30, 1), INFINITY);
+      number_store(type, tensor_at(t.v, 0, head, 30, 2), NAN);
     }
     t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
     forward(d, run_kernel(loaded), &t, "hidden faults of a score");
     gradients(d, run_kernel(loaded), &t, "hidden faults of a score");
     run_unload(loaded);
   }
+}
+
+static void hidden_faults(draw *d) {
+  hidden_faults_of(d, NUMBER_F32);
+  hidden_faults_of(d, NUMBER_BF16); /* on tensor cores a weight of 0 is multiplied by them */
 }
 
 /* What a query sees is the same to the bit where a key that it does not see is no number, and no number where it does:

@@ -34,9 +34,9 @@ static int call_split(const pegen_kernel *kernel, const attention_trial *t, DLTe
   return error;
 }
 
-static void compare(const fixture *f, const attention_trial *t, const DLTensor *out) {
+static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
-  attention_trial_compare(f->memory, t, out, 1, &worst);
+  attention_trial_compare(f->memory, kernel, t, out, 1, &worst);
   if (t->lse) attention_trial_compare_lse(f->memory, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
@@ -70,7 +70,7 @@ static void parts_and_targets(const char *name, int n_defines, const loader_defi
       if (!kernel->attention_workspace(&args)) continue; /* a target without code for few queries */
       split++;
       assert_int_equal(call_split(kernel, &t, out, 1, 1), 0);
-      compare(&f, &t, out);
+      compare(&f, kernel, &t, out);
       assert_true(tensor_gaps_identical(out, before));
       size_t bytes = t.lse ? (size_t)(sizes.batch * sizes.heads * sizes.tokens) * sizeof(float) : 0;
       void *sums = t.lse ? memcpy(arena_alloc(f.memory, bytes), t.lse->data, bytes) : NULL;

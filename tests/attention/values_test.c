@@ -42,7 +42,7 @@ static void heads_share_keys(void **state) {
     attention_gradients g;
     trial_error worst = {0};
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
-    attention_trial_compare(f.memory, &t, g.out, 1, &worst);
+    attention_trial_compare(f.memory, run_kernel(loaded), &t, g.out, 1, &worst);
     if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f.memory, &worst));
     g.operands = NULL; /* what turns values has none */
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);

@@ -149,7 +149,7 @@ static void check_outputs(fixture *f, const pegen_kernel *kernel, number_type ty
   DLTensor *out = attention_trial_out(f->memory, &f->trial, ROWS_GAPS);
   assert_int_equal(attention_trial_call(kernel, &f->trial, out, 1), 0);
   trial_error worst = {0};
-  attention_trial_compare(f->memory, &f->trial, out, 1, &worst);
+  attention_trial_compare(f->memory, kernel, &f->trial, out, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
   for (int64_t h = 0; type == NUMBER_F32 && h < heads; h++)
     for (int64_t n = 0; n < tokens; n++)

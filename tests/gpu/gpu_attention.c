@@ -75,7 +75,7 @@ static void one(gpu_case *c, number_type type, row_order order, bool causal) {
   }
   trial_error worst = {0};
   int64_t step = c->spec->pairwise->rotates ? 29 : 7; /* the reference is slow */
-  attention_trial_compare(c->memory, &t, out, step, &worst);
+  attention_trial_compare(c->memory, c->kernel, &t, out, step, &worst);
   bool gaps = tensor_gaps_identical(out, before);
   if (worst.spoilt || worst.error > OUTPUT_BOUND || !gaps) {
     c->failed++;

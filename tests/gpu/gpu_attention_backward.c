@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 
-static const long double BOUND = 0x1p-18L;
-
 /* Both entries, whose results come back into g. */
 static int call(gpu_case *c, const attention_gradients *g) {
   const spec *s = c->spec;
@@ -68,7 +66,7 @@ void gpu_attention_gains(gpu_case *c, const attention_trial *forward) {
   if (g.inputs) attention_gradients_compare_inputs(&g, &exact, &worst[3]);
   if (g.operands) attention_gradients_compare_operands(&g, &exact, &worst[4]);
   attention_gradients_compare_positions(&g, &exact, &worst[5]);
-  long double bound = BOUND + (type == NUMBER_F32 ? 0 : number_half_ulp(type, 1));
+  long double bound = attention_gradients_bound(&g);
   bool fails = false;
   for (int i = 0; i < 6; i++) {
     if (!worst[i].spoilt && worst[i].error <= bound) continue;

@@ -176,7 +176,7 @@ static bool attention_agrees(builder *b, const char *target) {
   DLTensor *out = attention_trial_out(b->memory, &t, ROWS_BHND);
   trial_error worst = {0};
   int error = attention_trial_call(run_kernel(loaded), &t, out, 1);
-  if (!error) attention_trial_compare(b->memory, &t, out, 1, &worst);
+  if (!error) attention_trial_compare(b->memory, run_kernel(loaded), &t, out, 1, &worst);
   run_unload(loaded);
   if (!error && !worst.spoilt && worst.error <= ATTENTION_BOUND) return true;
   printf("target %s, call %d: %s\n", target, error, trial_error_text(b->memory, &worst));

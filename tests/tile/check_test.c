@@ -1,0 +1,331 @@
+/* Tile programs that are not sound, each with what the checker must say; sound ones; and their text. */
+#include "unit.h"
+
+#include "scheduled.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BUG = 3 }; /* the exit status of diag_bug */
+
+/* ---- what the checker says ---- */
+
+/* Its message about a program; it ends the process, so a child asks. */
+static const char *message_of(arena *a, const tile_program *p) {
+  int ends[2];
+  char *text = arena_array(a, char, 1000);
+  assert_int_equal(pipe(ends), 0);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    tile_check(p);
+    _exit(0);
+  }
+  close(ends[1]);
+  size_t length = 0;
+  for (ssize_t got = 1; got > 0; length += (size_t)got) got = read(ends[0], text + length, 999 - length);
+  close(ends[0]);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), length ? BUG : 0);
+  return text;
+}
+
+/* ---- a program by hand: out = (q k^T) v, each op once ---- */
+
+typedef struct fixture {
+  arena *memory;
+  tile_program *p;
+  int q, k, v, pairs, out;
+} fixture;
+
+static void arrive(fixture *f) { tile_add_op(f->p, TILE_WAIT, TILE_NONE); }
+static void end(fixture *f) { tile_add_op(f->p, TILE_END, TILE_NONE); }
+static void multiply(fixture *f) { tile_add_mma(f->p, f->pairs, f->q, f->k, true, false); }
+static void add_values(fixture *f) { tile_add_mma(f->p, f->out, f->pairs, f->v, false, true); }
+static void store(fixture *f) { tile_add_store(f->p, TILE_OUT, f->out); }
+
+static void load_again(fixture *f, int value, tile_tensor tensor) {
+  tile_add_op(f->p, TILE_LOAD, value)->tensor = tensor;
+}
+
+/* Up to the loads of the loop. */
+static fixture begin(void) {
+  fixture f = {.memory = arena_create()};
+  f.p = arena_new(f.memory, tile_program);
+  f.p->name = "by_hand";
+  f.out = tile_add_value(f.p, "O", TILE_OWN, TILE_VALUES, true);
+  f.pairs = tile_add_value(f.p, "S", TILE_OWN, TILE_STREAMED, true);
+  f.q = tile_add_load(f.p, "Q", TILE_Q);
+  tile_add_op(f.p, TILE_EACH, TILE_NONE);
+  arrive(&f);
+  f.k = tile_add_load(f.p, "K", TILE_K);
+  f.v = tile_add_load(f.p, "V", TILE_V);
+  return f;
+}
+
+static void sound(fixture *f) {
+  arrive(f);
+  multiply(f);
+  add_values(f);
+  end(f);
+  store(f);
+}
+
+static void no_wait(fixture *f) {
+  multiply(f);
+  arrive(f);
+  add_values(f);
+  end(f);
+  store(f);
+}
+
+/* The wait at the beginning of the turn is the one that lets the next tiles replace those that were read. */
+static void no_wait_before_the_next_load(fixture *f) {
+  for (int i = 0; i < f->p->n_ops; i++)
+    if (f->p->op[i].kind == TILE_WAIT)
+      memmove(&f->p->op[i], &f->p->op[i + 1], sizeof(tile_op) * (size_t)(--f->p->n_ops - i));
+  sound(f);
+}
+
+static void load_over_a_read_tile(fixture *f) {
+  arrive(f);
+  multiply(f);
+  load_again(f, f->k, TILE_K);
+  arrive(f);
+  add_values(f);
+  end(f);
+  store(f);
+}
+
+static void tile_of_another_turn(fixture *f) {
+  f->p->op[f->p->n_ops - 2].ahead = true;
+  sound(f);
+}
+
+static void never_loaded(fixture *f) {
+  f->p->n_ops--;
+  sound(f);
+}
+
+static void into_registers(fixture *f) {
+  load_again(f, f->pairs, TILE_K);
+  sound(f);
+}
+
+static void without_memory(fixture *f) {
+  f->p->value[f->k].stages = 0;
+  sound(f);
+}
+
+static void three_stages(fixture *f) {
+  f->p->value[f->v].stages = 3;
+  sound(f);
+}
+
+static void read_before_made(fixture *f) {
+  arrive(f);
+  add_values(f);
+  multiply(f);
+  end(f);
+  store(f);
+}
+
+static void score_before_product(fixture *f) {
+  arrive(f);
+  int score = tile_add_value(f->p, "T", TILE_OWN, TILE_STREAMED, true);
+  tile_add_unary(f->p, TILE_SCORE, score, f->pairs);
+  end(f);
+}
+
+static void not_transposed(fixture *f) {
+  arrive(f);
+  tile_add_mma(f->p, f->pairs, f->q, f->k, false, false);
+  end(f);
+}
+
+static void into_wrong_rows(fixture *f) {
+  arrive(f);
+  tile_add_mma(f->p, f->out, f->q, f->k, true, false);
+  end(f);
+}
+
+static void by_registers(fixture *f) {
+  arrive(f);
+  multiply(f);
+  tile_add_mma(f->p, f->out, f->pairs, f->pairs, false, true);
+  end(f);
+}
+
+static void into_memory(fixture *f) {
+  arrive(f);
+  f->p->value[f->pairs].is_sum = false;
+  multiply(f);
+  end(f);
+}
+
+static void stored_twice(fixture *f) {
+  sound(f);
+  store(f);
+}
+
+static void stored_each_turn(fixture *f) {
+  arrive(f);
+  multiply(f);
+  add_values(f);
+  store(f);
+  end(f);
+}
+
+static void stored_by_all(fixture *f) {
+  arrive(f);
+  multiply(f);
+  add_values(f);
+  tile_add_store(f->p, TILE_OUT, f->v);
+  end(f);
+}
+
+static void stored_before_made(fixture *f) {
+  arrive(f);
+  end(f);
+  store(f);
+}
+
+static void no_loop(fixture *f) {
+  sound(f);
+  end(f);
+}
+
+static void no_end(fixture *f) {
+  arrive(f);
+  multiply(f);
+}
+
+static const struct {
+  const char *name;
+  void (*make)(fixture *f);
+  const char *says; /* NULL: nothing */
+} cases[] = {
+    {"sound", sound, NULL},
+    {"no wait", no_wait, "by_hand: K is read before a wait behind its load"},
+    {"no wait before the next load", no_wait_before_the_next_load,
+     "by_hand: K is loaded over a tile that may still be read"},
+    {"a load over a tile that is read", load_over_a_read_tile,
+     "by_hand: K is loaded over a tile that may still be read"},
+    {"another turn's tile", tile_of_another_turn, "by_hand: K is another turn's tile where it is read"},
+    {"never loaded", never_loaded, "by_hand: V is read before a wait behind its load"},
+    {"a load into registers", into_registers, "by_hand: S is loaded where it has no memory"},
+    {"a load without memory", without_memory, "by_hand: K is loaded where it has no memory"},
+    {"three stages", three_stages, "by_hand: V is loaded where it has no memory"},
+    {"a sum that is read before it is made", read_before_made, "by_hand: S is read before it is made"},
+    {"a score before its product", score_before_product, "by_hand: S is read before it is made"},
+    {"a product that is not transposed", not_transposed, "by_hand: the shapes of S = Q K do not agree"},
+    {"a product into wrong rows", into_wrong_rows, "by_hand: the shapes of O = Q K do not agree"},
+    {"a product by registers", by_registers, "by_hand: the shapes of O = S S do not agree"},
+    {"a product into memory", into_memory, "by_hand: the shapes of S = Q K do not agree"},
+    {"two stores", stored_twice, "by_hand stores out twice"},
+    {"a store in a loop", stored_each_turn, "by_hand stores out twice"},
+    {"a store of streamed rows", stored_by_all, "by_hand stores V, which other blocks have, too"},
+    {"a store of nothing", stored_before_made, "by_hand: O is read before it is made"},
+    {"an end without a loop", no_loop, "by_hand: an end without a loop"},
+    {"a loop without an end", no_end, "by_hand: a loop without an end"},
+};
+
+static void faults(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fixture f = begin();
+    cases[i].make(&f);
+    const char *text = message_of(f.memory, f.p);
+    if (cases[i].says ? !strstr(text, cases[i].says) : *text != 0) fail_msg("%s: '%s'", cases[i].name, text);
+    arena_destroy(f.memory);
+  }
+}
+
+/* ---- passes ---- */
+
+/* Of each program each wait is needed: without any one of them it is not sound. */
+static void waits_are_needed(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  const tile_program *forward = tile_forward(a);
+  const tile_program *programs[] = {forward, tile_reverse(a, forward, false), tile_reverse(a, forward, true)};
+  for (int i = 0; i < 6; i++) {
+    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2]);
+    int waits = 0;
+    assert_string_equal(message_of(a, p), "");
+    for (int op = 0; op < p->n_ops; op++) {
+      if (p->op[op].kind != TILE_WAIT) continue;
+      tile_program *less = arena_new(a, tile_program);
+      *less = *p;
+      memmove(&less->op[op], &less->op[op + 1], sizeof(tile_op) * (size_t)(--less->n_ops - op));
+      assert_true(*message_of(a, less));
+      waits++;
+    }
+    assert_int_equal(waits, i % 2 ? 1 : 2); /* a turn's */
+  }
+  arena_destroy(a);
+}
+
+/* ---- text ---- */
+
+static const char forward_text[] = //
+    "tile program attention: a block owns queries, keys are streamed\n"
+    "  Q = load q  ; [own, channels], shared memory\n"
+    "  each streamed tile\n"
+    "    K = load k  ; [streamed, channels], shared memory\n"
+    "    V = load v  ; [streamed, values], shared memory\n"
+    "    S = mma Q, K^T  ; [own, streamed], float32 in registers\n"
+    "    T = score S  ; [own, streamed], float32 in registers\n"
+    "    P = online T, O  ; [own, streamed], float32 in registers\n"
+    "    O += mma P, V\n"
+    "  store out, O\n";
+
+static const char keys_text[] = //
+    "tile program attention_backward_keys: a block owns keys, queries are streamed\n"
+    "  K = load k  ; [own, channels], shared memory\n"
+    "  V = load v  ; [own, values], shared memory\n"
+    "  Q = load q  ; [streamed, channels], shared memory for 2\n"
+    "  dO = load dout  ; [streamed, values], shared memory for 2\n"
+    "  each streamed tile\n"
+    "    wait\n"
+    "    Q = load q of the next tile  ; [streamed, channels], shared memory for 2\n"
+    "    dO = load dout of the next tile  ; [streamed, values], shared memory for 2\n"
+    "    S = mma K, Q^T  ; [own, streamed], float32 in registers\n"
+    "    T = score S  ; [own, streamed], float32 in registers\n"
+    "    P = weight T  ; [own, streamed], float32 in registers\n"
+    "    dV += mma P, dO\n"
+    "    dP = mma V, dO^T  ; [own, streamed], float32 in registers\n"
+    "    dS = gain P, dP, S  ; [own, streamed], float32 in registers\n"
+    "    dK += mma dS, Q\n"
+    "  store dk, dK  ; times the scale\n"
+    "  store dv, dV\n";
+
+static void assert_text(const tile_program *p, const char *expected) {
+  char *text;
+  size_t size;
+  FILE *stream = open_memstream(&text, &size);
+  tile_print(stream, p);
+  assert_int_equal(fclose(stream), 0);
+  assert_string_equal(text, expected);
+  free(text);
+}
+
+static void texts(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  const tile_program *forward = tile_forward(a);
+  assert_text(forward, forward_text);
+  assert_text(tile_pipeline(a, tile_reverse(a, forward, true)), keys_text);
+  arena_destroy(a);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(faults), cmocka_unit_test(waits_are_needed),
+                                     cmocka_unit_test(texts)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

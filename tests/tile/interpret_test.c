@@ -1,0 +1,380 @@
+/* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
+ * whose pairs are a score of q . k, with its variants, before and after tile_pipeline, by tiles of several sizes.
+ */
+#include "unit.h"
+
+#include "scheduled.h"
+#include "tile/interpret.h"
+#include "variants.h"
+#include "verify/reference.h"
+#include "verify/reference_gradient_attention.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_HEADS = 3, LEAST_DESCRIPTIONS = 20 };
+
+/* Of sums of long doubles, in units of the largest score (1 at least), of gradients times the sum of absolute values.
+ */
+static const long double BOUND = 0x1p-52L;
+
+static int described; /* descriptions that were compared */
+
+/* Scales and rows are multiples of powers of two, so that a product is exact, and what it is rounded to for an
+ * expression's leaf the same here and in the reference. */
+static const double SCALE = 0.25, STEP = 1.0 / 32;
+
+typedef struct sizes {
+  int64_t queries, keys;
+  bool causal;
+  int own, streamed;
+} sizes;
+
+/* Tiles that divide the tokens and such that do not, one tile of all, more queries than keys. */
+static const sizes all_sizes[] = {
+    {13, 21, false, 4, 5}, {13, 21, true, 8, 3}, {16, 16, true, 4, 8}, {9, 4, true, 3, 3}, {7, 5, false, 16, 32}};
+
+typedef struct fixture {
+  arena *memory;
+  const spec *spec;
+  const sizes *sizes;
+  uint64_t random;
+  const double *positions, *k_positions;
+  trial_operands operands;
+  const double *inputs[SPEC_MAX_INPUTS]; /* [queries or keys][size] */
+  double *rows[TILE_TENSOR_COUNT];       /* of q, k, v, dout */
+  double *g_lse;
+  int head;
+} fixture;
+
+static int64_t tokens_of(const fixture *f, tile_tensor tensor) {
+  return tile_is_of_queries(tensor) ? f->sizes->queries : f->sizes->keys;
+}
+
+static int width_of(const fixture *f, tile_tensor tensor) {
+  return tile_width_of(tensor) == TILE_CHANNELS ? f->spec->head_dim : f->spec->pairwise->value_dim;
+}
+
+static double *fill(fixture *f, int64_t count) {
+  double *values = arena_array(f->memory, double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = STEP * rint(random_uniform(&f->random, -1, 1) / STEP);
+  return values;
+}
+
+/* Masks have edges, tables are of whole steps. */
+static const double *places(fixture *f, int64_t count) {
+  const spec *s = f->spec;
+  double *at = arena_array(f->memory, double, count * s->n_axes + 1);
+  for (int64_t i = 0; i < count * s->n_axes; i++) at[i] = random_below(&f->random, 9);
+  for (int64_t n = s->skip_tokens; n < count && s->grid[0]; n++) reference_grid(s, n, at + n * s->n_axes);
+  return at;
+}
+
+static void fill_call(fixture *f) {
+  static const tile_tensor given[] = {TILE_Q, TILE_K, TILE_V, TILE_G_OUT};
+  const spec *s = f->spec;
+  f->positions = places(f, f->sizes->queries);
+  f->k_positions = places(f, f->sizes->keys);
+  f->operands = trial_random_operands(f->memory, s, NUMBER_F32, &f->random);
+  for (int i = 0; i < s->n_inputs; i++)
+    f->inputs[i] =
+        fill(f, (s->input[i].of_keys ? f->sizes->keys : f->sizes->queries) * (s->input[i].size ? s->input[i].size : 1));
+  for (int i = 0; i < 4; i++) f->rows[given[i]] = fill(f, tokens_of(f, given[i]) * width_of(f, given[i]));
+  f->g_lse = fill(f, f->sizes->queries);
+}
+
+/* ---- the reference's side ---- */
+
+static reference_query query_of(const fixture *f, int64_t token, const double **inputs) {
+  const spec *s = f->spec;
+  int64_t keys = f->sizes->keys, index = token + keys - f->sizes->queries,
+          visible = f->sizes->causal ? index + 1 : keys;
+  for (int i = 0; i < s->n_inputs; i++)
+    inputs[i] = f->inputs[i] + (s->input[i].of_keys ? 0 : token * (s->input[i].size ? s->input[i].size : 1));
+  return (reference_query){.q = f->rows[TILE_Q] + token * s->head_dim,
+                           .position = f->positions + token * s->n_axes,
+                           .token = token,
+                           .index = index,
+                           .k = f->rows[TILE_K],
+                           .v = f->rows[TILE_V],
+                           .positions = f->k_positions,
+                           .keys = keys,
+                           .visible = visible < 0 ? 0 : visible,
+                           .head = f->head,
+                           .scale = SCALE,
+                           .operands = f->operands.values,
+                           .inputs = inputs};
+}
+
+static bool is_plain(const spec *s, int64_t query, int64_t key) {
+  return query < s->skip_tokens || key < s->skip_tokens;
+}
+
+/* A pair as an expression's leaves read it; product: scale q . k with a polynomial's bias. */
+typedef struct pair {
+  double at[SPEC_MAX_PLACES];
+  const double *own[SPEC_MAX_INPUTS], *inputs[SPEC_MAX_INPUTS];
+  reference_query query;
+  expr_environment env;
+  long double product;
+} pair;
+
+static void set_pair(const fixture *f, long double product, int64_t query, int64_t key, pair *p) {
+  const spec *s = f->spec;
+  p->query = query_of(f, query, p->own);
+  reference_score_places(s, &p->query, key, product, p->at);
+  reference_pair_inputs(s, &p->query, key, p->inputs);
+  p->product = product;
+  if (s->polynomial) p->product += SCALE * reference_bias(s, p->at, p->query.operands, p->own, f->head);
+  p->at[SPEC_OF_SCORE] = (double)p->product;
+  p->env = (expr_environment){.head = f->head,
+                              .blocks = expr_pool_blocks(s->pool),
+                              .positions = p->at,
+                              .operands = p->query.operands,
+                              .inputs = p->inputs};
+}
+
+static long double score(void *context, long double product, int64_t query, int64_t key) {
+  const fixture *f = context;
+  const spec_pairwise *of = f->spec->pairwise;
+  pair p;
+  product *= SCALE;
+  set_pair(f, product, query, key, &p);
+  if (key >= p.query.visible) return -INFINITY;
+  if (is_plain(f->spec, query, key)) return product;
+  if (of->score) return expr_eval_long(of->score, &p.env);
+  return of->bias ? p.product + expr_eval_long(of->bias, &p.env) : p.product;
+}
+
+/* By dual numbers. */
+static long double derivative(void *context, long double product, int64_t query, int64_t key) {
+  const fixture *f = context;
+  const spec_pairwise *of = f->spec->pairwise;
+  if (!of->score || is_plain(f->spec, query, key)) return 1;
+  pair p;
+  gradient_sum at[SPEC_MAX_PLACES] = {{0, 0}}, one = {1, 1};
+  set_pair(f, SCALE * product, query, key, &p);
+  reference_expr_backward(f->spec->pool, &p.env, &of->score, 1, &one, &(reference_gains){.position = at});
+  return at[SPEC_OF_SCORE].value;
+}
+
+/* ---- both ---- */
+
+typedef struct results {
+  long double *of[TILE_TENSOR_COUNT], *lse, *delta;
+  long double score; /* the largest that is finite, 1 at least */
+} results;
+
+static void exact_results(fixture *f, results *to, gradient_sum **gained) {
+  const spec *s = f->spec;
+  int width = s->pairwise->value_dim;
+  long double *scores = arena_array(f->memory, long double, f->sizes->keys + 1);
+  to->of[TILE_OUT] = arena_array(f->memory, long double, f->sizes->queries *width + 1);
+  to->score = 1;
+  to->lse = arena_array(f->memory, long double, f->sizes->queries + 1);
+  to->delta = arena_array(f->memory, long double, f->sizes->queries + 1);
+  for (int i = TILE_G_Q; i <= TILE_G_V; i++)
+    gained[i] = arena_array(f->memory, gradient_sum, tokens_of(f, (tile_tensor)i) * width_of(f, (tile_tensor)i) + 1);
+  for (int64_t n = 0; n < f->sizes->queries; n++) {
+    const double *inputs[SPEC_MAX_INPUTS], *g = f->rows[TILE_G_OUT] + n * width;
+    reference_query query = query_of(f, n, inputs);
+    long double *out = to->of[TILE_OUT] + n * width, most = -INFINITY, sum = 0;
+    reference_attention(s, &query, scores, out);
+    for (int64_t key = 0; key < query.keys; key++) {
+      if (!(scores[key] <= most) && !isnan(most)) most = scores[key]; /* NaN stays */
+      if (isfinite(scores[key])) to->score = fmaxl(to->score, fabsl(scores[key]));
+    }
+    for (int64_t key = 0; key < query.keys && most != -INFINITY; key++) sum += expl(scores[key] - most);
+    to->lse[n] = most + logl(sum);
+    to->delta[n] = -f->g_lse[n];
+    for (int c = 0; c < width; c++) to->delta[n] += out[c] * g[c];
+    reference_query_gradients gains = {
+        .q = gained[TILE_G_Q] + n * s->head_dim, .k = gained[TILE_G_K], .v = gained[TILE_G_V]};
+    reference_attention_backward(s, &query, g, f->g_lse[n], &gains);
+  }
+}
+
+static const long double *wide(fixture *f, tile_tensor tensor) {
+  int64_t count = f->rows[tensor] ? tokens_of(f, tensor) * width_of(f, tensor) : 0;
+  long double *values = arena_array(f->memory, long double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = f->rows[tensor][i];
+  return values;
+}
+
+/* What the program stores, from NaN on; lse where it writes one. */
+static results interpreted(fixture *f, const tile_program *p, const results *exact) {
+  const spec *s = f->spec;
+  results got = {.lse = arena_array(f->memory, long double, f->sizes->queries + 1)};
+  bool forward = p->op[p->n_ops - 1].tensor == TILE_OUT;
+  tile_call call = {.shape = {f->sizes->own, f->sizes->streamed, s->head_dim, s->pairwise->value_dim},
+                    .queries = f->sizes->queries,
+                    .keys = f->sizes->keys,
+                    .lse = forward ? got.lse : exact->lse,
+                    .delta = exact->delta,
+                    .scale = SCALE,
+                    .score = score,
+                    .derivative = derivative,
+                    .context = f};
+  for (int i = 0; i < TILE_TENSOR_COUNT; i++) {
+    int64_t count = tokens_of(f, (tile_tensor)i) * width_of(f, (tile_tensor)i);
+    call.in[i] = wide(f, (tile_tensor)i);
+    call.out[i] = got.of[i] = arena_array(f->memory, long double, count + 1);
+    for (int64_t c = 0; c < count; c++) got.of[i][c] = NAN;
+  }
+  tile_interpret(f->memory, p, &call);
+  return got;
+}
+
+/* unit: of errors. gained: what they are compared with where it is a gradient; else `exact`. */
+static void compare(const fixture *f, const char *name, const char *what, long double unit, const long double *got,
+                    const long double *exact, const gradient_sum *gained, int64_t count, int width) {
+  for (int64_t i = 0; i < count; i++) {
+    long double value = gained ? gained[i].value : exact[i], size = gained ? fmaxl(1, gained[i].size) : 1;
+    if (got[i] == value || (isnan(got[i]) && isnan(value)) || fabsl(got[i] - value) <= BOUND * unit * size) continue;
+    fail_msg("%s: %s, %d queries, %d keys, tiles of %d and %d, row %d, channel %d: %.20Lg, not %.20Lg", name, what,
+             (int)f->sizes->queries, (int)f->sizes->keys, f->sizes->own, f->sizes->streamed, (int)(i / width),
+             (int)(i % width), got[i], value);
+  }
+}
+
+static void compare_program(fixture *f, const char *name, const tile_program *p, const results *exact,
+                            gradient_sum *const *gained) {
+  results got = interpreted(f, p, exact);
+  for (int i = 0; i < p->n_ops; i++) {
+    if (p->op[i].kind != TILE_STORE) continue;
+    tile_tensor tensor = p->op[i].tensor;
+    int width = width_of(f, tensor);
+    compare(f, name, tile_tensor_name(tensor), exact->score, got.of[tensor], exact->of[tensor], gained[tensor],
+            tokens_of(f, tensor) * width, width);
+    if (tensor == TILE_OUT) compare(f, name, "lse", exact->score, got.lse, exact->lse, NULL, f->sizes->queries, 1);
+  }
+}
+
+static void compare_description(const char *name, const spec *s) {
+  for (size_t i = 0; i < sizeof all_sizes / sizeof *all_sizes; i++)
+    for (int head = 0; head < s->heads && head < MOST_HEADS; head++) {
+      fixture f = {.memory = arena_create(), .spec = s, .sizes = &all_sizes[i], .random = 5 + i, .head = head};
+      results exact = {.lse = NULL};
+      gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
+      const tile_program *forward = tile_forward(f.memory);
+      fill_call(&f);
+      exact_results(&f, &exact, gained);
+      const tile_program *programs[] = {forward, tile_reverse(f.memory, forward, false),
+                                        tile_reverse(f.memory, forward, true)};
+      for (int p = 0; p < 3; p++) {
+        compare_program(&f, name, scheduled(f.memory, programs[p]), &exact, gained);
+        compare_program(&f, name, tile_pipeline(f.memory, programs[p]), &exact, gained);
+      }
+      arena_destroy(f.memory);
+    }
+  described++;
+}
+
+/* ---- descriptions ---- */
+
+/* A rotation that stays on the pairs, and values that turn, are not in a tile program yet. */
+static bool is_told_by_products(const spec *s) {
+  return s->pairwise && !s->pairwise->rotates && !s->pairwise->turns_values;
+}
+
+static void compare_defined(const char *name, const char *file, int n, const loader_define *defines) {
+  arena *a = arena_create();
+  const spec *s = loader_load(a, file, DSL_DIR, n, defines);
+  assert_non_null(s);
+  if (is_told_by_products(s)) compare_description(name, s);
+  arena_destroy(a);
+}
+
+static void stock(void **state) {
+  const variant *v = *state;
+  static const loader_define skip = {"skip_tokens", "2"}, fused = {"role", "pairwise"};
+  loader_define defines[VARIANT_MAX_DEFINES + 1];
+  arena *a = arena_create();
+  const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
+  memcpy(defines, v->define, sizeof v->define);
+  assert_non_null(s);
+  if (s->pairwise) {
+    compare_defined(v->name, v->file, v->n_defines, defines);
+    defines[v->n_defines] = skip;
+    compare_defined(v->name, v->file, v->n_defines + 1, defines);
+  } else if (s->polynomial) {
+    defines[v->n_defines] = fused;
+    compare_defined(v->name, v->file, v->n_defines + 1, defines);
+  }
+  arena_destroy(a);
+}
+
+static const struct {
+  const char *name, *kinds; /* of an option `kind`, separated by spaces; NULL: it has none */
+} local[] = {
+    {"scores", "softcap causal prefix window sloped document learned table squared nothing nested guarded tempered"},
+    {"score_inputs", "forgetting padding documents tempered mixed padded leaning"},
+    {"slopes", NULL},
+    {"logarithm", NULL},
+    {"steep", NULL},
+};
+
+static void of_scores(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+    arena *a = arena_create();
+    const char *file = arena_printf(a, ATTENTION_DIR "/%s.lua", local[i].name);
+    if (!local[i].kinds) compare_defined(local[i].name, file, 0, NULL);
+    char *kinds = arena_strdup(a, local[i].kinds ? local[i].kinds : "");
+    for (char *kind = strtok(kinds, " "); kind; kind = strtok(NULL, " ")) {
+      loader_define define = {"kind", kind};
+      compare_defined(arena_printf(a, "%s %s", local[i].name, kind), file, 1, &define);
+    }
+    arena_destroy(a);
+  }
+}
+
+/* ---- rows that are not finite ---- */
+
+/* A key that queries do not see leaves no trace in what they are and gain, whatever its rows hold. */
+static void unseen_rows(void **state) {
+  (void)state;
+  static const sizes causal = {9, 9, true, 4, 5};
+  static const double bad[] = {NAN, INFINITY, -INFINITY};
+  arena *a = arena_create();
+  const spec *s = loader_load(a, SPECS_DIR "/attention.lua", DSL_DIR, 0, NULL);
+  assert_non_null(s);
+  for (int i = 0; i < 3; i++) {
+    fixture f = {.memory = a, .spec = s, .sizes = &causal, .random = 3};
+    results exact = {.lse = NULL};
+    gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
+    fill_call(&f);
+    exact_results(&f, &exact, gained);
+    /* The last key, which the last query alone sees. */
+    f.rows[TILE_K][8 * s->head_dim + 3] = f.rows[TILE_V][8 * s->pairwise->value_dim + 5] = bad[i];
+    results out = interpreted(&f, tile_pipeline(a, tile_forward(a)), &exact),
+            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a), false)), &exact);
+    compare(&f, "unseen", "out", 1, out.of[TILE_OUT], exact.of[TILE_OUT], NULL, 8 * s->pairwise->value_dim, 1);
+    compare(&f, "unseen", "dq", 1, dq.of[TILE_G_Q], NULL, gained[TILE_G_Q], 8 * s->head_dim, 1);
+    const double *inputs[SPEC_MAX_INPUTS];
+    long double scores[9], seen[SPEC_MAX_HEAD_DIM];
+    reference_query last = query_of(&f, 8, inputs);
+    reference_attention(s, &last, scores, seen);
+    for (int c = 0; c < s->pairwise->value_dim; c++)
+      assert_int_equal(!isfinite(out.of[TILE_OUT][8 * s->pairwise->value_dim + c]), !isfinite(seen[c]));
+  }
+  arena_destroy(a);
+}
+
+int main(void) {
+  arena *a = arena_create();
+  variant *variants;
+  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 2);
+  for (; n < count; n++) tests[n] = (struct CMUnitTest){variants[n].name, stock, NULL, NULL, &variants[n]};
+  tests[n++] = (struct CMUnitTest)cmocka_unit_test(of_scores);
+  tests[n++] = (struct CMUnitTest)cmocka_unit_test(unseen_rows);
+  int failed = _cmocka_run_group_tests("tile", tests, (size_t)n, NULL, NULL);
+  print_message("%d descriptions\n", described);
+  if (described < LEAST_DESCRIPTIONS) {
+    print_error("%d descriptions were compared\n", described);
+    failed++;
+  }
+  arena_destroy(a);
+  return failed;
+}
