@@ -295,7 +295,7 @@ static void turn_queries(attend *t) {
                                         .of_queries = true});
 }
 
-static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const two_float *origin,
+static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const ir_value *origin,
                       progress *now) {
   ir *b = t->b;
   key_run run = {.first = first};
@@ -338,10 +338,9 @@ static void emit_walk(attend *t) {
   ir_value at_least_one = ir_select(b, less(b, i32(b, 0), t->keys), t->keys, i32(b, 1));
   attend_load(t, &k, i32(b, 0), at_least_one, now.ahead);
   attend_copy(t, &q, t->first, t->tokens, t->shape.queries, t->queries, t->shape.query_pitch, scale, false);
-  two_float place[SPEC_MAX_AXES];
-  const two_float *origin = NULL;
+  ir_value origin[SPEC_MAX_AXES];
   if (t->places.ptr) {
-    origin = attend_find_origin(t, place);
+    attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, origin);
     attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
                        origin);
   }

@@ -15,12 +15,11 @@
 /* The place of the query in the middle; all threads of the block come here and meet. */
 static void lay_origin(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
-  two_float place[SPEC_MAX_AXES];
+  ir_value origin[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
-  ir_value middle = attend_placed_token(t, add(b, rows->first, i32(b, rows->count / 2)), t->tokens);
-  gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
+  attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, t->tokens, rows->count, origin);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
+    ir_store(b, origin[axis], ir_offset_const(b, t->origin, 8LL * axis), 8, false);
   ir_end_if(b, one);
   ir_wait(b, IR_BARRIER_BLOCK);
 }
@@ -28,9 +27,13 @@ static void lay_origin(attend *t, const attend_column_rows *rows) {
 /* A token's coordinates less the origin's. */
 static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
-  gpu_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    place[axis] = two_float_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
+  const spec *s = t->p->spec;
+  ir_value origin[SPEC_MAX_AXES];
+  gpu_place from[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++)
+    origin[axis] = ir_load(b, b->i64, ir_offset_const(b, t->origin, 8LL * axis), 8);
+  gpu_places(b, s, t->parameter + parameter, t->batch, token, origin, from);
+  for (int axis = 0; axis < s->n_axes; axis++) place[axis] = gpu_place_value(b, &from[axis]);
   return place;
 }
 
