@@ -44,6 +44,7 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.scale = w->tile.scale;
   f->few.tile.operands = w->tile.operands;
   f->few.tile.keys = &w->key_places;
+  f->few.tile.places = &w->places;
   f->few.tile.seen = &w->seen;
   f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 ? 1 : 2);
   f->state = 0;
@@ -82,6 +83,7 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
   if (!c->lse.empty) few->lse[lane] = (char *)row_zero(&c->lse, f->batch, head) + token * c->lse.stride[PEGEN_TOKEN];
   few->leaves[lane] = f->leaves + (w->driver->per_head ? of_group * w->form->n_leaves * w->form->lanes : 0);
   if (c->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
+  few->tile.tokens[lane] = token;
   few->tile.limits[lane] = (int32_t)limit;
   f->most = limit > f->most ? limit : f->most;
   f->least = limit < f->least ? limit : f->least;

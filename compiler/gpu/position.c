@@ -151,14 +151,19 @@ static void set_parts(gpu_place *out, two_float x, ir_value third) {
   out->part[2] = third;
 }
 
-/* An integer less the origin: two parts below 2^46, or a multiple of 2^24, of which they have 16 bits each, and the
- * rest. */
-static void place_of_whole(ir *b, ir_value difference, ir_value real, gpu_place *out) {
-  ir_value none = ir_int(b, b->i64, 0), far = is_far(b, real, FAR_WHOLE);
+/* An integer less the origin: two parts below 2^46, or a multiple of 2^24, of which they have 41 bits, and the rest. A
+ * difference that an int64 does not count has lost 2^64, or gained it. */
+static void place_of_whole(ir *b, ir_value all, ir_value origin, ir_value real, gpu_place *out) {
+  ir_value none = ir_int(b, b->i64, 0), far = is_far(b, real, FAR_WHOLE), difference = sub(b, all, origin);
+  ir_value signs =
+      ir_op2(b, "arith.andi", ir_op2(b, "arith.xori", all, origin), ir_op2(b, "arith.xori", all, difference));
+  ir_value is_below = ir_compare_float(b, "olt", real, ir_float(b, b->f64, 0));
+  ir_value turn = ir_select(b, is_below, ir_float(b, b->f32, -0x1p64), ir_float(b, b->f32, 0x1p64));
+  ir_value lost = ir_select(b, ir_compare_int(b, "slt", signs, none), turn, ir_float(b, b->f32, 0));
   ir_value tail = ir_select(b, far, ir_op2(b, "arith.andi", difference, ir_int(b, b->i64, 0xffffff)), none);
   ir_value head = sub(b, difference, tail), low = low_of(b, head), high = high_of(b, head);
   ir_value third = ir_cast(b, "arith.sitofp", tail, b->f32);
-  set_parts(out, two_float_from_i64(b, low, high), third);
+  set_parts(out, two_float_add(b, two_float_from_i64(b, low, high), two_float_f32(lost)), third);
 }
 
 /* A float64 less the origin: 48 bits, and the last 5, which near the origin are left off. */
@@ -171,7 +176,7 @@ static void place_of_real(ir *b, ir_value real, gpu_place *out) {
   set_parts(out, two_float_from_f64(b, low, high), third);
 }
 
-/* Less the origin, before anything is rounded. Integers further from it than an int64 counts are float64. */
+/* Less the origin, before anything is rounded. */
 static void subtract(source *s, ir_value at, ir_value origin, gpu_place *out) {
   ir *b = s->b;
   ir_value low, high;
@@ -180,14 +185,10 @@ static void subtract(source *s, ir_value at, ir_value origin, gpu_place *out) {
   ir_value all = as_i64(b, low, high), is_f64 = type_is(s, PEGEN_POSITION_F64);
   ir_value number =
       ir_select(b, is_f64, ir_cast(b, "arith.bitcast", all, b->f64), ir_cast(b, "arith.sitofp", all, b->f64));
-  ir_value real = sub(b, number, ir_cast(b, "arith.sitofp", origin, b->f64)), difference = sub(b, all, origin);
-  ir_value signs =
-      ir_op2(b, "arith.andi", ir_op2(b, "arith.xori", all, origin), ir_op2(b, "arith.xori", all, difference));
-  ir_value overflows = ir_compare_int(b, "slt", signs, ir_int(b, b->i64, 0));
-  place_of_whole(b, difference, real, &of_whole);
+  ir_value real = sub(b, number, ir_cast(b, "arith.sitofp", origin, b->f64));
+  place_of_whole(b, all, origin, real, &of_whole);
   place_of_real(b, real, &of_real);
-  ir_value is_real = ir_op2(b, "arith.ori", is_f64, overflows);
-  for (int i = 0; i < 3; i++) out->part[i] = ir_select(b, is_real, of_real.part[i], of_whole.part[i]);
+  for (int i = 0; i < 3; i++) out->part[i] = ir_select(b, is_f64, of_real.part[i], of_whole.part[i]);
 }
 
 static void coordinate_from(source *s, ir_value at, bool is_f32, int axis, ir_value *out) {

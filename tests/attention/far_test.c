@@ -140,8 +140,68 @@ static void displacements_are_exact(void **state) {
   }
 }
 
+/* Documents by numbers of 64 bits, as hashes are, and by small ones, which the reference counts with. */
+static void numbers_of_64_bits_differ(void **state) {
+  (void)state;
+  static const int64_t names[] = {(1LL << 62) + 1, INT64_MIN, (1LL << 62) + 2, INT64_MAX,
+                                  (1LL << 62) + 3, 5,         INT64_MAX - 1,   INT64_MIN + 1};
+  enum { NAMES = sizeof names / sizeof *names };
+  loader_define define = {"kind", "documents"};
+  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    for (int round = 0; round < 4; round++) {
+      int tokens = round % 2 ? 3 : TOKENS;
+      attention_trial t = trial_of(&f, tokens, KEYS), small = t;
+      double values[KEYS];
+      int64_t named[KEYS];
+      for (int i = 0; i < KEYS; i++) {
+        int name = (i + round) % NAMES; /* another one is the origin */
+        values[i] = name;
+        named[i] = names[name];
+      }
+      small.positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){tokens, 1}, values);
+      small.k_positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){KEYS, 1}, values);
+      t.positions = tensor_contiguous(f.memory, NUMBER_I64, 2, (int64_t[]){tokens, 1}, values);
+      t.k_positions = tensor_contiguous(f.memory, NUMBER_I64, 2, (int64_t[]){KEYS, 1}, values);
+      memcpy(t.positions->data, named, (size_t)tokens * sizeof *named);
+      memcpy(t.k_positions->data, named, sizeof named);
+      DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+      compare(&f, &small, out, arena_printf(f.memory, "%s, round %d", f.targets[target], round));
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* Queries and keys whose positions have different types. */
+static void types_mix(void **state) {
+  (void)state;
+  static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
+  loader_define define = {"kind", "slope"};
+  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    for (int round = 0; round < 4; round++) {
+      int tokens = round % 2 ? 3 : TOKENS;
+      attention_trial t = trial_of(&f, tokens, KEYS);
+      t.positions = positions_of(f.memory, 0, types[round / 2][0], tokens);
+      t.k_positions = positions_of(f.memory, 0, types[round / 2][1], KEYS);
+      DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+      compare(&f, &t, out, f.targets[target]);
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(displacements_are_exact)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(displacements_are_exact),
+                                     cmocka_unit_test(numbers_of_64_bits_differ), cmocka_unit_test(types_mix)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
