@@ -162,9 +162,8 @@ void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
 static void set_tokens(walk *w, int64_t index) {
   int64_t *tokens = w->tile.tokens;
   int prefix = index < w->prefix_tiles;
-  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens,
+  int64_t base = prefix ? 0 : w->prefix, end = prefix ? w->prefix : w->tokens,
           first = prefix ? index : index - w->prefix_tiles;
-  if (end > w->tokens) end = w->tokens;
   if (prefix || !w->runs) {
     for (int64_t lane = 0; lane < w->queries; lane++) {
       int64_t token = base + first * w->queries + lane;
@@ -286,8 +285,8 @@ void pegen_attention_cut_tiles(walk *w, int64_t by_rows) {
   const pegen_kernel *kernel = w->driver->kernel;
   int64_t row = by_rows ? kernel->grid[kernel->n_axes - 1] : 0, vectors = w->queries / w->lanes;
   w->runs = by_rows ? (row + w->lanes - 1) / w->lanes : 0;
-  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
-  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
+  int64_t rest = w->tokens - w->prefix;
+  w->prefix_tiles = (w->prefix + w->queries - 1) / w->queries;
   int64_t registers = by_rows ? rest / row * w->runs : (rest + w->lanes - 1) / w->lanes;
   w->tiles = w->prefix_tiles + (registers + vectors - 1) / vectors;
 }
@@ -318,6 +317,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->tokens = call->q.size[PEGEN_TOKEN];
   w->keys = call->k.size[PEGEN_TOKEN];
   w->skip = form->paired ? kernel->skip_tokens : 0;
+  w->prefix = pegen_attention_prefix(w->skip, w->tokens, w->keys);
   pegen_attention_cut_tiles(w, code->by_rows);
   w->batch = w->head = -1;
   w->is_bounded = 0;

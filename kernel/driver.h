@@ -167,6 +167,13 @@ typedef struct pegen_head_groups {
 PEGEN_INTERNAL int64_t pegen_group_heads(pegen_call *call, pegen_view *kept, pegen_head_groups *g);
 PEGEN_INTERNAL void pegen_take_group(pegen_head_groups *g, int64_t round);
 
+/* Queries of a call of attention that are prefix tokens, of which the sequence has `skip`: the last query stands beside
+ * the last key, so that query i is token i + keys - tokens. */
+static inline int64_t pegen_attention_prefix(int64_t skip, int64_t tokens, int64_t keys) {
+  int64_t prefix = skip + tokens - keys;
+  return skip <= 0 || prefix < 0 ? 0 : prefix < tokens ? prefix : tokens;
+}
+
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */

@@ -190,8 +190,8 @@ static void add_row_sums(attend_gradient *g, int parameter, ir_value first, ir_v
 static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int count, const ir_value *origin) {
   attend *t = &g->t;
   if (!t->places.ptr) return;
-  attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first,
-                     of_queries ? t->tokens : t->keys, count, of_queries ? t->query_places : t->places, origin);
+  attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, count,
+                     of_queries ? t->query_places : t->places, origin);
 }
 
 /* In the block's own tile. */
@@ -199,7 +199,7 @@ static void find_origin(attend_gradient *g, ir_value *origin) {
   attend *t = &g->t;
   if (!t->places.ptr) return;
   attend_find_origin(t, g->of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, t->first,
-                     g->of_keys ? t->keys : t->tokens, t->shape.queries, origin);
+                     t->shape.queries, origin);
 }
 
 /* What pairs share, where a head is known. */

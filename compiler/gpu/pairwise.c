@@ -201,8 +201,8 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
   ir *b = t->b;
   if (t->p->spec->skip_tokens == 0) return (ir_value){NULL};
-  ir_value skip = i32(b, t->p->spec->skip_tokens);
-  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip),
+  ir_value skip = i32(b, t->p->spec->skip_tokens), first = attend_first_query(t);
+  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, first),
                 ir_compare_int(b, "sge", key_token, skip));
 }
 

@@ -17,7 +17,7 @@ static void lay_origin(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
   ir_value origin[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
-  attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, t->tokens, rows->count, origin);
+  attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, rows->count, origin);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     ir_store(b, origin[axis], ir_offset_const(b, t->origin, 8LL * axis), 8, false);
   ir_end_if(b, one);
@@ -132,7 +132,7 @@ void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value sc
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (rows->count + at_once - 1) / at_once));
   ir_value query = add(b, t->weights.token, scaled(b, narrow(b, loop.index), at_once));
   if (rows->count % at_once) query = clamped(b, query, i32(b, rows->count)); /* the last one again */
-  lay_query(t, rows, query, attend_placed_token(t, add(b, rows->first, query), t->tokens), scale);
+  lay_query(t, rows, query, attend_placed_token(t, PEGEN_PTX_ATTENTION_POSITIONS, add(b, rows->first, query)), scale);
   ir_end_for(b, loop);
   ir_wait(b, IR_BARRIER_BLOCK); /* keys and scores come where the queries' columns were made */
 }
@@ -153,8 +153,8 @@ void attend_key_columns(attend *t, const attend_column_rows *rows) {
   const plan_widen *p = t->p->columns;
   two_float place[SPEC_MAX_AXES];
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
-  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, rows->first, t->thread), t->keys),
-            place);
+  ir_value key = attend_placed_token(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, add(b, rows->first, t->thread));
+  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, key, place);
   power_table powers = {.b = b, .type = b->f32};
   for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
   ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);

@@ -251,10 +251,17 @@ void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value e
 
 /* ---- coordinates ---- */
 
-ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
+ir_value attend_first_query(attend *t) {
   ir *b = t->b;
-  token = larger(b, token, i32(b, t->p->spec->skip_tokens));
-  return smaller(b, token, sub(b, end, i32(b, 1)));
+  return sub(b, i32(b, t->p->spec->skip_tokens), sub(b, t->keys, t->tokens));
+}
+
+ir_value attend_placed_token(attend *t, int parameter, ir_value token) {
+  ir *b = t->b;
+  bool of_keys = parameter == PEGEN_PTX_ATTENTION_KEY_POSITIONS;
+  token = larger(b, token, i32(b, of_keys ? t->p->spec->skip_tokens : 0));
+  if (t->p->spec->skip_tokens && !of_keys) token = larger(b, token, attend_first_query(t));
+  return smaller(b, token, sub(b, of_keys ? t->keys : t->tokens, i32(b, 1)));
 }
 
 static ir_value place_at(attend *t, ir_value places, ir_value index, int axis) {
@@ -291,14 +298,13 @@ ir_value attend_narrow_displacement(attend *t, ir_value query, ir_value key, int
   return sum;
 }
 
-void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
-                        const ir_value *origin) {
+void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_value to, const ir_value *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   gpu_place place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
-  gpu_places(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end), origin,
-             place);
+  gpu_places(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, parameter, add(b, first, t->thread)),
+             origin, place);
   for (int axis = 0; axis < s->n_axes; axis++) {
     ir_value four[ATTEND_QUAD] = {place[axis].part[0], place[axis].part[1], place[axis].part[2],
                                   ir_float(b, b->f32, 0)};
@@ -309,14 +315,14 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
 }
 
 /* The token in the middle is mostly somewhere, and the loop over the tile is not entered. */
-void attend_find_origin(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value *origin) {
+void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_value *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   const ir_value *from = t->parameter + parameter;
-  ir_value middle = attend_placed_token(t, add(b, first, i32(b, count / 2)), end), found = middle;
+  ir_value middle = attend_placed_token(t, parameter, add(b, first, i32(b, count / 2))), found = middle;
   ir_value is_somewhere = gpu_origin(b, s, from, t->batch, middle, origin);
   ir_loop loop = ir_for_with(b, i64(b, 0), ir_select(b, is_somewhere, i64(b, 0), i64(b, count)), 1, &found, &found);
-  ir_value token = attend_placed_token(t, add(b, first, narrow(b, loop.index)), end), unused[SPEC_MAX_AXES];
+  ir_value token = attend_placed_token(t, parameter, add(b, first, narrow(b, loop.index))), unused[SPEC_MAX_AXES];
   ir_value next = ir_select(b, gpu_origin(b, s, from, t->batch, token, unused), token, found);
   ir_end_for_with(b, loop, 1, &next, &found);
   gpu_origin(b, s, from, t->batch, found, origin);

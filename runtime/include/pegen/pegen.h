@@ -504,7 +504,8 @@ typedef struct pegen_kernel {
   int32_t n_axes; /* P */
   const char *const *axes; /* [P] names */
   int32_t heads; /* number of heads it is made for; 0: any */
-  int32_t skip_tokens; /* tokens at the front that pass through */
+  int32_t skip_tokens; /* tokens at the front of a sequence that pass through; of attention the first keys, and query i
+                          of N where i + M - N is below it */
   const int64_t *grid; /* [P] sizes of the built-in grid, or NULL */
   int32_t n_operands;
   const pegen_operand *operands;
