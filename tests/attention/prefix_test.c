@@ -51,8 +51,7 @@ static attention_trial last_queries(arena *a, const attention_trial *all, int64_
   t.k_positions = all->positions;
   t.positions = last_rows(a, all->positions, 0, count);
   for (int i = 0; i < t.spec->n_inputs; i++)
-    inputs[i] =
-        t.spec->input[i].of_keys ? all->inputs.tensors[i] : last_rows(a, all->inputs.tensors[i], 2, count);
+    inputs[i] = t.spec->input[i].of_keys ? all->inputs.tensors[i] : last_rows(a, all->inputs.tensors[i], 2, count);
   t.inputs.tensors = inputs;
   return t;
 }
@@ -121,6 +120,7 @@ static void gradients_of_some(void **state) {
         if (worst.spoilt || !(worst.error <= 0x1p-18L))
           fail_msg("%s, %s: %s", cases[at].name, f.targets[target], trial_error_text(f.memory, &worst));
         assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 3), 0);
+        print_message("%s, %s, %d queries\n", cases[at].name, f.targets[target], (int)sizes[i][0]);
         gradients_compare(f.memory, &g, 1);
       }
       run_unload(loaded);
