@@ -198,6 +198,7 @@ static int out_overlaps(const pegen_driver *driver, const pegen_args *args, cons
 int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_attention_call *call) {
   int error = pegen_check_part(args, part, parts);
+  if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
   if (error) return error;
   call->pages.size = 0;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;

@@ -354,6 +354,24 @@ static inline int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
   return kernel->skip_tokens + points;
 }
 
+/* A driver of its own for a call whose rows begin behind their sequence's first token: fewer of them, or none, are
+ * skipped. */
+typedef struct pegen_own_driver {
+  pegen_driver driver;
+  pegen_kernel kernel;
+} pegen_own_driver;
+
+static inline const pegen_driver *pegen_from_first_token(const pegen_driver *driver, const pegen_args *args,
+                                                         pegen_own_driver *own) {
+  int64_t first = args ? PEGEN_GIVEN(args, first_token) : 0, skip = driver->kernel->skip_tokens;
+  if (first <= 0 || !skip) return driver;
+  own->driver = *driver;
+  own->kernel = *driver->kernel;
+  own->driver.kernel = &own->kernel;
+  own->kernel.skip_tokens = first < skip ? (int32_t)(skip - first) : 0;
+  return &own->driver;
+}
+
 /* 1: rows of sequences follow each other. */
 static inline int pegen_has_bounds(const pegen_args *args) {
   return args && (PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens));

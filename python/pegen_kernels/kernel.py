@@ -24,6 +24,10 @@ _ACCUMULATE, _FROM_INPUT = 1, 2  # PEGEN_GRAD_
 _DTYPES = {0: "float32", 1: "bfloat16", 2: "float16"}
 
 
+def _first(token: int) -> dict[str, int]:
+    return {"first_token": int(token)} if token else {}
+
+
 def compile(
     spec: str | os.PathLike[str],
     *,
@@ -148,7 +152,7 @@ class Kernel:
     targets: list[str]
     dtypes: list[str]
     head_dim: int
-    out_dim: int  #: of encoded rows: head_dim unless the encoding appends columns
+    out_dim: int  #: of encoded rows of its first number type: head_dim unless it appends columns; `width_of`
     axes: list[str]
     heads: int  #: heads that it is made for; 0: any
     skip_tokens: int  #: tokens at the front that pass through
@@ -168,6 +172,8 @@ class Kernel:
         self.targets = text(info.targets).split()
         self.dtypes = [name for bit, name in _DTYPES.items() if info.dtypes >> bit & 1]
         self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
+        widths = _native.field(info, "widths")
+        self._widths = {name: widths[bit].out_dim for bit, name in _DTYPES.items()} if widths else {}
         self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
         self.skip_tokens = info.skip_tokens
         self.needs_input = bool(_native.field(info, "needs_input"))
@@ -247,6 +253,10 @@ class Kernel:
         "encode_backward_finish", of encodings whose operands have gradients."""
         return [name for name, entry in self._entries.items() if entry]
 
+    def width_of(self, dtype: Any) -> int:
+        """Channels of an encoded row of a number type: an encoding that appends columns appends more to 16 bits."""
+        return self._widths.get(str(dtype).removeprefix("torch."), self.out_dim)
+
     def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
         if in_place and out is not None:
             raise ArgumentError("out: given with in_place=True; expected one of them")
@@ -257,12 +267,12 @@ class Kernel:
             if len(given) != len(sources):
                 raise ArgumentError(f"out: {len(given)} arrays given; expected one for each of {', '.join(sources)}")
             return dict(zip(sources, given))
-        return {name: empty_like(x, (*x.shape[:-1], self.out_dim)) for name, x in sources.items()}
+        return {name: empty_like(x, (*x.shape[:-1], self.width_of(view(name, x).dtype))) for name, x in sources.items()}
 
     def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, threads: int = 1,
-               stream: int = 0) -> Any:  # fmt: skip
+               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, first_token: int = 0,
+               threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Encodes q and k by their positions.
 
         q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim], float32, bfloat16 or float16; one of them may be left out.
@@ -277,6 +287,8 @@ class Kernel:
         slots: [B,M] or [B M] int64: rows of k go to these rows of a cache [pages,page_size,Hkv,out_dim], the last of
         `out` (row s mod page_size of page s / page_size); -1: the token's row is left out. On processors.
         cu_seqlens, k_cu_seqlens: as in `attention`, of q [total,H,head_dim] and of k. On processors.
+        first_token: index of the first row in its sequence: row n passes through where first_token + n is below
+        `skip_tokens`. With positions, on processors.
         threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
 
         Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
@@ -302,8 +314,8 @@ class Kernel:
             positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
         )
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), {}, threads=threads,
-                   stream=stream, table=table)  # fmt: skip
+        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), _first(first_token),
+                   threads=threads, stream=stream, table=table)  # fmt: skip
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -311,7 +323,7 @@ class Kernel:
                v_cache: Any = None, q_norm: Any = None, k_norm: Any = None, epsilon: float = 1e-6, q_scale: Any = None,
                k_scale: Any = None, v_scale: Any = None, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               threads: int = 1) -> Any:  # fmt: skip
+               first_token: int = 0, threads: int = 1) -> Any:  # fmt: skip
         """What serves a token, in one call: RMS norms of q and k, where weights are given, `encode`, and k and v into
         their caches. On processors.
 
@@ -353,14 +365,14 @@ class Kernel:
         tensors |= _views(positions=positions, k_positions=k_positions)
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         self._call("append", tensors, parameters, self._named("input", self.inputs, inputs),
-                   {"norm_epsilon": float(epsilon)}, threads=threads, table=table)  # fmt: skip
+                   {"norm_epsilon": float(epsilon)} | _first(first_token), threads=threads, table=table)  # fmt: skip
         return None if q is None else give_back(q, made)
 
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
                         inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
                         in_place: bool = False, threads: int = 1, gradients: GradientTable | None = None,
                         q: Any = None, k: Any = None, from_input: bool = False, cu_seqlens: Any = None,
-                        k_cu_seqlens: Any = None) -> Any:  # fmt: skip
+                        k_cu_seqlens: Any = None, first_token: int = 0) -> Any:  # fmt: skip
         """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
         where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
         (grad_q, grad_k), or one array where only one was given.
@@ -401,8 +413,8 @@ class Kernel:
             )
         elif not self.needs_input and (q is not None or k is not None or from_input):
             raise ArgumentError("q, k: given without gradients, which alone need what encode read or wrote")
-        self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table, gradients=gradients,
-                   flags=flags, workspace="encode_backward_workspace")  # fmt: skip
+        self._call("encode_backward", tensors, parameters, given, _first(first_token), threads=threads, table=table,
+                   gradients=gradients, flags=flags, workspace="encode_backward_workspace")  # fmt: skip
         if gradients is not None:
             gradients.is_begun = True
         results = [give_back(sources[name], x) for name, x in made.items()]

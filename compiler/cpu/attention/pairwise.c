@@ -46,6 +46,7 @@ static void emit_query_places(pair_emitter *pairs) {
   pairs->query_places = ir_alloca(b, row_bytes(e) * (1 + e->shape.keys), 64);
   if (e->p->n_numbers) pairs->query_numbers = ir_alloca(b, row * e->p->n_numbers, 64);
   pairs->step = ir_alloca(b, 8, 8);
+  ir_store(b, e->zero, pairs->step, 8, false); /* beside columns it stays: these are of coordinates near the tile's */
   ir_value far = ir_int(b, ir_vector(b, e->shape.lanes, b->i1), 0), now;
   ir_loop vectors = ir_for_with(b, e->zero, i64(b, e->shape.vectors), 1, &far, &now);
   for (int axis = 0; axis < e->p->n_places; axis++) {

@@ -185,7 +185,11 @@ extern "C" {
     "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags") \
   X(NEEDS_INPUT, 71, \
     "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
-    "and grad->flags must have PEGEN_GRAD_FROM_INPUT")
+    "and grad->flags must have PEGEN_GRAD_FROM_INPUT") \
+  X(FIRST_TOKEN, 72, \
+    "first_token is negative, or not 0 of a call that it is not for: it is for encode, append and gradients of " \
+    "encode " \
+    "on processors, with positions and without a table")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -385,6 +389,11 @@ typedef struct pegen_args {
    * they are. Tokens that are skipped are normalised, too. */
   const DLTensor *q_norm, *k_norm;
   double norm_epsilon;
+  /* encode, append and encode's gradients, on processors and with positions: the index in its sequence of the first row
+   * of a batch (with cu_seqlens of every sequence). Row n passes through where first_token + n is below skip_tokens: of
+   * a token that is generated, or a chunk of a prompt, it is not 0. Attention counts from the keys' end instead; other
+   * entries, tables and GPUs refuse it (FIRST_TOKEN). */
+  int64_t first_token;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -478,8 +487,8 @@ typedef struct pegen_ptx {
   const char *const *words; /* [n_entries]: "encode", "attention", "encode_backward", what each is launched for; kernels
                                whose struct_size ends before attention_backward do not have it */
   const pegen_ptx_gradient *gradient; /* of the same kernels; NULL: there are none of operands and positions */
-  const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels whose
-                            ptx_size ends before it do not have it, and need none */
+  const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels
+                            whose ptx_size ends before it do not have it, and need none */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */
