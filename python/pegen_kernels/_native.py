@@ -131,6 +131,13 @@ def field(kernel: KernelInfo, name: str) -> Any:
     return getattr(kernel, name) if member.offset + member.size <= kernel.struct_size else None
 
 
+def width_of(kernel: KernelInfo, dtype: str) -> int:
+    """Channels of an encoded row of a number type."""
+    widths = field(kernel, "widths")
+    types = ("float32", "bfloat16", "float16")  # in the order of pegen_kernel.widths
+    return widths[types.index(dtype)].out_dim if widths and dtype in types else kernel.out_dim
+
+
 def _load() -> ctypes.CDLL:
     path = os.environ.get("PEGEN_LIBRARY") or PACKAGE / "lib" / "libpegen.so"
     library = ctypes.CDLL(str(path))

@@ -172,8 +172,6 @@ class Kernel:
         self.targets = text(info.targets).split()
         self.dtypes = [name for bit, name in _DTYPES.items() if info.dtypes >> bit & 1]
         self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
-        widths = _native.field(info, "widths")
-        self._widths = {name: widths[bit].out_dim for bit, name in _DTYPES.items()} if widths else {}
         self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
         self.skip_tokens = info.skip_tokens
         self.needs_input = bool(_native.field(info, "needs_input"))
@@ -255,7 +253,7 @@ class Kernel:
 
     def width_of(self, dtype: Any) -> int:
         """Channels of an encoded row of a number type: an encoding that appends columns appends more to 16 bits."""
-        return self._widths.get(str(dtype).removeprefix("torch."), self.out_dim)
+        return _native.width_of(self._info, str(dtype).removeprefix("torch."))
 
     def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
         if in_place and out is not None:

@@ -25,7 +25,7 @@ def _rows(kernel: Any, name: str, seen: View) -> str | None:
     if len(seen.shape) != 4:
         return f"{name} has {len(seen.shape)} dimensions; expected four, {names}"
     wide = name in ("q_out", "k_out", "grad.q_out", "grad.k_out")
-    width = kernel.width_of(seen.dtype) if wide else kernel.head_dim
+    width = _native.width_of(kernel, seen.dtype) if wide else kernel.head_dim
     if name not in ("v", "out") and seen.shape[3] != width:
         what = f"width of {seen.dtype} rows" if wide else "head_dim"
         return f"{name} has {seen.shape[3]} channels; expected {width}, the kernel's {what}"

@@ -42,7 +42,7 @@ class Modules(unittest.TestCase):
         positions, inputs = torch.rand(9, 2), torch.rand(2, 4, 9, 50)
         exact = None
         for dtype in torch.float32, torch.bfloat16, torch.float16:
-            rows = [x.to(dtype).requires_grad_() for x in (q, k)]
+            rows = [x.clone().to(dtype).requires_grad_() for x in (q, k)]
             out = encoding(*rows, positions, inputs=[inputs.to(dtype)] * 2)
             self.assertEqual({x.shape[-1] for x in out}, {kernel.width_of(dtype)})
             scores = (out[0].double() @ out[1].double().mT).detach()
