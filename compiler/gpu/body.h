@@ -40,8 +40,8 @@ typedef struct gpu_place {
   ir_value part[3];
 } gpu_place;
 /* An origin at a token: [axes] i64, near its coordinates. i1: whether they are all finite. */
-ir_value gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
-                    ir_value *origin);
+ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                          ir_value *origin);
 /* Coordinates of a token less the origin: [axes]. */
 void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                 const ir_value *origin, gpu_place *out);

@@ -241,8 +241,8 @@ static void origin_of(source *s, ir_value at, bool is_f32, int axis, ir_value *o
   out[1] = ir_cast(b, "arith.extsi", is_finite, b->i64);
 }
 
-ir_value gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
-                    ir_value *origin) {
+ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                          ir_value *origin) {
   source s = {b, described, parameter, batch, token, NULL};
   int axes = described->n_axes;
   MlirType types[MOST_VALUES];

@@ -320,12 +320,12 @@ void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_
   const spec *s = t->p->spec;
   const ir_value *from = t->parameter + parameter;
   ir_value middle = attend_placed_token(t, parameter, add(b, first, i32(b, count / 2))), found = middle;
-  ir_value is_somewhere = gpu_origin(b, s, from, t->batch, middle, origin);
+  ir_value is_somewhere = gpu_place_origin(b, s, from, t->batch, middle, origin);
   ir_loop loop = ir_for_with(b, i64(b, 0), ir_select(b, is_somewhere, i64(b, 0), i64(b, count)), 1, &found, &found);
   ir_value token = attend_placed_token(t, parameter, add(b, first, narrow(b, loop.index))), unused[SPEC_MAX_AXES];
-  ir_value next = ir_select(b, gpu_origin(b, s, from, t->batch, token, unused), token, found);
+  ir_value next = ir_select(b, gpu_place_origin(b, s, from, t->batch, token, unused), token, found);
   ir_end_for_with(b, loop, 1, &next, &found);
-  gpu_origin(b, s, from, t->batch, found, origin);
+  gpu_place_origin(b, s, from, t->batch, found, origin);
 }
 
 /* ---- an entry ---- */
