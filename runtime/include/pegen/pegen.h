@@ -186,7 +186,7 @@ extern "C" {
   X(NEEDS_INPUT, 71, \
     "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
     "and grad->flags must have PEGEN_GRAD_FROM_INPUT") \
-  X(FIRST_TOKEN, 72, \
+  X(FIRST_TOKEN, 75, \
     "first_token is negative, or not 0 of a call that it is not for: it is for encode, append and gradients of " \
     "encode " \
     "on processors, with positions and without a table")
