@@ -84,7 +84,7 @@ typedef struct pegen_attention_tile {
   float *weights; /* [weight][PEGEN_ATTENTION_QUERIES] of the queries: weigh writes, attend reads; 0 of empty lanes */
   const struct pegen_attention_turner *turner; /* of gradients whose values are turned */
   const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
-  const struct pegen_attention_places *keys;
+  const struct pegen_attention_places *keys, *places; /* places: of the queries */
   int64_t queries; /* lanes from this one on are empty */
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
@@ -120,8 +120,7 @@ typedef struct pegen_attention_places {
   const char *input[PEGEN_MAX_INPUTS]; /* rows of token 0 of the head, float32; those that numbers are read of */
   int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
   const int64_t *grid;
-  double
-      origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
+  double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that most differences are exact in float32 */
   const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
 } pegen_attention_places;
 
@@ -250,6 +249,15 @@ typedef struct pegen_attention {
  * [axis][stride]; 0 from count on. */
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out);
+
+/* Displacements of a tile whose coordinates float32 does not hold, each rounded once: keys [first, first + count) less
+ * its queries, with the other sign, [key][axis][queries]; the keys' own coordinates become 0 in `narrow`. wide, narrow:
+ * of the keys, [axis][room]. Where all positions are int64 they are subtracted as such. */
+void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, int64_t count, int64_t room,
+                              const double *wide, float *narrow, int64_t queries, float *out);
+/* Displacements of the query of one lane, with their own sign: [axis][room]. */
+void pegen_attention_displace_row(const pegen_attention_tile *tile, int64_t lane, int64_t first, int64_t count,
+                                  int64_t room, const double *wide, float *out);
 
 /* Rows [first, first + count) of keys, or of values, that are in pages, as float32: `width` numbers each. rows: of the
  * head, in page 0. */

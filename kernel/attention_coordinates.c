@@ -1,5 +1,34 @@
-/* attention_coordinates.c: coordinates and numbers of tokens, one by one or by rows; see attention_walk.h. */
+/* attention_coordinates.c: coordinates and numbers of tokens, one by one or by rows, and displacements that float32
+ * coordinates do not give; see attention_walk.h.
+ *
+ * Integers are subtracted as integers: a float64 does not hold an int64.
+ */
 #include "attention_walk.h"
+
+static int are_whole(const pegen_attention_places *p) { return p->positions && p->type == PEGEN_POSITION_I64; }
+
+static int64_t whole_at(const pegen_attention_places *p, int64_t token, int64_t axis) {
+  return *(const int64_t *)(const void *)(p->positions + token * p->token + axis * p->axis);
+}
+
+/* What is further apart than an int64 counts is far apart as float64, too. */
+static double difference(int64_t x, int64_t y) {
+  int64_t result;
+  return __builtin_sub_overflow(x, y, &result) ? (double)x - (double)y : (double)result;
+}
+
+/* Coordinates of `count` tokens from `first` on along an axis, less the origin. */
+static void read_axis(const pegen_attention_places *p, int64_t first, int64_t count, int64_t axis, double *out) {
+  const char *at = p->positions + first * p->token + axis * p->axis;
+  double origin = p->origin[axis];
+  int is_counted = are_whole(p) && origin >= -0x1p63 && origin < 0x1p63 && (double)(int64_t)origin == origin;
+  if (is_counted) {
+    for (int64_t i = 0; i < count; i++) out[i] = difference(whole_at(p, first + i, axis), (int64_t)origin);
+    return;
+  }
+  pegen_coordinates(at, p->type, p->token, count, out);
+  for (int64_t i = 0; i < count; i++) out[i] -= origin;
+}
 
 /* A token's number `element` of an input, and of as many tokens more as follow it in memory, `count` in all at most. */
 static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_t element, int64_t token, int64_t count,
@@ -24,9 +53,9 @@ static void numbers(const pegen_attention_places *p, int64_t number, int64_t fir
 }
 
 void pegen_attention_place(const pegen_attention_places *p, int64_t token, double *out) {
-  if (p->positions) pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
-  else if (p->axes) pegen_cell(p->grid, p->axes, token - p->skip, out);
-  for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
+  for (int64_t axis = 0; axis < p->axes && p->positions; axis++) read_axis(p, token, 1, axis, out + axis);
+  if (!p->positions && p->axes) pegen_cell(p->grid, p->axes, token - p->skip, out);
+  for (int64_t axis = 0; axis < p->axes && !p->positions; axis++) out[axis] -= p->origin[axis];
   for (int64_t i = 0; i < p->n_numbers; i++) numbers(p, i, token, 1, out + p->axes + i);
 }
 
@@ -45,17 +74,55 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
                           double *out) {
   if (!places->positions && places->axes) cells(places, first, count, stride, out);
   for (int64_t axis = 0; axis < places->axes; axis++) {
-    double *row = out + axis * stride, origin = places->origin[axis];
-    if (places->positions) {
-      pegen_coordinates(places->positions + first * places->token + axis * places->axis, places->type, places->token,
-                        count, row);
-      for (int64_t i = 0; i < count; i++) row[i] -= origin;
-    }
+    double *row = out + axis * stride;
+    if (places->positions) read_axis(places, first, count, axis, row);
     for (int64_t i = count; i < stride; i++) row[i] = 0;
   }
   for (int64_t number = 0; number < places->n_numbers; number++) {
     double *row = out + (places->axes + number) * stride;
     numbers(places, number, first, count, row);
     for (int64_t i = count; i < stride; i++) row[i] = 0;
+  }
+}
+
+/* ---- displacements ---- */
+
+static int64_t token_of_lane(const pegen_attention_tile *tile, int64_t lane) {
+  return tile->tokens[lane] < 0 ? tile->tokens[0] : tile->tokens[lane];
+}
+
+/* Whether a tile's positions are all int64. */
+static int counts(const pegen_attention_tile *tile) { return are_whole(tile->keys) && are_whole(tile->places); }
+
+static void displace_whole(const pegen_attention_tile *tile, int64_t key, int64_t axis, int64_t queries, float *out) {
+  int64_t place = whole_at(tile->keys, key, axis);
+  for (int64_t lane = 0; lane < queries; lane++)
+    out[lane] = (float)difference(whole_at(tile->places, token_of_lane(tile, lane), axis), place);
+}
+
+void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, int64_t count, int64_t room,
+                              const double *wide, float *narrow, int64_t queries, float *out) {
+  int64_t axes = tile->keys->axes;
+  int is_whole = counts(tile);
+  for (int64_t key = 0; key < count; key++)
+    for (int64_t axis = 0; axis < axes; axis++, out += queries) {
+      double place = wide[axis * room + key];
+      if (is_whole) displace_whole(tile, first + key, axis, queries, out);
+      else
+        for (int64_t lane = 0; lane < queries; lane++) out[lane] = (float)(tile->positions[axis][lane] - place);
+    }
+  for (int64_t i = 0; i < axes * room; i++) narrow[i] = 0;
+}
+
+void pegen_attention_displace_row(const pegen_attention_tile *tile, int64_t lane, int64_t first, int64_t count,
+                                  int64_t room, const double *wide, float *out) {
+  int is_whole = counts(tile);
+  for (int64_t axis = 0; axis < tile->keys->axes; axis++, out += room) {
+    double place = tile->positions[axis][lane];
+    int64_t whole = is_whole ? whole_at(tile->places, tile->tokens[lane], axis) : 0;
+    for (int64_t key = 0; key < count; key++)
+      out[key] = is_whole ? (float)difference(whole_at(tile->keys, first + key, axis), whole)
+                          : (float)(wide[axis * room + key] - place);
+    for (int64_t key = count; key < room; key++) out[key] = 0;
   }
 }

@@ -27,11 +27,10 @@ int pegen_attention_is_few(const pegen_attention_walk *w, int target) {
 static int64_t sets_of(int64_t rows) { return (rows + PEGEN_FEW_ROWS - 1) / PEGEN_FEW_ROWS; }
 
 void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
-  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens;
   f->w = w;
   f->code = &w->form->few[target];
   f->group = w->call->group;
-  f->prefix_rows = prefix * f->group;
+  f->prefix_rows = w->prefix * f->group;
   f->rows = w->tokens * f->group;
   f->prefix_sets = sets_of(f->prefix_rows);
   f->sets = f->prefix_sets + sets_of(f->rows - f->prefix_rows);
@@ -44,6 +43,7 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.scale = w->tile.scale;
   f->few.tile.operands = w->tile.operands;
   f->few.tile.keys = &w->key_places;
+  f->few.tile.places = &w->places;
   f->few.tile.seen = &w->seen;
   f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 ? 1 : 2);
   f->state = 0;
@@ -82,10 +82,11 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
   if (!c->lse.empty) few->lse[lane] = (char *)row_zero(&c->lse, f->batch, head) + token * c->lse.stride[PEGEN_TOKEN];
   few->leaves[lane] = f->leaves + (w->driver->per_head ? of_group * w->form->n_leaves * w->form->lanes : 0);
   if (c->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
+  few->tile.tokens[lane] = token;
   few->tile.limits[lane] = (int32_t)limit;
   f->most = limit > f->most ? limit : f->most;
   f->least = limit < f->least ? limit : f->least;
-  if (!w->form->paired || token < w->skip) return;
+  if (!w->form->paired || token < w->prefix) return;
   pegen_attention_set_inputs(w, f->batch, head);
   pegen_attention_place(&w->places, token, place);
   for (int64_t axis = 0; axis < w->places.axes + w->form->n_numbers; axis++)

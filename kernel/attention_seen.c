@@ -1,8 +1,8 @@
 /* attention_seen.c: bounds of coordinates, and runs of the keys that some query may see; see attention_seen.h.
  *
- * Bounds are in float32, as the coordinates are that displacements are made of (compiler/cpu/attention/pairwise): what
- * is between two bounds rounds to something between them. Coordinates that are no numbers, or so large that sums of
- * them could be infinite, make a bound of NaN, of which nothing is known.
+ * Bounds are in float32, the least below and the greatest above all coordinates: so differences of bounds, rounded,
+ * bound differences of coordinates, however these are rounded (compiler/cpu/attention/pairwise). Coordinates that are
+ * no numbers, or so large that sums of them could be infinite, make a bound of NaN, of which nothing is known.
  */
 #include "attention_seen.h"
 
@@ -38,7 +38,22 @@ static void widen(extent *of, const double *numbers, int64_t count) {
   }
 }
 
-static float bound(const extent *of, double x) { return of->is_known ? (float)x : __builtin_nanf(""); }
+/* The nearest float32 that is not above x, or with `above` not below it. */
+static float rounded(double x, int above) {
+  union {
+    float number;
+    int32_t bits;
+  } near = {.number = (float)x};
+  double sign = above ? -1 : 1; /* of what is too much */
+  if (!(sign * ((double)near.number - x) > 0)) return near.number;
+  if (near.number == 0) return above ? 0x1p-149f : -0x1p-149f;
+  near.bits += (near.number > 0) == above ? 1 : -1;
+  return near.number;
+}
+
+static float bound(const extent *of, double x, int above) {
+  return of->is_known ? rounded(x, above) : __builtin_nanf("");
+}
 
 void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places, int64_t keys) {
   double rows[PEGEN_MAX_ROTOR_AXES * PEGEN_ATTENTION_PIECE];
@@ -57,8 +72,8 @@ void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attentio
     }
     for (int64_t axis = 0; axis < axes; axis++) {
       float *bounds = seen->bounds + 2 * axis * seen->pitch + block;
-      bounds[0] = bound(&extents[axis], extents[axis].least);
-      bounds[seen->pitch] = bound(&extents[axis], extents[axis].greatest);
+      bounds[0] = bound(&extents[axis], extents[axis].least, 0);
+      bounds[seen->pitch] = bound(&extents[axis], extents[axis].greatest, 1);
       if (!seen->wide || axis >= places->axes) continue;
       double *wide = seen->wide + 2 * axis * seen->pitch + block;
       wide[0] = extents[axis].is_known ? extents[axis].least : __builtin_nan("");
@@ -71,7 +86,7 @@ void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attentio
 void pegen_attention_shift_keys(pegen_attention_seen *seen, const pegen_attention_places *places) {
   for (int64_t axis = 0; axis < places->axes; axis++)
     for (int64_t i = 2 * axis * seen->pitch; i < 2 * (axis + 1) * seen->pitch; i++)
-      seen->bounds[i] = (float)(seen->wide[i] - places->origin[axis]);
+      seen->bounds[i] = rounded(seen->wide[i] - places->origin[axis], i >= (2 * axis + 1) * seen->pitch);
 }
 
 void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUERIES], int64_t axes, int64_t count,
@@ -80,8 +95,8 @@ void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUE
     extent of;
     clear(&of);
     widen(&of, positions[axis], count);
-    reach[axis][0] = bound(&of, of.least);
-    reach[axis][1] = bound(&of, of.greatest);
+    reach[axis][0] = bound(&of, of.least, 0);
+    reach[axis][1] = bound(&of, of.greatest, 1);
   }
 }
 

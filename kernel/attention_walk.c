@@ -40,17 +40,21 @@ void pegen_attention_bound(walk *w) {
   w->bounded = w->key_places.positions;
 }
 
-/* Coordinates count from the first key that has finite ones: from a key that is nowhere, which a mask may hide, the
- * others would be nowhere, too. */
+/* Below 2^63, so that an int64 can count from it. */
+static double origin_at(double place) { return place < 0x1p63 ? place : 0x1p63 - 1024; }
+
+/* Coordinates count from the key in the middle, or the next that has finite ones: the first and the last may be class
+ * tokens far from the others, and from a key that is nowhere, which a mask may hide, all would be nowhere. */
 static void set_origin(walk *w) {
   double place[PEGEN_MAX_ROTOR_AXES];
-  for (int64_t key = w->skip; key < w->keys; key++) {
+  int64_t keys = w->keys - w->skip;
+  for (int64_t i = 0; i < keys; i++) {
     int is_finite = 1;
-    pegen_attention_place(&w->key_places, key, place);
+    pegen_attention_place(&w->key_places, w->skip + (keys / 2 + i) % keys, place);
     for (int64_t axis = 0; axis < w->places.axes; axis++) is_finite &= __builtin_isfinite(place[axis]) != 0;
     if (!is_finite) continue;
     for (int64_t axis = 0; axis < w->places.axes; axis++)
-      w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
+      w->places.origin[axis] = w->key_places.origin[axis] = origin_at(place[axis]);
     return;
   }
 }
@@ -158,9 +162,8 @@ void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
 static void set_tokens(walk *w, int64_t index) {
   int64_t *tokens = w->tile.tokens;
   int prefix = index < w->prefix_tiles;
-  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens,
+  int64_t base = prefix ? 0 : w->prefix, end = prefix ? w->prefix : w->tokens,
           first = prefix ? index : index - w->prefix_tiles;
-  if (end > w->tokens) end = w->tokens;
   if (prefix || !w->runs) {
     for (int64_t lane = 0; lane < w->queries; lane++) {
       int64_t token = base + first * w->queries + lane;
@@ -198,7 +201,7 @@ static void centre(walk *w) {
   while (lane < w->queries && !place_query(w, (middle + lane) % w->queries, place)) lane++;
   if (lane == w->queries) place_query(w, middle, place);
   for (int64_t axis = 0; axis < w->places.axes; axis++)
-    w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
+    w->places.origin[axis] = w->key_places.origin[axis] = origin_at(place[axis]);
   if (w->seen.wide) pegen_attention_shift_keys(&w->seen, &w->key_places);
 }
 
@@ -282,8 +285,8 @@ void pegen_attention_cut_tiles(walk *w, int64_t by_rows) {
   const pegen_kernel *kernel = w->driver->kernel;
   int64_t row = by_rows ? kernel->grid[kernel->n_axes - 1] : 0, vectors = w->queries / w->lanes;
   w->runs = by_rows ? (row + w->lanes - 1) / w->lanes : 0;
-  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
-  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
+  int64_t rest = w->tokens - w->prefix;
+  w->prefix_tiles = (w->prefix + w->queries - 1) / w->queries;
   int64_t registers = by_rows ? rest / row * w->runs : (rest + w->lanes - 1) / w->lanes;
   w->tiles = w->prefix_tiles + (registers + vectors - 1) / vectors;
 }
@@ -314,6 +317,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->tokens = call->q.size[PEGEN_TOKEN];
   w->keys = call->k.size[PEGEN_TOKEN];
   w->skip = form->paired ? kernel->skip_tokens : 0;
+  w->prefix = pegen_attention_prefix(w->skip, w->tokens, w->keys);
   pegen_attention_cut_tiles(w, code->by_rows);
   w->batch = w->head = -1;
   w->is_bounded = 0;
@@ -331,6 +335,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
+  w->tile.places = &w->places;
   w->places.pages = 0;
   w->key_places.pages = w->tile.pages;
 }

@@ -13,7 +13,8 @@ typedef struct pegen_attention_walk {
   pegen_attend_function *attend;
   int64_t lanes, queries; /* of a register, of a tile */
   int64_t heads, groups;  /* of a tile at most, and how many such make all heads */
-  int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
+  int64_t tokens, keys; /* N, M */
+  int64_t skip, prefix; /* prefix tokens among the keys, among the queries: those of both end together */
   int64_t prefix_tiles, tiles; /* of a head */
   int64_t runs;                /* by rows: registers that cover the grid's last axis once */
   pegen_prepare_function *prepare; /* of a polynomial's leaves; NULL: nothing to prepare */

@@ -438,9 +438,12 @@ int pegen_check_part(const pegen_args *args, int part, int parts) {
   int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
   if (error) return error;
   if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
-#ifdef PEGEN_CHECK_ANY_DEVICE /* boundaries are read here */
+  int64_t token = PEGEN_GIVEN(args, first_token);
+#ifdef PEGEN_CHECK_ANY_DEVICE /* boundaries are read here, and entries know how many tokens are skipped */
   if (pegen_has_bounds(args)) return PEGEN_ERROR_NO_SEQUENCES;
+  if (token) return PEGEN_ERROR_FIRST_TOKEN;
 #endif
+  if (token < 0) return PEGEN_ERROR_FIRST_TOKEN;
   /* what takes them looks at a call without (attention_sequences.c) */
   if (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths)) return PEGEN_ERROR_NO_PAGES;
   if (PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_NO_SLOTS; /* what takes them: check_slots.c */
@@ -452,6 +455,7 @@ int pegen_check_args(const pegen_args *args, int part, int parts) {
   int error = pegen_check_part(args, part, parts);
   if (error) return error;
   if (PEGEN_GIVEN(args, origin)) return PEGEN_ERROR_ORIGIN;
+  if (PEGEN_GIVEN(args, first_token)) return PEGEN_ERROR_FIRST_TOKEN;
   return pegen_has_bounds(args) ? PEGEN_ERROR_NO_SEQUENCES : 0;
 }
 
@@ -496,6 +500,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   const DLTensor *q_positions = tabled ? 0 : args->positions;
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_MISSING_POSITIONS;
+  if (PEGEN_GIVEN(args, first_token) && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_FIRST_TOKEN;
   if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) ||
       (with_inputs && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;

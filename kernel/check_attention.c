@@ -117,6 +117,9 @@ static int check_places(const pegen_driver *driver, const pegen_args *args, pege
   if (form->placed && ((error = check_coordinates(kernel, args->positions, args->q, &call->bounds[0])) != 0 ||
                        (error = check_coordinates(kernel, key_positions(args), args->k, &call->bounds[1])) != 0))
     return error;
+  if (form->placed && !args->positions && kernel->skip_tokens &&
+      pegen_rows_size(args->q, 4, PEGEN_TOKEN) != pegen_rows_size(args->k, 4, PEGEN_TOKEN))
+    return PEGEN_ERROR_GRID_SIZE; /* the grid says that its first tokens are prefix tokens, and the keys' end others */
   error = pegen_check_operand_shapes(kernel, args);
   return error ? error : pegen_check_input_shapes(driver, args, args->q);
 }
@@ -201,6 +204,7 @@ static int out_overlaps(const pegen_driver *driver, const pegen_args *args, cons
 int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_attention_call *call) {
   int error = pegen_check_part(args, part, parts);
+  if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
   if (error) return error;
   if (PEGEN_GIVEN(args, origin)) return PEGEN_ERROR_ORIGIN; /* tiles have their own */
   call->pages.size = 0;

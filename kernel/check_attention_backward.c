@@ -301,6 +301,7 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
 int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                    int with_workspace, pegen_attention_backward_call *call) {
   int error = pegen_check_part(args, part, parts);
+  if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;

@@ -208,6 +208,8 @@ static int finish(const pegen_driver *driver, const pegen_args *args, int part, 
 }
 
 int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_own_driver own;
+  driver = pegen_from_first_token(driver, args, &own);
   return finish(driver, args, part, parts, 0);
 }
 
@@ -228,6 +230,8 @@ size_t pegen_dense_gradient_table_bytes(const pegen_driver *driver, const pegen_
 }
 
 size_t pegen_dense_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
+  pegen_own_driver own;
+  driver = pegen_from_first_token(driver, args, &own);
   pegen_backward_facts facts;
   pegen_dense_facts(driver, &facts);
   return pegen_backward_needs(driver, &facts, args);

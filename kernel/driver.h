@@ -177,6 +177,13 @@ typedef struct pegen_head_groups {
 PEGEN_INTERNAL int64_t pegen_group_heads(pegen_call *call, pegen_view *kept, pegen_head_groups *g);
 PEGEN_INTERNAL void pegen_take_group(pegen_head_groups *g, int64_t round);
 
+/* Queries of a call of attention that are prefix tokens, of which the sequence has `skip`: the last query stands beside
+ * the last key, so that query i is token i + keys - tokens. */
+static inline int64_t pegen_attention_prefix(int64_t skip, int64_t tokens, int64_t keys) {
+  int64_t prefix = skip + tokens - keys;
+  return skip <= 0 || prefix < 0 ? 0 : prefix < tokens ? prefix : tokens;
+}
+
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
@@ -351,13 +358,19 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 #define PEGEN_GRAD_GIVEN(grad, field) \
   ((grad)->struct_size >= offsetof(pegen_grad_args, field) + sizeof(grad)->field ? (grad)->field : 0)
 
-/* A caller's struct of another version as this one's; its size was checked. */
-static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
-  size_t known = from->struct_size < sizeof *to ? from->struct_size : sizeof *to, i = 0;
-  for (uint64_t word; i < known; i += 8) { /* by memcpy: fields are of many types */
+/* Structs of whole words, whose fields are of many types; an assignment might call memcpy, which an object has not. */
+static inline void pegen_copy_words(void *to, const void *from, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 8) {
+    uint64_t word;
     __builtin_memcpy(&word, (const char *)from + i, 8);
     __builtin_memcpy((char *)to + i, &word, 8);
   }
+}
+
+/* A caller's struct of another version as this one's; its size was checked. */
+static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
+  size_t known = from->struct_size < sizeof *to ? from->struct_size : sizeof *to, i = known;
+  pegen_copy_words(to, from, known);
   for (uint64_t word = 0; i < sizeof *to; i += 8) __builtin_memcpy((char *)to + i, &word, 8);
   to->struct_size = sizeof *to;
 }
@@ -367,6 +380,24 @@ static inline int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
   int64_t points = 1;
   for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
   return kernel->skip_tokens + points;
+}
+
+/* A driver of its own for a call whose rows begin behind their sequence's first token: fewer of them, or none, are
+ * skipped. */
+typedef struct pegen_own_driver {
+  pegen_driver driver;
+  pegen_kernel kernel;
+} pegen_own_driver;
+
+static inline const pegen_driver *pegen_from_first_token(const pegen_driver *driver, const pegen_args *args,
+                                                         pegen_own_driver *own) {
+  int64_t first = args ? PEGEN_GIVEN(args, first_token) : 0, skip = driver->kernel->skip_tokens;
+  if (first <= 0 || !skip) return driver;
+  pegen_copy_words(&own->driver, driver, sizeof own->driver);
+  pegen_copy_words(&own->kernel, driver->kernel, sizeof own->kernel);
+  own->driver.kernel = &own->kernel;
+  own->kernel.skip_tokens = first < skip ? (int32_t)(skip - first) : 0;
+  return &own->driver;
 }
 
 /* 1: rows of sequences follow each other. */

@@ -32,6 +32,8 @@ enum {
   /* Of kernels whose q and k differ (pegen_kernel.has_sides) one of them is launched at a time, at PEGEN_PTX_Q, and in
      place of the other's address there is 1 where it is k, else 0. */
   PEGEN_PTX_SIDE = PEGEN_PTX_K + PEGEN_PTX_TENSOR_IN,
+  /* Of what weights of attention's queries gain, which is no k's: how many of these are prefix tokens. */
+  PEGEN_PTX_PREFIX = PEGEN_PTX_K + PEGEN_PTX_TENSOR_OUT,
   PEGEN_PTX_OPERANDS = PEGEN_PTX_K + PEGEN_PTX_TENSOR_COUNT, /* PEGEN_PTX_OPERAND_COUNT parameters of each operand */
   PEGEN_PTX_OPERAND_ADDRESS = 0,
   PEGEN_PTX_OPERAND_TYPE, /* PEGEN_PTX_OPERAND_F32 ... */

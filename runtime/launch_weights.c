@@ -100,6 +100,8 @@ int pegen_launch_weights(const pegen_launch_request *request, const pegen_attent
   step.parameter[PEGEN_PTX_BATCHES] = size[PEGEN_BATCH];
   step.parameter[PEGEN_PTX_TOKENS] = size[PEGEN_TOKEN];
   step.parameter[PEGEN_PTX_ROWS] = size[PEGEN_HEAD];
+  step.parameter[PEGEN_PTX_PREFIX] =
+      pegen_attention_prefix(kernel->skip_tokens, size[PEGEN_TOKEN], call->forward.k.size[PEGEN_TOKEN]);
   set_gains(step.parameter + PEGEN_PTX_Q, kernel, size, workspace + cut->gains);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, kernel, request->args);
   pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS, request, call->forward.input, 0);

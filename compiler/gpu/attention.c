@@ -295,14 +295,13 @@ static void turn_queries(attend *t) {
                                         .of_queries = true});
 }
 
-static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const two_float *origin,
+static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const ir_value *origin,
                       progress *now) {
   ir *b = t->b;
   key_run run = {.first = first};
   ir_value *values = arena_array(t->memory, ir_value, IR_MAX_RESULTS);
   attend_store(t, k, first, t->keys, now->ahead, false);
-  if (t->places.ptr)
-    attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
+  if (t->places.ptr) attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->shape.keys, t->places, origin);
   attend_lay_numbers_of(t, true, first, t->shape.keys);
   if (attend_has_columns(t->p))
     attend_key_columns(t, &(attend_column_rows){t->rows, t->shape.key_pitch, first, t->shape.keys});
@@ -338,12 +337,10 @@ static void emit_walk(attend *t) {
   ir_value at_least_one = ir_select(b, less(b, i32(b, 0), t->keys), t->keys, i32(b, 1));
   attend_load(t, &k, i32(b, 0), at_least_one, now.ahead);
   attend_copy(t, &q, t->first, t->tokens, t->shape.queries, t->queries, t->shape.query_pitch, scale, false);
-  two_float place[SPEC_MAX_AXES];
-  const two_float *origin = NULL;
+  ir_value origin[SPEC_MAX_AXES];
   if (t->places.ptr) {
-    origin = attend_find_origin(t, place);
-    attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
-                       origin);
+    attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->shape.queries, origin);
+    attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->shape.queries, t->query_places, origin);
   }
   attend_lay_numbers_of(t, false, t->first, t->shape.queries);
   if (t->turns_rows) turn_queries(t);

@@ -61,7 +61,7 @@ typedef struct attend {
   thread_emitter exprs;
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */
   weight_lanes weights; /* of a polynomial: the thread as one of a query's lanes, */
-  ir_value origin; /* and shared memory with the place that coordinates count from, */
+  ir_value origin; /* and shared memory with the place that coordinates count from, [axes] i64, */
   ir_value constants; /* and with what columns leave out of scores; null: it is in the queries' rows, or nothing is */
   ir_value kept; /* i64: address of weights of queries that its entry writes (PEGEN_PTX_ATTENTION_KEPT); 0: none; null:
                   * it is another's */
@@ -118,18 +118,25 @@ int attend_ahead(const attend *t, int width);
 void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value *ahead);
 void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead,
                   bool watched);
-/* The token, or where it has no coordinates that mean anything (before the first with one, from `end` on) another that
- * exists. */
-ir_value attend_placed_token(attend *t, ir_value token, ir_value end);
-/* A coordinate of place `index` (i32) of those in shared memory. */
+/* The first query (i32) that is no prefix token, below 0 where keys are more than queries; where there are such tokens.
+ */
+ir_value attend_first_query(attend *t);
+/* The token, or where it has no coordinates that mean anything (a prefix token, one behind the last) another that
+ * exists. parameter: PEGEN_PTX_ATTENTION_POSITIONS, or those of keys. */
+ir_value attend_placed_token(attend *t, int parameter, ir_value token);
+/* Bytes of a token's coordinates in shared memory. */
+int64_t attend_place_bytes(const attention_plan *p);
+/* A coordinate of place `index` (i32) of those in shared memory, from the tile's origin. */
 two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis);
-void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, two_float x);
-/* Coordinates of `count` tokens from `first` on, less `origin` (NULL: nothing). */
-void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
-                        const two_float *origin);
-/* What goes off every coordinate: that of the first key with one, so that differences keep their digits in float32;
- * NULL: nothing. */
-const two_float *attend_find_origin(attend *t, two_float *origin);
+/* The displacement of two tokens of the tile, the key's coordinate less the query's, before it is rounded; and as the
+ * nearest float32 or its neighbour, at five additions. */
+two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis);
+ir_value attend_narrow_displacement(attend *t, ir_value query, ir_value key, int axis);
+/* Coordinates of `count` tokens from `first` on, less the origin. */
+void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_value to, const ir_value *origin);
+/* What goes off every coordinate, [axes] i64: the place of the token in the middle of the block's own tile, or of
+ * another of its tokens that has a finite one. `count` tokens from `first` on. */
+void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_value *origin);
 /* Channels [4 lane + 32 quad, ... + 4) of query `token` of the output. */
 void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values);
 

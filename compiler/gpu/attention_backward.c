@@ -187,11 +187,19 @@ static void add_row_sums(attend_gradient *g, int parameter, ir_value first, ir_v
 
 /* ---- places ---- */
 
-static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int count, const two_float *origin) {
+static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int count, const ir_value *origin) {
   attend *t = &g->t;
   if (!t->places.ptr) return;
-  attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first,
-                     of_queries ? t->tokens : t->keys, count, of_queries ? t->query_places : t->places, origin);
+  attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, count,
+                     of_queries ? t->query_places : t->places, origin);
+}
+
+/* In the block's own tile. */
+static void find_origin(attend_gradient *g, ir_value *origin) {
+  attend *t = &g->t;
+  if (!t->places.ptr) return;
+  attend_find_origin(t, g->of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, t->first,
+                     t->shape.queries, origin);
 }
 
 /* What pairs share, where a head is known. */
@@ -244,7 +252,7 @@ static void add_gains(attend_gradient *g, ir_value first, ir_value *sums) {
 }
 
 static void emit_key_tile(attend_gradient *g, const passing_rows *from, const attend_query_facts *facts, ir_value first,
-                          const two_float *origin, ir_value *sums) {
+                          const ir_value *origin, ir_value *sums) {
   attend *t = &g->t;
   ir *b = t->b;
   attend_pair_tile p = {.first = first, .row = facts};
@@ -278,7 +286,7 @@ static ir_value end_of_keys(attend_gradient *g) {
 }
 
 /* q and g_out of the block's queries and what is known of them. */
-static void begin_queries(attend_gradient *g, attend_query_facts *facts, const two_float *origin) {
+static void begin_queries(attend_gradient *g, attend_query_facts *facts, const ir_value *origin) {
   attend *t = &g->t;
   ir *b = t->b;
   attend_rows q = attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, t->p->head_dim),
@@ -312,8 +320,8 @@ static void emit_query_tile(attend_gradient *g) {
                        .end = t->keys,
                        .watched = {true, false}};
   attend_query_facts facts[ATTEND_MOST_ROWS];
-  two_float place[SPEC_MAX_AXES];
-  const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
+  ir_value origin[SPEC_MAX_AXES];
+  find_origin(g, origin);
   ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
   int of_queries = n_query_sums(g), of_weights = of_queries + n_gain_sums(g),
       count = of_weights + attend_weight_values(g);
@@ -401,7 +409,7 @@ static void load_query_numbers(attend_gradient *g, ir_value first, attend_query_
   }
 }
 
-static void emit_passing_queries(attend_gradient *g, const passing_rows *from, ir_value first, const two_float *origin,
+static void emit_passing_queries(attend_gradient *g, const passing_rows *from, ir_value first, const ir_value *origin,
                                  ir_value *sums) {
   attend *t = &g->t;
   ir *b = t->b;
@@ -432,7 +440,7 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
 }
 
 /* The queries of one head: the first tile that sees the block's first key, and all after it. */
-static void emit_head(attend_gradient *g, const two_float *origin, int count, ir_value *sums) {
+static void emit_head(attend_gradient *g, const ir_value *origin, int count, ir_value *sums) {
   attend *t = &g->t;
   ir *b = t->b;
   passing_rows from = {.rows = {attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, t->p->head_dim),
@@ -477,7 +485,7 @@ static void end_keys(attend_gradient *g, ir_value *sums) {
   attend_sums_turn_back(g, ATTEND_OF_VALUES, sums + n_query_sums(g));
 }
 
-static void emit_turned_head(attend_gradient *g, const key_rows *own, const two_float *origin, int count,
+static void emit_turned_head(attend_gradient *g, const key_rows *own, const ir_value *origin, int count,
                              ir_value *sums) {
   ir_value of_head[IR_MAX_RESULTS];
   clear_sums(g, count, of_head);
@@ -499,8 +507,8 @@ static void emit_keys(attend_gradient *g) {
               v = attend_rows_of(t, PEGEN_PTX_ATTENTION_V, shared, t->p->value_dim);
   int of_keys = n_query_sums(g), count = of_keys + t->shape.rows * g->shape.quads[ATTEND_OF_VALUES];
   ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
-  two_float place[SPEC_MAX_AXES];
-  const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
+  ir_value origin[SPEC_MAX_AXES];
+  find_origin(g, origin);
   clear_sums(g, count, sums);
   attend_places_begin_keys(g);
   attend_turned_clear(g);
@@ -534,7 +542,7 @@ static ir_value declare(attend_gradient *g, const char *what, int64_t bytes) {
 static void declare_memory(attend_gradient *g, bool of_keys) {
   attend *t = &g->t;
   const attend_shape *s = &t->shape;
-  int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes;
+  int64_t place = attend_place_bytes(t->p);
   int64_t own = 4LL * s->queries * s->query_pitch, passing = 4LL * s->keys * s->key_pitch;
   for (int i = 0; i < 2; i++) {
     g->own[i] = (attend_matrix){declare(g, i ? "own_values" : "own", own), s->query_pitch};
@@ -554,8 +562,9 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
     g->turned_words = declare(g, "turned_words", attend_turned_word_bytes(t->p));
   }
   if (attend_has_columns(t->p)) {
-    t->origin = declare(g, "origin", place);
-    t->constants = declare(g, "constants", attend_columns_bytes(t->p, s) - place);
+    int64_t origin = 8LL * t->p->spec->n_axes;
+    t->origin = declare(g, "origin", origin);
+    t->constants = declare(g, "constants", attend_columns_bytes(t->p, s) - origin);
   }
   if (s->scratch) g->scratch = declare(g, "scratch", s->scratch);
   if (t->p->score) g->products = declare(g, "products", 4LL * s->queries * s->score_pitch);

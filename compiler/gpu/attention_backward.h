@@ -140,6 +140,8 @@ ir_value attend_product_at(attend_gradient *g, ir_value row, ir_value column);
 /* Begins what a pair of the tile gives, of what its score gains: expressions' leaves, until emit_thread_forget. first:
  * of the rows that pass; row, column: of the tile; i32. */
 two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir_value column, two_float *gained);
+/* i1: neither its query nor its key is a prefix token; null: there are none. */
+ir_value attend_is_encoded(attend_gradient *g, ir_value first, ir_value row, ir_value column);
 /* What its score gains; 0 of a pair that is not encoded. */
 ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column);
 /* What the threads of a warp sum up, in order, to the leaf's element at the emitter's unit, by way of a room for a

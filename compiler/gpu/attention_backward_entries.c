@@ -20,7 +20,7 @@ static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + AT
 /* The origin, and what columns leave out of the scores of each query. */
 int64_t attend_columns_bytes(const attention_plan *p, const attend_shape *t) {
   int most = t->queries > t->keys ? t->queries : t->keys;
-  return (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + 4LL * most;
+  return 8LL * p->spec->n_axes + 4LL * most;
 }
 
 /* Of what columns of queries are made in, and where they count from. */
@@ -35,7 +35,7 @@ static bool columns_fit(const attention_plan *p, attend_shape *t, int64_t room) 
 /* Of what weights and coordinates gain, when columns are made. */
 static int64_t displacement_bytes(const attention_plan *p, const attend_gradient_shape *s) {
   if (!s->weighs && !s->moves) return 0;
-  int64_t places = (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->tile.queries + s->tile.keys);
+  int64_t places = attend_place_bytes(p) * (s->tile.queries + s->tile.keys);
   return places + (s->weighs ? attend_weight_word_bytes() : 0);
 }
 
@@ -52,7 +52,7 @@ static bool fits(const attention_plan *p, attend_gradient_shape *s) {
                  4LL * t->queries * t->score_pitch + 8LL * t->keys + attend_gains_bytes(p, t) +
                  attend_turned_bytes(p, t) + SMALL;
   if (p->score) room += 4LL * t->queries * t->score_pitch;
-  if (attend_has_places(p)) room += (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (t->queries + t->keys);
+  if (attend_has_places(p)) room += attend_place_bytes(p) * (t->queries + t->keys);
   room += number_bytes_of(p, t);
   if (attend_has_columns(p) && !columns_fit(p, t, SHARED_BYTES - room)) return false;
   if (attend_has_columns(p)) room += attend_columns_bytes(p, t);

@@ -30,11 +30,8 @@ static void set_displacement(attend_gradient *g, ir_value row, ir_value column, 
   ir *b = t->b;
   ir_value query = g->of_keys ? column : row, key = g->of_keys ? row : column, zero = ir_float(b, b->f32, 0),
            counts = ir_compare_float(b, "une", gained, zero);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
-    two_float from = attend_coordinate(t, t->query_places, query, axis),
-              place = attend_coordinate(t, t->places, key, axis);
-    powers->at[axis][1] = ir_select(b, counts, two_float_narrow(b, two_float_sub(b, place, from)), zero);
-  }
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
+    powers->at[axis][1] = ir_select(b, counts, attend_narrow_displacement(t, query, key, axis), zero);
 }
 
 ir_value attend_columns_left(attend_gradient *g, ir_value first) {

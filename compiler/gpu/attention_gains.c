@@ -107,10 +107,16 @@ two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir
   return remembered;
 }
 
+ir_value attend_is_encoded(attend_gradient *g, ir_value first, ir_value row, ir_value column) {
+  ir *b = g->t.b;
+  ir_value own = add(b, g->t.first, row), passing = add(b, first, column);
+  return attend_encoded(&g->t, g->of_keys ? passing : own, g->of_keys ? own : passing);
+}
+
 ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column) {
   ir *b = g->t.b;
-  ir_value gained = ir_load(b, b->f32, attend_score_at(&g->t, row, column), 4), own = add(b, g->t.first, row);
-  ir_value encoded = attend_encoded(&g->t, own, add(b, first, column));
+  ir_value gained = ir_load(b, b->f32, attend_score_at(&g->t, row, column), 4),
+           encoded = attend_is_encoded(g, first, row, column);
   return encoded.ptr ? ir_select(b, encoded, gained, ir_float(b, b->f32, 0)) : gained;
 }
 

@@ -59,7 +59,7 @@ static ir_value product_gain(attend_gradient *g, ir_value first, ir_value row, i
   attend *t = &g->t;
   ir *b = t->b;
   two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
-  ir_value own = add(b, t->first, row), encoded = attend_encoded(t, own, add(b, first, column)),
+  ir_value encoded = attend_is_encoded(g, first, row, column),
            gain = t->p->gain ? attend_gain_value(g, t->p->gain, gained) : ir_float(b, b->f32, 0);
   emit_thread_forget(&t->exprs, remembered);
   return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;

@@ -35,8 +35,7 @@ static void place_pair(attend_gradient *g, ir_value row, ir_value column) {
   attend *t = &g->t;
   ir_value query = g->of_keys ? column : row, key = g->of_keys ? row : column;
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    t->exprs.positions[axis] = two_float_sub(t->b, attend_coordinate(t, t->places, key, axis),
-                                             attend_coordinate(t, t->query_places, query, axis));
+    t->exprs.positions[axis] = attend_displacement(t, query, key, axis);
 }
 
 /* x^T E y. */

@@ -109,8 +109,7 @@ void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first) {
   gaining_pair pair = {.g = g, .row = row};
   pair.passing = attend_row_at(t, g->passing[ATTEND_OF_KEYS].memory, column, g->passing[ATTEND_OF_KEYS].pitch);
   pair.gained = ir_load(b, b->f32, attend_score_at(t, row, column), 4);
-  ir_value own = add(b, t->first, row), other = add(b, first, column);
-  pair.encoded = attend_encoded(t, own, other);
+  pair.encoded = attend_is_encoded(g, first, row, column);
   attend_walk_blocks(t, g->of_keys ? column : row, g->of_keys ? row : column, add_block, &pair);
   ir_end_for(b, columns);
   ir_end_for(b, rows);

@@ -65,6 +65,7 @@ void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, con
   weight_gains g = {.b = b, .p = p, .of = gpu_gains_of(program), .body = &t, .lanes = widen_lanes_of(&t, p)};
   g.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(p->spec)};
   t.rows.exprs = g.lanes.exprs = &t.exprs;
+  g.first = narrow(b, t.parameter[PEGEN_PTX_PREFIX]);
   weight_gains_open(&g);
   ir_loop items = weight_gains_begin_items(&g);
   ir_loop heads = ir_for(b, i64(b, 0), t.parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS]);

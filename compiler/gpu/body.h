@@ -38,6 +38,18 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out);
+/* A coordinate less an origin: the sum of three float32, largest first. part[i] of two places differ exactly where the
+ * places are near each other, so that their displacement is the sum of three differences, in this order. */
+typedef struct gpu_place {
+  ir_value part[3];
+} gpu_place;
+/* An origin at a token: [axes] i64, near its coordinates. i1: whether they are all finite. */
+ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                          ir_value *origin);
+/* Coordinates of a token less the origin: [axes]. */
+void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                const ir_value *origin, gpu_place *out);
+two_float gpu_place_value(ir *b, const gpu_place *place);
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);

@@ -259,6 +259,9 @@ static void emit_gather(finisher *f, bool host) {
 
 /* ---- positions ---- */
 
+/* The first token whose shares count: those of attention's prefix tokens, wherever these end, are 0. */
+static int64_t first_turned(const finisher *f) { return f->program->attention ? 0 : f->program->spec->skip_tokens; }
+
 static void emit_positions(finisher *f, bool host) {
   ir *b = f->b;
   int axes = f->program->spec->n_axes, numbers = f->program->inputs ? f->program->inputs->n_sums : axes;
@@ -269,7 +272,7 @@ static void emit_positions(finisher *f, bool host) {
   ir_value axis = ir_op2(b, "arith.remui", line, of_axes), place = ir_op2(b, "arith.divui", line, of_axes),
            token = ir_op2(b, "arith.remui", place, tokens), set = ir_op2(b, "arith.divui", place, tokens);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", set, p[PEGEN_PTX_POSITIONS_SETS]));
-  ir_value is_turned = ir_compare_int(b, "sge", token, i64(b, f->program->spec->skip_tokens));
+  ir_value is_turned = ir_compare_int(b, "sge", token, i64(b, first_turned(f)));
   ir_value shares = ir_select(b, is_turned, count, i64(b, 0)),
            values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
   ir_loop loop = ir_for_with(b, i64(b, 0), batches, 2, values, values);
@@ -344,7 +347,7 @@ static input_element find_input_element(const finisher *f) {
   e.at = add(b, e.at, mul(b, e.first_head, p[PEGEN_PTX_INPUTS_OUT_HEAD]));
   e.at = add(b, e.at, mul(b, e.element, i64(b, 4)));
   /* One row for all gains of them all; tokens that are skipped, of none. */
-  ir_value is_turned = ir_compare_int(b, "sge", e.token, i64(b, f->program->spec->skip_tokens));
+  ir_value is_turned = ir_compare_int(b, "sge", e.token, i64(b, first_turned(f)));
   ir_value gaining = ir_select(b, is_turned, p[PEGEN_PTX_INPUTS_BATCHES], i64(b, 0));
   e.batches = smaller(b, ir_select(b, ir_compare_int(b, "eq", all_batches, one), gaining, one), gaining);
   e.heads = ir_op2(b, "arith.divui", p[PEGEN_PTX_INPUTS_HEADS], all_heads);

@@ -52,7 +52,7 @@ typedef struct mma {
   ir_value *sum[TILE_MOST_VALUES];      /* fragments: [row tiles][column tiles][4] */
   ir_value *held[TILE_MOST_VALUES];     /* own rows in registers: [row tiles][inner][4] */
   ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
-  const two_float *origin;
+  ir_value origin[SPEC_MAX_AXES]; /* what coordinates count from: i64, where there are places */
   const ir_value *gradient;             /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
   ir_value q_head, k_head;              /* i32 */
   ir_value sums_of;                     /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */

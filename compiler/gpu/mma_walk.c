@@ -15,14 +15,12 @@ static const double LEAST_SCALE = 0x1p-126;
 
 static bool has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }
 
-static ir_value tokens_of(const mma *m, bool own) { return own == m->p->owns_keys ? m->t->keys : m->t->tokens; }
-
 /* ---- what a turn's pairs are computed from ---- */
 
 static int side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
 
 static int64_t place_bytes(const mma *m, bool own) {
-  return attend_has_places(m->t->p) ? (int64_t)TWO_FLOAT_BYTES * m->t->p->spec->n_axes * side_tokens(m, own) : 0;
+  return attend_has_places(m->t->p) ? attend_place_bytes(m->t->p) * side_tokens(m, own) : 0;
 }
 
 static int64_t number_bytes_of(const mma *m, bool own) {
@@ -55,8 +53,8 @@ void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
   set_side(m, own, stage);
   ir_value places = of_keys ? t->places : t->query_places;
   if (places.ptr)
-    attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first,
-                       tokens_of(m, own), count, places, m->origin);
+    attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first, count,
+                       places, m->origin);
   attend_lay_numbers_of(t, of_keys, first, count);
   if (!own) mma_lay_facts(m, first, stage);
 }
@@ -496,10 +494,11 @@ static void set_thread(mma *m) {
 static void emit_program(mma *m) {
   ir *b = m->b;
   int each = find_each(m->p);
-  two_float place[SPEC_MAX_AXES];
   attend_clear_spoilt(m->t);
   m->scale = scale_of(m);
-  if (m->places_of[0].ptr) m->origin = attend_find_origin(m->t, place);
+  if (m->places_of[0].ptr)
+    attend_find_origin(m->t, m->p->owns_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS,
+                       m->own_first, m->shape.tile.own, m->origin);
   begin_rows(m, each);
   if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
   emit_each(m, each);

@@ -1,6 +1,6 @@
 /* gpu/pairwise: what a pair of tokens adds to its score, from the displacement; see gpu/attention.h.
  *
- * A bias is float32 of coordinates rounded to float32, as on processors. A rotation is made of the displacement in
+ * A bias is float32 of displacements rounded to float32, as on processors. A rotation is made of the displacement in
  * two-float arithmetic, block by block in a loop, and what blocks share is computed before it.
  */
 #include "gpu/attention.h"
@@ -39,12 +39,8 @@ static ir_value float_at(attend *t, ir_value row, ir_value channel) {
 /* ---- the bias ---- */
 
 void attend_pair_place(attend *t, ir_value query, ir_value key) {
-  ir *b = t->b;
-  for (int axis = 0; axis < t->p->n_places - t->p->n_numbers; axis++) {
-    ir_value of_key = two_float_narrow(b, attend_coordinate(t, t->places, key, axis)),
-             of_query = two_float_narrow(b, attend_coordinate(t, t->query_places, query, axis));
-    t->exprs.positions[axis] = two_float_f32(sub(b, of_key, of_query));
-  }
+  for (int axis = 0; axis < t->p->n_places - t->p->n_numbers; axis++)
+    t->exprs.positions[axis] = two_float_f32(attend_narrow_displacement(t, query, key, axis));
 }
 
 static ir_value bias(attend *t, ir_value query, ir_value key) {
@@ -186,9 +182,7 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
   const attention_plan *p = t->p;
   thread_emitter *e = &t->exprs;
   two_float *of_call = emit_thread_remember(e);
-  for (int axis = 0; axis < p->spec->n_axes; axis++)
-    e->positions[axis] = two_float_sub(b, attend_coordinate(t, t->places, key, axis),
-                                       attend_coordinate(t, t->query_places, query, axis));
+  for (int axis = 0; axis < p->spec->n_axes; axis++) e->positions[axis] = attend_displacement(t, query, key, axis);
   for (int i = 0; i < p->n_shared; i++) emit_thread_value(e, p->shared[i], 0);
   ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum, entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
@@ -207,8 +201,8 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
   ir *b = t->b;
   if (t->p->spec->skip_tokens == 0) return (ir_value){NULL};
-  ir_value skip = i32(b, t->p->spec->skip_tokens);
-  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip),
+  ir_value skip = i32(b, t->p->spec->skip_tokens), first = attend_first_query(t);
+  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, first),
                 ir_compare_int(b, "sge", key_token, skip));
 }
 

@@ -15,12 +15,11 @@
 /* The place of the query in the middle; all threads of the block come here and meet. */
 static void lay_origin(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
-  two_float place[SPEC_MAX_AXES];
+  ir_value origin[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
-  ir_value middle = attend_placed_token(t, add(b, rows->first, i32(b, rows->count / 2)), t->tokens);
-  gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
+  attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, rows->count, origin);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
+    ir_store(b, origin[axis], ir_offset_const(b, t->origin, 8LL * axis), 8, false);
   ir_end_if(b, one);
   ir_wait(b, IR_BARRIER_BLOCK);
 }
@@ -28,9 +27,13 @@ static void lay_origin(attend *t, const attend_column_rows *rows) {
 /* A token's coordinates less the origin's. */
 static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
-  gpu_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    place[axis] = two_float_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
+  const spec *s = t->p->spec;
+  ir_value origin[SPEC_MAX_AXES];
+  gpu_place from[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++)
+    origin[axis] = ir_load(b, b->i64, ir_offset_const(b, t->origin, 8LL * axis), 8);
+  gpu_places(b, s, t->parameter + parameter, t->batch, token, origin, from);
+  for (int axis = 0; axis < s->n_axes; axis++) place[axis] = gpu_place_value(b, &from[axis]);
   return place;
 }
 
@@ -129,7 +132,7 @@ void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value sc
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (rows->count + at_once - 1) / at_once));
   ir_value query = add(b, t->weights.token, scaled(b, narrow(b, loop.index), at_once));
   if (rows->count % at_once) query = clamped(b, query, i32(b, rows->count)); /* the last one again */
-  lay_query(t, rows, query, attend_placed_token(t, add(b, rows->first, query), t->tokens), scale);
+  lay_query(t, rows, query, attend_placed_token(t, PEGEN_PTX_ATTENTION_POSITIONS, add(b, rows->first, query)), scale);
   ir_end_for(b, loop);
   ir_wait(b, IR_BARRIER_BLOCK); /* keys and scores come where the queries' columns were made */
 }
@@ -150,8 +153,8 @@ void attend_key_columns(attend *t, const attend_column_rows *rows) {
   const plan_widen *p = t->p->columns;
   two_float place[SPEC_MAX_AXES];
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
-  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, rows->first, t->thread), t->keys),
-            place);
+  ir_value key = attend_placed_token(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, add(b, rows->first, t->thread));
+  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, key, place);
   power_table powers = {.b = b, .type = b->f32};
   for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
   ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);

@@ -1,4 +1,10 @@
-/* gpu/position: coordinates of a token in a GPU thread: positions of any type, or the built-in grid's. */
+/* gpu/position: coordinates of a token in a GPU thread: positions of any type, or the built-in grid's.
+ *
+ * Attention computes with displacements, so a token's place is its distance from an origin in its neighbourhood, three
+ * float32 whose sum is exact. The parts of two places have so few bits that each pair of parts differs exactly, where
+ * the places are near each other: an int64 and a float64 lose nothing, however far they are from 0. The origin is an
+ * integer of 46 bits at most, which is the same number in float64, as two float32 and as an int64.
+ */
 #include "gpu/body.h"
 #include "mlir/arith.h"
 
@@ -11,57 +17,109 @@ typedef struct source {
   const spec *spec;
   const ir_value *parameter;
   ir_value batch, token; /* i32 */
+  const ir_value *origin; /* [axis] i64; NULL: coordinates are as they are */
 } source;
 
 enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
 
+enum { MOST_VALUES = 3 * SPEC_MAX_AXES };
+
+/* Distances from an origin that take a third part. */
+static const double FAR_WHOLE = 0x1p46, FAR_REAL = 0x1p24;
+
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
-static two_float coordinate(source *s, ir_value at, bool is_f32) {
-  ir *b = s->b;
-  ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
-  if (is_f32) return two_float_f32(ir_cast(b, "arith.bitcast", low, b->f32));
-  ir_value type = ir_cast(b, "arith.trunci", s->parameter[TYPE], b->i32);
-  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)),
-           is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
-  ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
-  ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
-  high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
-  return two_float_select(b, is_f64, two_float_from_f64(b, low, high), two_float_from_i64(b, low, high));
+static ir_value type_is(source *s, int type) {
+  return ir_compare_int(s->b, "eq", s->parameter[TYPE], ir_int(s->b, s->b->i64, type));
 }
 
-static void load_coordinates(source *s, ir_value *values) {
+/* The two halves of a coordinate that is no float32, of an int32 with its sign. */
+static void load_halves(source *s, ir_value at, ir_value *low, ir_value *high) {
+  ir *b = s->b;
+  ir_value is_i32 = type_is(s, PEGEN_POSITION_I32);
+  ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
+  *low = ir_load(b, b->i32, ir_pointer(b, at), 4);
+  ir_value other = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+  *high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", *low, i32(b, 31)), other);
+}
+
+static ir_value load_f32(source *s, ir_value at) { return ir_load(s->b, s->b->f32, ir_pointer(s->b, at), 4); }
+
+/* Where the coordinate of the first axis is: i64. */
+static ir_value row_of(source *s) {
+  ir *b = s->b;
+  ir_value row = add(b, s->parameter[ADDRESS], mul(b, wide(b, s->batch), s->parameter[BATCH]));
+  return add(b, row, mul(b, wide(b, s->token), s->parameter[TOKEN]));
+}
+
+static ir_value axis_of(source *s, ir_value row, int axis) {
+  return add(s->b, row, mul(s->b, s->parameter[AXIS], ir_int(s->b, s->b->i64, axis)));
+}
+
+/* Makes `count` values of a coordinate: of a float32, or of one of the other types. */
+typedef void of_coordinate(source *s, ir_value at, bool is_f32, int axis, ir_value *out);
+
+/* [axis][count] values of `type` of given positions. Behind a float32 there may be no memory, so that the types are
+ * two sides of a branch. */
+static void load_coordinates(source *s, of_coordinate *make, int count, MlirType type, ir_value *values) {
   ir *b = s->b;
   int axes = s->spec->n_axes;
-  ir_value row = add(b, s->parameter[ADDRESS], mul(b, wide(b, s->batch), s->parameter[BATCH]));
-  row = add(b, row, mul(b, wide(b, s->token), s->parameter[TOKEN]));
-  MlirType types[2 * SPEC_MAX_AXES];
-  ir_value sides[2][2 * SPEC_MAX_AXES];
-  for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
-  ir_value is_f32 = ir_compare_int(b, "eq", s->parameter[TYPE], ir_int(b, b->i64, PEGEN_POSITION_F32));
-  ir_choice choice = ir_choose(b, is_f32, 2 * axes, types);
+  ir_value row = row_of(s), sides[2][MOST_VALUES];
+  MlirType types[MOST_VALUES];
+  for (int i = 0; i < count * axes; i++) types[i] = type;
+  ir_choice choice = ir_choose(b, type_is(s, PEGEN_POSITION_F32), count * axes, types);
   for (int side = 0; side < 2; side++) {
-    for (int axis = 0; axis < axes; axis++) {
-      ir_value at = add(b, row, mul(b, s->parameter[AXIS], ir_int(b, b->i64, axis)));
-      two_float x = coordinate(s, at, side == 0);
-      sides[side][2 * axis] = x.hi;
-      sides[side][2 * axis + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
-    }
-    if (side == 0) ir_choose_else(b, &choice, 2 * axes, sides[0]);
+    for (int axis = 0; axis < axes; axis++)
+      make(s, axis_of(s, row, axis), side == 0, axis, sides[side] + (int64_t)count * axis);
+    if (side == 0) ir_choose_else(b, &choice, count * axes, sides[0]);
   }
-  ir_end_choose(b, choice, 2 * axes, sides[1], values);
+  ir_end_choose(b, choice, count * axes, sides[1], values);
+}
+
+/* hi and lo. */
+static void coordinate(source *s, ir_value at, bool is_f32, int axis, ir_value *out) {
+  ir *b = s->b;
+  ir_value low, high;
+  two_float x;
+  (void)axis;
+  if (is_f32) x = two_float_f32(load_f32(s, at));
+  else {
+    load_halves(s, at, &low, &high);
+    ir_value is_f64 = type_is(s, PEGEN_POSITION_F64);
+    x = two_float_select(b, is_f64, two_float_from_f64(b, low, high), two_float_from_i64(b, low, high));
+  }
+  out[0] = x.hi;
+  out[1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
 }
 
 /* Row-major coordinates of the built-in grid, the last axis fastest. */
-static void grid_coordinates(source *s, ir_value *values) {
+static void grid_coordinates(source *s, int count, ir_value *values) {
   ir *b = s->b;
   ir_value rest = sub(b, s->token, i32(b, s->spec->skip_tokens));
   for (int axis = s->spec->n_axes - 1; axis >= 0; axis--) {
     ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->spec->grid[axis])) : rest;
-    values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
-    values[2 * axis + 1] = ir_float(b, b->f32, 0);
+    values[count * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
+    for (int i = 1; i < count; i++) values[count * axis + i] = ir_float(b, b->f32, 0);
     if (axis) rest = ir_op2(b, "arith.divui", rest, i32(b, s->spec->grid[axis]));
   }
+}
+
+/* Given positions, or where there are none the grid's. */
+static void load_or_count(source *s, of_coordinate *make, int count, ir_value *values) {
+  ir *b = s->b;
+  MlirType types[MOST_VALUES];
+  ir_value given[MOST_VALUES], built_in[MOST_VALUES];
+  if (!s->spec->grid[0]) {
+    load_coordinates(s, make, count, b->f32, values);
+    return;
+  }
+  for (int i = 0; i < count * s->spec->n_axes; i++) types[i] = b->f32;
+  ir_value none = ir_compare_int(b, "eq", s->parameter[ADDRESS], ir_int(b, b->i64, 0));
+  ir_choice choice = ir_choose(b, none, count * s->spec->n_axes, types);
+  grid_coordinates(s, count, built_in);
+  ir_choose_else(b, &choice, count * s->spec->n_axes, built_in);
+  load_coordinates(s, make, count, b->f32, given);
+  ir_end_choose(b, choice, count * s->spec->n_axes, given, values);
 }
 
 static two_float pair_at(const ir_value *values, int axis) {
@@ -81,7 +139,7 @@ static void load_median(source *s, const ir_value *own, ir_value *values) {
   ir_value from[3][2 * SPEC_MAX_AXES];
   for (int i = 0; i < 3; i++) {
     s->token = i32(b, i);
-    load_coordinates(s, from[i]);
+    load_coordinates(s, coordinate, 2, b->f32, from[i]);
   }
   for (int axis = 0; axis < s->spec->n_axes; axis++) {
     two_float x[3];
@@ -119,18 +177,139 @@ void gpu_origin(ir *b, const spec *described, const ir_value *parameter, ir_valu
 
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out) {
-  source s = {b, described, parameter, batch, token};
+  source s = {b, described, parameter, batch, token, NULL};
+  ir_value values[MOST_VALUES];
+  load_or_count(&s, coordinate, 2, values);
+  for (int axis = 0; axis < described->n_axes; axis++)
+    out[axis] = (two_float){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+}
+
+/* ---- from an origin ---- */
+
+static ir_value as_i64(ir *b, ir_value low, ir_value high) {
+  ir_value top = ir_op2(b, "arith.shli", ir_cast(b, "arith.extui", high, b->i64), ir_int(b, b->i64, 32));
+  return ir_op2(b, "arith.ori", top, ir_cast(b, "arith.extui", low, b->i64));
+}
+
+static ir_value low_of(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
+static ir_value high_of(ir *b, ir_value x) { return low_of(b, ir_op2(b, "arith.shrui", x, ir_int(b, b->i64, 32))); }
+
+static ir_value is_far(ir *b, ir_value x, double from) {
+  return ir_compare_float(b, "oge", ir_op1(b, "math.absf", x), ir_float(b, ir_type(x), from));
+}
+
+static void set_parts(gpu_place *out, two_float x, ir_value third) {
+  out->part[0] = x.hi;
+  out->part[1] = x.lo;
+  out->part[2] = third;
+}
+
+/* An integer less the origin: two parts below 2^46, or a multiple of 2^24, of which they have 41 bits, and the rest. A
+ * difference that an int64 does not count has lost 2^64, or gained it. */
+static void place_of_whole(ir *b, ir_value all, ir_value origin, ir_value real, gpu_place *out) {
+  ir_value none = ir_int(b, b->i64, 0), far = is_far(b, real, FAR_WHOLE), difference = sub(b, all, origin);
+  ir_value signs =
+      ir_op2(b, "arith.andi", ir_op2(b, "arith.xori", all, origin), ir_op2(b, "arith.xori", all, difference));
+  ir_value is_below = ir_compare_float(b, "olt", real, ir_float(b, b->f64, 0));
+  ir_value turn = ir_select(b, is_below, ir_float(b, b->f32, -0x1p64), ir_float(b, b->f32, 0x1p64));
+  ir_value lost = ir_select(b, ir_compare_int(b, "slt", signs, none), turn, ir_float(b, b->f32, 0));
+  ir_value tail = ir_select(b, far, ir_op2(b, "arith.andi", difference, ir_int(b, b->i64, 0xffffff)), none);
+  ir_value head = sub(b, difference, tail), low = low_of(b, head), high = high_of(b, head);
+  ir_value third = ir_cast(b, "arith.sitofp", tail, b->f32);
+  set_parts(out, two_float_add(b, two_float_from_i64(b, low, high), two_float_f32(lost)), third);
+}
+
+/* A float64 less the origin: 48 bits, and the last 5, which near the origin are left off. */
+static void place_of_real(ir *b, ir_value real, gpu_place *out) {
+  ir_value all = ir_cast(b, "arith.bitcast", real, b->i64), far = is_far(b, real, FAR_REAL);
+  ir_value mask = ir_select(b, far, ir_int(b, b->i64, ~31LL), ir_int(b, b->i64, -1));
+  ir_value cut = ir_op2(b, "arith.andi", all, mask), low = low_of(b, cut), high = high_of(b, cut);
+  ir_value rest = sub(b, real, ir_cast(b, "arith.bitcast", cut, b->f64));
+  ir_value third = ir_cast(b, "arith.truncf", rest, b->f32);
+  set_parts(out, two_float_from_f64(b, low, high), third);
+}
+
+/* Less the origin, before anything is rounded. */
+static void subtract(source *s, ir_value at, ir_value origin, gpu_place *out) {
+  ir *b = s->b;
+  ir_value low, high;
+  gpu_place of_whole, of_real;
+  load_halves(s, at, &low, &high);
+  ir_value all = as_i64(b, low, high), is_f64 = type_is(s, PEGEN_POSITION_F64);
+  ir_value number =
+      ir_select(b, is_f64, ir_cast(b, "arith.bitcast", all, b->f64), ir_cast(b, "arith.sitofp", all, b->f64));
+  ir_value real = sub(b, number, ir_cast(b, "arith.sitofp", origin, b->f64));
+  place_of_whole(b, all, origin, real, &of_whole);
+  place_of_real(b, real, &of_real);
+  for (int i = 0; i < 3; i++) out->part[i] = ir_select(b, is_f64, of_real.part[i], of_whole.part[i]);
+}
+
+static void coordinate_from(source *s, ir_value at, bool is_f32, int axis, ir_value *out) {
+  ir *b = s->b;
+  ir_value origin = s->origin[axis], zero = ir_float(b, b->f32, 0);
+  gpu_place place;
+  if (is_f32) {
+    ir_value low = low_of(b, origin), high = high_of(b, origin);
+    set_parts(&place, two_float_sub(b, two_float_f32(load_f32(s, at)), two_float_from_i64(b, low, high)), zero);
+  } else subtract(s, at, origin, &place);
+  ir_value is_finite =
+      ir_compare_float(b, "olt", ir_op1(b, "math.absf", place.part[0]), ir_float(b, b->f32, __builtin_inf()));
+  out[0] = place.part[0];
+  for (int i = 1; i < 3; i++) out[i] = ir_select(b, is_finite, place.part[i], zero);
+}
+
+void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                const ir_value *origin, gpu_place *out) {
+  source s = {b, described, parameter, batch, token, origin};
+  ir_value values[MOST_VALUES];
+  load_or_count(&s, coordinate_from, 3, values);
+  for (int axis = 0; axis < described->n_axes; axis++)
+    for (int i = 0; i < 3; i++) out[axis].part[i] = values[3 * axis + i];
+}
+
+two_float gpu_place_value(ir *b, const gpu_place *place) {
+  two_float first = {.hi = place->part[0], .lo = place->part[1]};
+  return two_float_add(b, first, two_float_f32(place->part[2]));
+}
+
+/* The origin at a token, and -1 there where it is finite, else 0. */
+static void origin_of(source *s, ir_value at, bool is_f32, int axis, ir_value *out) {
+  ir *b = s->b;
+  ir_value low, high, real, whole = {NULL};
+  (void)axis;
+  if (is_f32) real = ir_cast(b, "arith.extf", load_f32(s, at), b->f64);
+  else {
+    load_halves(s, at, &low, &high);
+    ir_value all = as_i64(b, low, high), is_f64 = type_is(s, PEGEN_POSITION_F64);
+    ir_value number = ir_cast(b, "arith.sitofp", all, b->f64);
+    real = ir_select(b, is_f64, ir_cast(b, "arith.bitcast", all, b->f64), number);
+    whole = ir_select(b, is_f64, ir_int(b, b->i64, 0), all);
+  }
+  ir_value size = ir_op1(b, "math.absf", real), fits = ir_compare_float(b, "olt", size, ir_float(b, b->f64, 0x1p62));
+  ir_value near = ir_cast(b, "arith.fptosi", ir_select(b, fits, real, ir_float(b, b->f64, 0)), b->i64);
+  if (whole.ptr) near = ir_select(b, type_is(s, PEGEN_POSITION_F64), near, whole);
+  ir_value mask = ir_select(b, is_far(b, real, FAR_WHOLE), ir_int(b, b->i64, ~0x3ffffLL), ir_int(b, b->i64, -1));
+  out[0] = ir_op2(b, "arith.andi", near, mask);
+  ir_value is_finite = ir_compare_float(b, "olt", size, ir_float(b, b->f64, __builtin_inf()));
+  out[1] = ir_cast(b, "arith.extsi", is_finite, b->i64);
+}
+
+ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                          ir_value *origin) {
+  source s = {b, described, parameter, batch, token, NULL};
   int axes = described->n_axes;
-  ir_value values[2 * SPEC_MAX_AXES];
+  MlirType types[MOST_VALUES];
+  ir_value values[MOST_VALUES], built_in[MOST_VALUES], all = ir_int(b, b->i64, -1);
   if (described->grid[0]) {
-    MlirType types[2 * SPEC_MAX_AXES];
-    ir_value given[2 * SPEC_MAX_AXES], built_in[2 * SPEC_MAX_AXES];
-    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
-    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), 2 * axes, types);
-    grid_coordinates(&s, built_in);
-    ir_choose_else(b, &choice, 2 * axes, built_in);
-    load_coordinates(&s, given);
-    ir_end_choose(b, choice, 2 * axes, given, values);
-  } else load_coordinates(&s, values);
-  for (int axis = 0; axis < axes; axis++) out[axis] = pair_at(values, axis);
+    for (int i = 0; i < 2 * axes; i++) types[i] = b->i64, built_in[i] = ir_int(b, b->i64, -(i % 2));
+    ir_choice given = ir_choose(b, ir_compare_int(b, "ne", parameter[ADDRESS], ir_int(b, b->i64, 0)), 2 * axes, types);
+    load_coordinates(&s, origin_of, 2, b->i64, values);
+    ir_choose_else(b, &given, 2 * axes, values);
+    ir_end_choose(b, given, 2 * axes, built_in, values);
+  } else load_coordinates(&s, origin_of, 2, b->i64, values);
+  for (int axis = 0; axis < axes; axis++) {
+    origin[axis] = values[2 * axis];
+    all = ir_op2(b, "arith.andi", all, values[2 * axis + 1]);
+  }
+  return ir_compare_int(b, "ne", all, ir_int(b, b->i64, 0));
 }

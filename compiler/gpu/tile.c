@@ -15,6 +15,7 @@ enum {
   TEAMS = PEGEN_PTX_BLOCK / ATTEND_LANES,
   SHARED_BYTES = 48 << 10,
   PIECE = 16,
+  PLACE_BYTES = 16, /* of a coordinate: its three parts, read in one access */
   MOST_QUADS = 16,
   MOST_ROW_QUADS = 8
 };
@@ -33,6 +34,8 @@ static int tight_pitch_of(int width) {
 bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix || p->score; }
 
 bool attend_has_places(const attention_plan *p) { return !p->columns && p->n_places > p->n_numbers; }
+
+int64_t attend_place_bytes(const attention_plan *p) { return (int64_t)PLACE_BYTES * p->spec->n_axes; }
 
 bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
 
@@ -58,9 +61,9 @@ static int64_t constant_bytes(const attention_plan *p, const attend_shape *s) {
 
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
-  if (attend_has_places(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_places(p)) room -= attend_place_bytes(p) * (s->queries + s->keys);
   room -= attend_number_bytes(p, false, s->queries) + attend_number_bytes(p, true, s->keys);
-  if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + constant_bytes(p, s);
+  if (attend_has_columns(p)) room -= 8LL * p->spec->n_axes + constant_bytes(p, s);
   return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
 }
 
@@ -113,7 +116,7 @@ void attend_declare_numbers(attend *t, int queries, int keys) {
 
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
-  int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
+  int64_t place = attend_place_bytes(t->p), keys = key_bytes(s), both = keys + score_bytes(s);
   t->queries = declare(t, "queries", query_bytes(s));
   if (s->scratch) {
     t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
@@ -124,7 +127,7 @@ void attend_declare_memory(attend *t) {
   }
   t->spoilt = declare(t, "spoilt", 4);
   if (attend_has_columns(t->p)) {
-    t->origin = declare(t, "origin", place);
+    t->origin = declare(t, "origin", 8LL * t->p->spec->n_axes);
     int64_t constants = constant_bytes(t->p, s);
     if (constants) t->constants = declare(t, "constants", constants);
   }
@@ -248,71 +251,81 @@ void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value e
 
 /* ---- coordinates ---- */
 
-ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
+ir_value attend_first_query(attend *t) {
   ir *b = t->b;
-  token = larger(b, token, i32(b, t->p->spec->skip_tokens));
-  return smaller(b, token, sub(b, end, i32(b, 1)));
+  return sub(b, i32(b, t->p->spec->skip_tokens), sub(b, t->keys, t->tokens));
+}
+
+ir_value attend_placed_token(attend *t, int parameter, ir_value token) {
+  ir *b = t->b;
+  bool of_keys = parameter == PEGEN_PTX_ATTENTION_KEY_POSITIONS;
+  token = larger(b, token, i32(b, of_keys ? t->p->spec->skip_tokens : 0));
+  if (t->p->spec->skip_tokens && !of_keys) token = larger(b, token, attend_first_query(t));
+  return smaller(b, token, sub(b, of_keys ? t->keys : t->tokens, i32(b, 1)));
+}
+
+static ir_value place_at(attend *t, ir_value places, ir_value index, int axis) {
+  ir *b = t->b;
+  ir_value row = ir_offset(b, places, wide(b, scaled(b, index, attend_place_bytes(t->p))));
+  return ir_offset_const(b, row, (int64_t)axis * PLACE_BYTES);
+}
+
+static gpu_place load_place(attend *t, ir_value places, ir_value index, int axis) {
+  ir *b = t->b;
+  gpu_place place;
+  ir_value all = ir_load(b, ir_vector(b, ATTEND_QUAD, b->f32), place_at(t, places, index, axis), PLACE_BYTES);
+  for (int i = 0; i < 3; i++) place.part[i] = ir_extract(b, all, i);
+  return place;
 }
 
 two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
-  ir *b = t->b;
-  ir_value place = ir_offset(b, places, wide(b, scaled(b, index, (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes)));
-  return two_float_load(b, ir_offset_const(b, place, (int64_t)axis * TWO_FLOAT_BYTES));
+  gpu_place place = load_place(t, places, index, axis);
+  return gpu_place_value(t->b, &place);
 }
 
-void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, two_float x) {
+two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis) {
   ir *b = t->b;
-  ir_value at = add(b, scaled(b, index, (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes), i32(b, axis * TWO_FLOAT_BYTES));
-  two_float_store(b, x, ir_offset(b, places, wide(b, at)));
+  gpu_place from = load_place(t, t->query_places, query, axis), to = load_place(t, t->places, key, axis);
+  two_float x = {.hi = to.part[0], .lo = to.part[1]}, y = {.hi = from.part[0], .lo = from.part[1]};
+  return two_float_add(b, two_float_sub(b, x, y), two_float_f32(sub(b, to.part[2], from.part[2])));
 }
 
-void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
-                        const two_float *origin) {
+ir_value attend_narrow_displacement(attend *t, ir_value query, ir_value key, int axis) {
+  ir *b = t->b;
+  gpu_place from = load_place(t, t->query_places, query, axis), to = load_place(t, t->places, key, axis);
+  ir_value sum = sub(b, to.part[0], from.part[0]);
+  for (int i = 1; i < 3; i++) sum = add(b, sum, sub(b, to.part[i], from.part[i]));
+  return sum;
+}
+
+void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_value to, const ir_value *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
-  two_float place[SPEC_MAX_AXES];
+  gpu_place place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
-  gpu_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end),
-                  place);
-  for (int axis = 0; axis < s->n_axes; axis++)
-    attend_store_coordinate(t, to, t->thread, axis, origin ? two_float_sub(b, place[axis], origin[axis]) : place[axis]);
+  gpu_places(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, parameter, add(b, first, t->thread)),
+             origin, place);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    ir_value four[ATTEND_QUAD] = {place[axis].part[0], place[axis].part[1], place[axis].part[2],
+                                  ir_float(b, b->f32, 0)};
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), place_at(t, to, t->thread, axis),
+             PLACE_BYTES, false);
+  }
   ir_end_if(b, branch);
 }
 
-static ir_value key_is_somewhere(attend *t, ir_value key, two_float *place) {
-  ir *b = t->b;
-  ir_value zero = ir_float(b, b->f32, 0), sum = zero;
-  gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, key, place);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) sum = ir_fma(b, place[axis].hi, zero, sum);
-  return ir_compare_float(b, "oeq", sum, zero);
-}
-
-/* The first key from `first` on that is somewhere, the last one where none is. Mostly that is `first`, and the loop is
- * not entered. */
-static ir_value first_somewhere(attend *t, ir_value first) {
-  ir *b = t->b;
-  two_float place[SPEC_MAX_AXES];
-  ir_value last = larger(b, sub(b, t->keys, i32(b, 1)), i32(b, 0));
-  first = smaller(b, first, last);
-  ir_value end = ir_select(b, key_is_somewhere(t, first, place), first, last), found = end;
-  ir_loop loop = ir_for_with(b, wide(b, first), wide(b, end), 1, &found, &found);
-  ir_value key = ir_cast(b, "arith.trunci", loop.index, b->i32), next;
-  /* Behind the one that was found nothing is read. */
-  ir_choice open = ir_choose(b, ir_compare_int(b, "eq", found, last), 1, &b->i32);
-  ir_value here = ir_select(b, key_is_somewhere(t, key, place), key, found);
-  ir_choose_else(b, &open, 1, &here);
-  ir_end_choose(b, open, 1, &found, &next);
-  ir_end_for_with(b, loop, 1, &next, &found);
-  return found;
-}
-
-const two_float *attend_find_origin(attend *t, two_float *origin) {
+/* The token in the middle is mostly somewhere, and the loop over the tile is not entered. */
+void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_value *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
-  if (s->grid[0]) return NULL;
-  ir_value token = first_somewhere(t, i32(b, s->skip_tokens));
-  gpu_coordinates(b, s, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, token, origin);
-  return origin;
+  const ir_value *from = t->parameter + parameter;
+  ir_value middle = attend_placed_token(t, parameter, add(b, first, i32(b, count / 2))), found = middle;
+  ir_value is_somewhere = gpu_place_origin(b, s, from, t->batch, middle, origin);
+  ir_loop loop = ir_for_with(b, i64(b, 0), ir_select(b, is_somewhere, i64(b, 0), i64(b, count)), 1, &found, &found);
+  ir_value token = attend_placed_token(t, parameter, add(b, first, narrow(b, loop.index))), unused[SPEC_MAX_AXES];
+  ir_value next = ir_select(b, gpu_place_origin(b, s, from, t->batch, token, unused), token, found);
+  ir_end_for_with(b, loop, 1, &next, &found);
+  gpu_place_origin(b, s, from, t->batch, found, origin);
 }
 
 /* ---- an entry ---- */

@@ -274,7 +274,8 @@ ir_loop weight_gains_begin_items(weight_gains *g) {
   gpu_set_item(&g->gains, ir_select(b, g->valid, item, sub(b, items, i32(b, 1))));
   g->stores = g->valid;
   if (s->skip_tokens) {
-    ir_value encoded = ir_compare_int(b, "sge", g->body->owner.token, i32(b, s->skip_tokens));
+    ir_value first = g->first.ptr ? g->first : i32(b, s->skip_tokens),
+             encoded = ir_compare_int(b, "sge", g->body->owner.token, first);
     g->stores = both(b, g->valid, encoded);
   }
   return loop;

@@ -20,6 +20,7 @@ typedef struct weight_gains {
   gpu_gains gains;
   weight_lanes lanes;
   ir_value rooms;         /* shared memory: weight_gains_bytes of each of the block's tokens */
+  ir_value first; /* i32: the first token that is encoded; null: as the description says */
   ir_value valid, stores; /* i1: the lanes have an item of their own; and it is a token that is encoded */
 } weight_gains;
 

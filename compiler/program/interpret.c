@@ -420,6 +420,8 @@ static range range_of(const interpreter *t, const program_op *op, unsigned aroun
   case SPACE_GROUPS: return (range){0, (rows_of_token(t) + c->group_rows - 1) / c->group_rows};
   case SPACE_RUNS: return (range){0, (t->extent[SPACE_HEADS] + c->run_heads - 1) / c->run_heads};
   case SPACE_TOKENS:
+    if (c->keys && skip) /* the last query stands beside the last key */
+      skip = larger(0, skip + c->tokens - c->keys);
     return (range){op->part & PART_SKIPPED ? t->tile.begin : larger(t->tile.begin, skip),
                    op->part & PART_ENCODED ? t->tile.end : smaller(t->tile.end, skip)};
   case SPACE_BATCHES: return (range){0, c->batches};

@@ -20,8 +20,8 @@ static long double product(const spec *s, const double *q, const double *k) {
   return sum;
 }
 
-static bool is_plain(const spec *s, const reference_query *query, int64_t key) {
-  return query->token < s->skip_tokens || key < s->skip_tokens;
+bool reference_pair_is_plain(const spec *s, const reference_query *query, int64_t key) {
+  return s->skip_tokens && (query->index < s->skip_tokens || key < s->skip_tokens);
 }
 
 static void displace(const spec *s, const reference_query *query, int64_t key, double *delta) {
@@ -32,7 +32,7 @@ static void displace(const spec *s, const reference_query *query, int64_t key, d
 long double reference_pair_product(const spec *s, const reference_query *query, int64_t key) {
   const double *k = query->k + key * s->head_dim;
   long double scale = query->scale == 0 ? spec_scale(s) : query->scale;
-  if (is_plain(s, query, key)) return scale * product(s, query->q, k);
+  if (reference_pair_is_plain(s, query, key)) return scale * product(s, query->q, k);
   double delta[SPEC_MAX_AXES];
   displace(s, query, key, delta);
   long double score = scale * (s->pairwise->rotates ? turned_product(s, query, k, delta) : product(s, query->q, k));
@@ -68,7 +68,7 @@ static long double final_score(const spec *s, const expr_environment *env, doubl
 static long double score_of(const spec *s, const reference_query *query, int64_t key) {
   long double product = reference_pair_product(s, query, key);
   const spec_pairwise *pair = s->pairwise;
-  if (is_plain(s, query, key) || (!pair->bias && !pair->score)) return product;
+  if (reference_pair_is_plain(s, query, key) || (!pair->bias && !pair->score)) return product;
   double delta[SPEC_MAX_PLACES];
   const double *inputs[SPEC_MAX_INPUTS];
   reference_score_places(s, query, key, product, delta);
@@ -85,7 +85,7 @@ void reference_value(const spec *s, const reference_query *query, int64_t key, l
   const double *v = query->v + key * s->pairwise->value_dim;
   double delta[SPEC_MAX_AXES];
   for (int c = 0; c < s->pairwise->value_dim; c++) row[c] = v[c];
-  if (!s->pairwise->turns_values || is_plain(s, query, key)) return;
+  if (!s->pairwise->turns_values || reference_pair_is_plain(s, query, key)) return;
   displace(s, query, key, delta);
   reference_row(s, delta, query->operands, query->head, v, row);
 }

@@ -12,8 +12,8 @@
 typedef struct reference_query {
   const double *q;         /* [head_dim] */
   const double *position;  /* [axes] */
-  int64_t token;           /* index of the query: prefix tokens have no bias and no rotation */
-  int64_t index;           /* the same in the sequence of keys, as a score reads it */
+  int64_t token;           /* index of the query */
+  int64_t index;           /* the same in the sequence of keys, which says whether it is a prefix token */
   const double *k, *v;     /* [keys][head_dim], [keys][value_dim] */
   const double *positions; /* [keys][axes] */
   int64_t keys;
@@ -25,6 +25,8 @@ typedef struct reference_query {
   const double *origin; /* [axes] from which a polynomial is multiplied out, of widened rows; NULL: from nearby */
 } reference_query;
 
+/* Whether one of the two is a prefix token: the pair has no bias and no rotation. */
+bool reference_pair_is_plain(const spec *s, const reference_query *query, int64_t key);
 /* Where the pair is, for a score: delta [SPEC_MAX_PLACES], of which `product` is scale q . k. */
 void reference_score_places(const spec *s, const reference_query *query, int64_t key, long double product,
                             double *delta);

@@ -149,7 +149,7 @@ static gradient_sum through_score(const pair *p, const reference_gains *gains) {
 
 static void pair_backward(pair *p) {
   const spec *s = p->spec;
-  if (p->query->token < s->skip_tokens || p->key < s->skip_tokens) {
+  if (reference_pair_is_plain(s, p->query, p->key)) {
     plain_product(p, NULL);
     return;
   }

@@ -169,6 +169,7 @@ static void answer_head(const answering *w, int64_t b, int64_t h) {
     reference_query query = {.q = q + i * s->head_dim,
                              .position = w->places + i * s->n_axes,
                              .token = i,
+                             .index = i,
                              .k = k,
                              .positions = w->k_places,
                              .keys = keys,

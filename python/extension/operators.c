@@ -18,6 +18,12 @@ static void take_places(struct call *call, torch_value positions, torch_value op
   if (n != expected) fail_call(call, "operands: %d given; %s takes %d", n, call->kernel->name, expected);
 }
 
+/* Channels of an encoded row, of which there may be more of 16 bits. */
+static int64_t width_of(const pegen_kernel *kernel, const DLTensor *rows) {
+  if (!kernel->widths || !rows) return kernel->out_dim;
+  return kernel->widths[rows->dtype.bits == 32 ? 0 : rows->dtype.code == kDLBfloat ? 1 : 2].out_dim;
+}
+
 /* encode(Tensor q, Tensor k, Tensor? positions, Tensor[] operands, str kernel) -> (Tensor, Tensor); encode_one without
  * k
  */
@@ -28,8 +34,8 @@ static void encode_rows(torch_value *stack, int n) {
   take_places(&call, stack[n], stack[n + 1], call.kernel->n_inputs);
   call.args.q = q;
   call.args.k = k;
-  call.args.q_out = new_rows(&call, q, call.kernel->out_dim);
-  call.args.k_out = new_rows(&call, k, call.kernel->out_dim);
+  call.args.q_out = new_rows(&call, q, width_of(call.kernel, q));
+  call.args.k_out = new_rows(&call, k, width_of(call.kernel, k));
   run_entry(&call, "encode", call.kernel->encode, NULL, call.kernel->workspace, count_elements(q) + count_elements(k));
   end_call(&call, stack, false);
 }

@@ -47,7 +47,7 @@ class Args(ctypes.Structure):
         ("lse", c_void_p), ("split_keys", c_int64), ("cu_seqlens", c_void_p), ("k_cu_seqlens", c_void_p),
         ("block_table", c_void_p), ("lengths", c_void_p), ("slots", c_void_p),
         ("v_out", c_void_p), ("v_scale", c_void_p), ("q_norm", c_void_p), ("k_norm", c_void_p),
-        ("norm_epsilon", c_double), ("origin", c_void_p),
+        ("norm_epsilon", c_double), ("origin", c_void_p), ("first_token", c_int64),
     ]  # fmt: skip
 
 
@@ -74,6 +74,12 @@ class InputInfo(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("doc", c_char_p), ("units", c_char_p), ("size", c_int64)]
 
 
+class WidthInfo(ctypes.Structure):
+    """pegen_width."""
+
+    _fields_ = [("out_dim", c_int32), ("n_columns", c_int32), ("columns", POINTER(c_char_p))]
+
+
 Entry = ctypes.CFUNCTYPE(ctypes.c_int, POINTER(Args), ctypes.c_int, ctypes.c_int)
 SizeEntry = ctypes.CFUNCTYPE(c_size_t, POINTER(Args))
 
@@ -89,7 +95,7 @@ class KernelInfo(ctypes.Structure):
         ("n_operands", c_int32), ("operands", POINTER(OperandInfo)), ("encode", Entry), ("attention", Entry),
         ("workspace", SizeEntry), ("ptx", c_void_p), ("prepare", Entry), ("table_bytes", SizeEntry),
         ("n_inputs", c_int32), ("n_columns", c_int32), ("inputs", POINTER(InputInfo)), ("columns", POINTER(c_char_p)),
-        ("widths", c_void_p), ("encode_backward", Entry), ("encode_backward_finish", Entry),
+        ("widths", POINTER(WidthInfo)), ("encode_backward", Entry), ("encode_backward_finish", Entry),
         ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
         ("attention_backward_workspace", SizeEntry), ("prepare_backward", Entry), ("prepare_backward_finish", Entry),
         ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
@@ -125,6 +131,13 @@ def field(kernel: KernelInfo, name: str) -> Any:
     """A field of pegen_kernel; None where the kernel is older than the field."""
     member = getattr(KernelInfo, name)
     return getattr(kernel, name) if member.offset + member.size <= kernel.struct_size else None
+
+
+def width_of(kernel: KernelInfo, dtype: str) -> int:
+    """Channels of an encoded row of a number type."""
+    widths = field(kernel, "widths")
+    types = ("float32", "bfloat16", "float16")  # in the order of pegen_kernel.widths
+    return widths[types.index(dtype)].out_dim if widths and dtype in types else kernel.out_dim
 
 
 def _load() -> ctypes.CDLL:

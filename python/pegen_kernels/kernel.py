@@ -24,6 +24,10 @@ _ACCUMULATE, _FROM_INPUT = 1, 2  # PEGEN_GRAD_
 _DTYPES = {0: "float32", 1: "bfloat16", 2: "float16"}
 
 
+def _first(token: int) -> dict[str, int]:
+    return {"first_token": int(token)} if token else {}
+
+
 def compile(
     spec: str | os.PathLike[str],
     *,
@@ -148,7 +152,7 @@ class Kernel:
     targets: list[str]
     dtypes: list[str]
     head_dim: int
-    out_dim: int  #: of encoded rows: head_dim unless the encoding appends columns
+    out_dim: int  #: of encoded rows of its first number type: head_dim unless it appends columns; `width_of`
     axes: list[str]
     heads: int  #: heads that it is made for; 0: any
     scale: float  #: of q k^T in a call of `attention` that gives none; 0: there is no attention
@@ -252,6 +256,10 @@ class Kernel:
         "encode_backward_finish", of encodings whose operands have gradients."""
         return [name for name, entry in self._entries.items() if entry]
 
+    def width_of(self, dtype: Any) -> int:
+        """Channels of an encoded row of a number type: an encoding that appends columns appends more to 16 bits."""
+        return _native.width_of(self._info, str(dtype).removeprefix("torch."))
+
     def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
         if in_place and out is not None:
             raise ArgumentError("out: given with in_place=True; expected one of them")
@@ -262,11 +270,11 @@ class Kernel:
             if len(given) != len(sources):
                 raise ArgumentError(f"out: {len(given)} arrays given; expected one for each of {', '.join(sources)}")
             return dict(zip(sources, given))
-        return {name: empty_like(x, (*x.shape[:-1], self.out_dim)) for name, x in sources.items()}
+        return {name: empty_like(x, (*x.shape[:-1], self.width_of(view(name, x).dtype))) for name, x in sources.items()}
 
     def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, origin: Any = None,
+               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, origin: Any = None, first_token: int = 0,
                threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Encodes q and k by their positions.
 
@@ -285,6 +293,8 @@ class Kernel:
         origin: of kernels with `has_origin`, [P] or [B,P] of a position's type: where the columns of q and of k count
         from; None: the middle of the call's tokens. Whoever keeps k for later calls gives one to all of them, and q or
         k alone and slots are refused without.
+        first_token: index of the first row in its sequence: row n passes through where first_token + n is below
+        `skip_tokens`. With positions, on processors.
         threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
 
         Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
@@ -311,8 +321,8 @@ class Kernel:
             origin=origin,
         )  # fmt: skip
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), {}, threads=threads,
-                   stream=stream, table=table)  # fmt: skip
+        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), _first(first_token),
+                   threads=threads, stream=stream, table=table)  # fmt: skip
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -320,7 +330,7 @@ class Kernel:
                v_cache: Any = None, q_norm: Any = None, k_norm: Any = None, epsilon: float = 1e-6, q_scale: Any = None,
                k_scale: Any = None, v_scale: Any = None, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               threads: int = 1) -> Any:  # fmt: skip
+               first_token: int = 0, threads: int = 1) -> Any:  # fmt: skip
         """What serves a token, in one call: RMS norms of q and k, where weights are given, `encode`, and k and v into
         their caches. On processors.
 
@@ -362,14 +372,15 @@ class Kernel:
         tensors |= _views(positions=positions, k_positions=k_positions)
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         self._call("append", tensors, parameters, self._named("input", self.inputs, inputs),
-                   {"norm_epsilon": float(epsilon)}, threads=threads, table=table)  # fmt: skip
+                   {"norm_epsilon": float(epsilon)} | _first(first_token), threads=threads, table=table)  # fmt: skip
         return None if q is None else give_back(q, made)
 
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
                         inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
                         in_place: bool = False, threads: int = 1, gradients: GradientTable | None = None,
                         q: Any = None, k: Any = None, from_input: bool = False, cu_seqlens: Any = None,
-                        k_cu_seqlens: Any = None, origin: Any = None) -> Any:  # fmt: skip
+                        k_cu_seqlens: Any = None, origin: Any = None,
+                        first_token: int = 0) -> Any:  # fmt: skip
         """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
         where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
         (grad_q, grad_k), or one array where only one was given.
@@ -411,8 +422,8 @@ class Kernel:
             )
         elif not self.needs_input and (q is not None or k is not None or from_input):
             raise ArgumentError("q, k: given without gradients, which alone need what encode read or wrote")
-        self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table, gradients=gradients,
-                   flags=flags, workspace="encode_backward_workspace")  # fmt: skip
+        self._call("encode_backward", tensors, parameters, given, _first(first_token), threads=threads, table=table,
+                   gradients=gradients, flags=flags, workspace="encode_backward_workspace")  # fmt: skip
         if gradients is not None:
             gradients.is_begun = True
         results = [give_back(sources[name], x) for name, x in made.items()]

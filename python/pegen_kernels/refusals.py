@@ -27,11 +27,10 @@ def _rows(kernel: Any, name: str, seen: View) -> str | None:
     if len(seen.shape) != 4:
         return f"{name} has {len(seen.shape)} dimensions; expected four, {names}"
     wide = name in ("q_out", "k_out", "grad.q_out", "grad.k_out")
-    width = kernel.out_dim if wide else kernel.head_dim
+    width = _native.width_of(kernel, seen.dtype) if wide else kernel.head_dim
     if name not in ("v", "out") and seen.shape[3] != width:
-        return (
-            f"{name} has {seen.shape[3]} channels; expected {width}, the kernel's {'out_dim' if wide else 'head_dim'}"
-        )
+        what = f"width of {seen.dtype} rows" if wide else "head_dim"
+        return f"{name} has {seen.shape[3]} channels; expected {width}, the kernel's {what}"
     if seen.shape[3] > 1 and seen.key[5][3] != 1:
         return f"{name} has channels that are not adjacent (stride {seen.key[5][3]}); expected a copy where they are"
     given = {"float32": 1, "bfloat16": 2, "float16": 4}.get(seen.dtype)

@@ -98,6 +98,7 @@ static void reference_gives_golden(void **state) {
     reference_query query = {.q = f.q->values + row * D,
                              .position = f.positions->values + token * f.spec->n_axes,
                              .token = token,
+                             .index = token,
                              .k = f.k->values + head * keys * D,
                              .v = f.v->values + head * keys * Dv,
                              .positions = f.positions->values,

@@ -32,7 +32,7 @@ static long double loss_of_scores(const call *c) {
     long double score = 0;
     for (int i = 0; i < s->head_dim; i++) score += (long double)c->q[i] * c->k[key * s->head_dim + i];
     for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = c->positions[key * s->n_axes + axis] - c->position[axis];
-    if (key >= s->skip_tokens && c->query.token >= s->skip_tokens)
+    if (key >= s->skip_tokens && c->query.index >= s->skip_tokens)
       score += reference_bias(s, delta, c->query.operands, c->query.inputs, c->query.head);
     sum += c->g_scores[key] * score / sqrtl(s->head_dim);
   }
@@ -129,7 +129,7 @@ static bool check_query(const variant *v, uint64_t *random) {
   bool attends = s->pairwise || s->polynomial;
   for (int trial = 0; trial < 2 && attends; trial++) {
     prepare(&c, random);
-    if (trial && s->skip_tokens) c.query.token = 0;
+    if (trial && s->skip_tokens) c.query.index = 0;
     reference_query_gradients to = {.q = arena_array(a, gradient_sum, s->head_dim),
                                     .k = arena_array(a, gradient_sum, KEYS * s->head_dim),
                                     .v = arena_array(a, gradient_sum, KEYS * value_dim(s)),

@@ -130,6 +130,30 @@ class Compile(unittest.TestCase):
 
 
 class Encode(unittest.TestCase):
+    def test_first_token(self):
+        """Rows that begin behind their sequence's first token are what they are in a call of all."""
+        kernel = pk.compile("rope", head_dim=16, skip_tokens=2, **FAST)
+        q, positions = numpy.random.default_rng(0).standard_normal((1, 4, 12, 16), numpy.float32), numpy.arange(12)
+        full, back = kernel.encode(q, positions=positions), kernel.encode_backward(q, positions=positions)
+        for first in 1, 2, 11:
+            part = q[:, :, first:], None, positions[first:]
+            self.assertTrue((kernel.encode(*part, first_token=first) == full[:, :, first:]).all())
+            self.assertTrue((kernel.encode_backward(*part, first_token=first) == back[:, :, first:]).all())
+        with self.assertRaisesRegex(pk.ArgumentError, "first_token is negative"):
+            kernel.encode(q, positions=positions, first_token=-1)
+
+    def test_wrong_width(self):
+        """Columns are as many as the number type has."""
+        kernel = pk.compile("pape", targets="native")
+        q, positions = numpy.zeros((1, 4, 9, 64), numpy.float16), numpy.zeros((9, 2))
+        given = {"inputs": [numpy.zeros((1, 4, 9, 50), numpy.float16)] * 2,
+                 "operands": [numpy.zeros(x.shape, numpy.float32) for x in kernel.operands]}  # fmt: skip
+        out = kernel.encode(q, positions=positions, **given)
+        self.assertEqual(out.shape[-1], kernel.width_of("float16"))
+        self.assertNotEqual(out.shape[-1], kernel.width_of("float32"))
+        with self.assertRaisesRegex(pk.ArgumentError, "out of q has 72 channels; expected 80"):
+            kernel.encode(q, positions=positions, out=numpy.zeros((1, 4, 9, 72), numpy.float16), **given)
+
     def setUp(self):
         self.kernel = pk.compile("rope", head_dim=16, targets="native")
 

@@ -36,6 +36,24 @@ def gradcheck(call, inputs, eps=1e-2, tolerance=2e-3):
 
 
 class Modules(unittest.TestCase):
+    def test_columns_of_every_number_type(self):
+        """Columns of 16 bits are more than those of float32 in one kernel of all types, which modules compile."""
+        encoding = Encoding("pape", targets="native")
+        kernel = encoding.kernel
+        q, k = torch.randn(2, 4, 9, 64), torch.randn(2, 4, 9, 64)
+        positions, inputs = torch.rand(9, 2), torch.rand(2, 4, 9, 50)
+        exact = None
+        for dtype in torch.float32, torch.bfloat16, torch.float16:
+            rows = [x.clone().to(dtype).requires_grad_() for x in (q, k)]
+            out = encoding(*rows, positions, inputs=[inputs.to(dtype)] * 2)
+            self.assertEqual({x.shape[-1] for x in out}, {kernel.width_of(dtype)})
+            scores = (out[0].double() @ out[1].double().mT).detach()
+            exact = scores if exact is None else exact
+            self.assertLess((scores - exact).abs().max(), 1 if dtype != torch.float32 else 1e-9)
+            (out[0].float().sum() + out[1].float().sum()).backward()
+            self.assertEqual(rows[0].grad.shape, q.shape)
+        self.assertNotEqual(kernel.width_of(torch.float32), kernel.width_of(torch.bfloat16))
+
     def test_values(self):
         encoding = Encoding("rope", head_dim=16, **FAST)
         q, k, positions = torch.randn(2, 4, 7, 16), torch.randn(2, 2, 7, 16), torch.arange(7)[:, None]

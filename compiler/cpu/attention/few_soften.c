@@ -13,6 +13,8 @@ typedef struct soften {
   const attention_emitter *e;
   bool paired;
   key_places places;
+  ir_value are_far; /* i1: coordinates of keys are far from the origin */
+  ir_value displaced; /* room for displacements of a row, [axis][room] */
   ir_value count, first, registers;
   ir_value next, next_token; /* the row of the next tile's first key, and bytes from key to key */
   ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
@@ -33,7 +35,8 @@ typedef struct soften_row {
   const soften *s;
   attention_emitter e; /* leaves are those of the row's head */
   two_float *fixed;
-  ir_value place[SPEC_MAX_AXES]; /* of the query, float32 */
+  ir_value place[SPEC_MAX_PLACES]; /* of the query, float32 */
+  ir_value keys; /* what it is taken off: [axis][room], of coordinates */
   ir_value asked;                /* the first key of the next tile that is asked for while the row is at hand */
   ir_value scores, limit;        /* limit: i32, of keys from the tile's first on */
 } soften_row;
@@ -69,9 +72,10 @@ static ir_value scored(const soften_row *row, ir_value *narrow, ir_value product
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
   ir *b = e->b;
-  ir_value narrow[SPEC_MAX_PLACES],
-      at = ir_offset(b, row->s->places.narrow, attention_mul(b, index, e->shape.lanes * 4));
+  ir_value narrow[SPEC_MAX_PLACES], place = attention_mul(b, index, e->shape.lanes * 4),
+                                    at = ir_offset(b, row->keys, place);
   for (int axis = 0; axis < e->p->n_places; axis++) {
+    if (axis == key_places_axes(e->p)) at = ir_offset(b, row->s->places.narrow, place);
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
@@ -153,6 +157,19 @@ static ir_value emit_powers(const soften_row *row, ir_value maximum, ir_value su
   return found[0];
 }
 
+/* Where a coordinate is far, displacements stand in place of the keys' coordinates, and 0 in that of the query's. */
+static void displace(soften_row *row, ir_value index, ir_value is_far) {
+  const soften *s = row->s;
+  ir *b = row->e.b;
+  row->keys = ir_select(b, is_far, s->displaced, s->places.narrow);
+  ir_branch far = ir_if(b, is_far);
+  ir_value arguments[] = {row->e.tile, index, s->first, s->count, i64(b, s->places.room), s->places.wide, s->displaced};
+  ir_call(b, "pegen_attention_displace_row", 7, arguments);
+  ir_end_if(b, far);
+  for (int axis = 0; axis < key_places_axes(row->e.p); axis++)
+    row->place[axis] = ir_select(b, is_far, ir_float(b, b->f32, 0), row->place[axis]);
+}
+
 static void begin_bias(soften_row *row, ir_value index) {
   attention_emitter *e = &row->e;
   ir *b = e->b;
@@ -161,12 +178,15 @@ static void begin_bias(soften_row *row, ir_value index) {
   row->fixed = delta_memo(e);
   delta_emitter d = delta_emitter_create(e, row->fixed);
   emit_expr_fixed(&d.walker, e->p->score ? e->p->score : e->p->bias);
+  ir_value is_far = row->s->are_far;
   for (int axis = 0; axis < e->p->n_places; axis++) {
     ir_value at = ir_offset_const(
         b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
     ir_value place = ir_load(b, b->f64, ir_offset(b, at, attention_mul(b, index, 8)), 8);
     row->place[axis] = ir_cast(b, "arith.truncf", place, b->f32);
+    if (axis < key_places_axes(e->p)) is_far = ir_op2(b, "arith.ori", is_far, emit_is_far(b, place, row->place[axis]));
   }
+  displace(row, index, is_far);
 }
 
 static void emit_row(const soften *s, ir_value index) {
@@ -206,7 +226,8 @@ void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
   if (s.paired) {
     key_tile t = {.first = s.first, .count = s.count};
     s.places = emit_key_places_begin(e);
-    emit_key_places(e, &s.places, &t);
+    s.displaced = ir_alloca(b, (int64_t)key_places_axes(e->p) * s.places.room * 4, CACHE_LINE);
+    s.are_far = emit_key_places(e, &s.places, &t);
   }
   if (e->p->hides) {
     s.extremes = ir_alloca(b, (int64_t)e->shape.lanes * 8, CACHE_LINE);

@@ -21,9 +21,65 @@ static void emit_mask_fixed(delta_emitter *d, const attention_mask *mask) {
   emit_expr_fixed(&d->walker, mask->open);
 }
 
+/* ---- displacements ---- */
+
+static int64_t row_bytes(const attention_emitter *e) { return (int64_t)key_places_axes(e->p) * e->shape.queries * 4; }
+
+/* Coordinates of a register of queries, rounded; i1 lanes: which are far. */
+static ir_value emit_rounded_queries(const attention_emitter *e, int axis, ir_value vector, ir_value to) {
+  ir *b = e->b;
+  ir_value from = ir_offset_const(
+      b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
+  from = ir_offset(b, from, attention_mul(b, vector, (int64_t)e->shape.lanes * 8));
+  ir_value wide = ir_load(b, ir_vector(b, e->shape.lanes, b->f64), from, 8),
+           narrow = ir_cast(b, "arith.truncf", wide, b->f32);
+  ir_store(b, narrow, ir_offset(b, to, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)), 4, false);
+  return emit_is_far(b, wide, narrow);
+}
+
+/* Of the queries: once. */
+static void emit_query_places(pair_emitter *pairs) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int axes = key_places_axes(e->p);
+  int64_t row = (int64_t)e->shape.queries * 4;
+  pairs->query_places = ir_alloca(b, row_bytes(e) * (1 + e->shape.keys), 64);
+  if (e->p->n_numbers) pairs->query_numbers = ir_alloca(b, row * e->p->n_numbers, 64);
+  pairs->step = ir_alloca(b, 8, 8);
+  ir_store(b, e->zero, pairs->step, 8, false); /* beside columns it stays: these are of coordinates near the tile's */
+  ir_value far = ir_int(b, ir_vector(b, e->shape.lanes, b->i1), 0), now;
+  ir_loop vectors = ir_for_with(b, e->zero, i64(b, e->shape.vectors), 1, &far, &now);
+  for (int axis = 0; axis < e->p->n_places; axis++) {
+    ir_value to = axis < axes ? ir_offset_const(b, pairs->query_places, axis * row)
+                              : ir_offset_const(b, pairs->query_numbers, (axis - axes) * row);
+    ir_value is_far = emit_rounded_queries(e, axis, vectors.index, to);
+    if (axis < axes) now = ir_op2(b, "arith.ori", now, is_far);
+  }
+  ir_end_for_with(b, vectors, 1, &now, &far);
+  pairs->is_far = axes ? emit_some(e, far) : ir_int(b, b->i1, 0);
+}
+
+/* Rows of displacements where a coordinate of the tile is far; keys_are_far: i1. */
+static void emit_displacements(const pair_emitter *pairs, const key_tile *t, ir_value keys_are_far) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  ir_value is_far = ir_op2(b, "arith.ori", keys_are_far, pairs->is_far), row = i64(b, row_bytes(e));
+  ir_store(b, ir_select(b, is_far, row, e->zero), pairs->step, 8, false);
+  ir_branch far = ir_if(b, is_far);
+  ir_value arguments[] = {e->tile,
+                          t->first,
+                          t->count,
+                          i64(b, pairs->places.room),
+                          pairs->places.wide,
+                          pairs->places.narrow,
+                          i64(b, e->shape.queries),
+                          ir_offset_const(b, pairs->query_places, row_bytes(e))};
+  ir_call(b, "pegen_attention_displace", 8, arguments);
+  ir_end_if(b, far);
+}
+
 pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *places) {
   ir *b = e->b;
-  int axes = e->p->n_places;
   pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
   delta_emitter d = delta_emitter_create(e, pairs.fixed);
   if (e->p->bias && !e->p->by_tiles) emit_expr_fixed(&d.walker, e->p->bias);
@@ -36,22 +92,14 @@ pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *plac
   }
   pairs.places = places ? *places : emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
-  if (e->p->bias || e->p->score) {
-    pairs.query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
-    for (int axis = 0; axis < axes; axis++) {
-      ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
-      ir_value from = ir_offset_const(
-          b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
-      ir_value r = ir_load(b, b->f64, ir_offset(b, from, attention_mul(b, lanes.index, 8)), 8);
-      ir_value to = ir_offset_const(b, pairs.query_places, (int64_t)axis * e->shape.queries * 4);
-      ir_store(b, ir_cast(b, "arith.truncf", r, b->f32), ir_offset(b, to, attention_mul(b, lanes.index, 4)), 4, false);
-      ir_end_for(b, lanes);
-    }
-  }
+  if (e->p->bias || e->p->score) emit_query_places(&pairs);
   return pairs;
 }
 
-void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) { emit_key_places(pairs->e, &pairs->places, t); }
+void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) {
+  ir_value are_far = emit_key_places(pairs->e, &pairs->places, t);
+  if (pairs->query_places.ptr) emit_displacements(pairs, t, are_far);
+}
 
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
@@ -65,9 +113,9 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
 
 void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
-  ir_value arguments[] = {e->tile,  pairs->places.narrow, pairs->query_places,
-                          t->count, pairs->biases,        i64(e->b, e->shape.vectors)};
-  ir_call(e->b, bias_name(e->memory, e->target), 6, arguments);
+  ir_value step = ir_load(e->b, e->b->i64, pairs->step, 8), vectors = i64(e->b, e->shape.vectors);
+  ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, t->count, pairs->biases, vectors};
+  ir_call(e->b, bias_name(e->memory, e->target), 7, arguments);
 }
 
 /* Displacements of a key and the queries of a register, float32, and their products, where they stand in memory;
@@ -80,13 +128,16 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
     ir_value row = ir_offset(b, pairs->products, attention_mul(b, key, (int64_t)e->shape.queries * 4));
     narrow[SPEC_OF_SCORE] = load(e, ir_offset(b, row, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
   }
-  ir_value queries = ir_offset(b, pairs->query_places, attention_mul(b, vector, e->shape.lanes * 4));
+  int own = key_places_axes(e->p);
+  ir_value place = attention_mul(b, vector, e->shape.lanes * 4), step = ir_load(b, b->i64, pairs->step, 8);
+  ir_value row = mul(b, add(b, key, i64(b, 1)), step), queries = ir_offset(b, pairs->query_places, add(b, row, place));
   ir_value at = ir_offset(b, pairs->places.narrow, attention_mul(b, key, 4));
   for (int axis = 0; axis < axes; axis++) {
+    if (axis == own) queries = ir_offset(b, pairs->query_numbers, place);
     ir_value k = ir_broadcast(b, e->lanes,
                               ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 4), 4));
-    ir_value q = ir_load(b, e->lanes, ir_offset_const(b, queries, (int64_t)axis * e->shape.queries * 4), 4);
-    narrow[axis] = ir_op2(b, "arith.subf", k, q);
+    int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;
+    narrow[axis] = ir_op2(b, "arith.subf", k, ir_load(b, e->lanes, ir_offset_const(b, queries, before), 4));
   }
 }
 
@@ -182,20 +233,22 @@ ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
 
 void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->ptr, b->i64};
-  ir_value arguments[6];
-  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 6, types, arguments);
+  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->i64, b->ptr, b->i64};
+  ir_value arguments[7];
+  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 7, types, arguments);
   e.zero = i64(b, 0);
   e.tile = arguments[0];
   pair_emitter pairs = {.e = &e,
                         .fixed = delta_memo(&e),
                         .places = {.narrow = arguments[1], .room = key_places_room(&e.shape)},
-                        .query_places = arguments[2]};
+                        .query_places = arguments[2],
+                        .step = ir_alloca(b, 8, 8)};
+  ir_store(b, arguments[3], pairs.step, 8, false);
   delta_emitter d = delta_emitter_create(&e, pairs.fixed);
   emit_expr_fixed(&d.walker, p->bias);
-  ir_loop keys = ir_for(b, e.zero, arguments[3]);
-  ir_loop vectors = ir_for(b, e.zero, arguments[5]);
-  ir_value row = ir_offset(b, arguments[4], attention_mul(b, keys.index, e.shape.queries * 4));
+  ir_loop keys = ir_for(b, e.zero, arguments[4]);
+  ir_loop vectors = ir_for(b, e.zero, arguments[6]);
+  ir_value row = ir_offset(b, arguments[5], attention_mul(b, keys.index, e.shape.queries * 4));
   ir_value at = ir_offset(b, row, attention_mul(b, vectors.index, e.shape.lanes * 4));
   ir_store(b, pair_bias(&pairs, keys.index, vectors.index), at, 4, false);
   ir_end_for(b, vectors);

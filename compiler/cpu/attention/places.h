@@ -9,10 +9,18 @@ typedef struct key_places {
   int room;              /* keys of a tile, rounded up to registers */
 } key_places;
 
+/* Coordinates of positions, which come first: numbers of tokens stand behind them. */
+static inline int key_places_axes(const attention_plan *p) { return p->n_places - p->n_numbers; }
+
 int key_places_room(const attention_shape *s);
 /* Their room, once. */
 key_places emit_key_places_begin(const attention_emitter *e);
-/* What stands in it, for each tile. */
-void emit_key_places(const attention_emitter *e, const key_places *places, const key_tile *t);
+/* What stands in it, for each tile. i1: some coordinate is far and no float32, so that differences of such as are
+ * rounded would not be those of the coordinates. */
+ir_value emit_key_places(const attention_emitter *e, const key_places *places, const key_tile *t);
+/* i1 lanes: the same of coordinates, float64, and what they are rounded to. */
+ir_value emit_is_far(ir *b, ir_value wide, ir_value narrow);
+/* Whether lanes of i1 are not all 0. */
+ir_value emit_some(const attention_emitter *e, ir_value lanes);
 
 #endif

@@ -29,7 +29,7 @@ from .calls import FROM_INPUT, Static, call
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _encode(static: Static, rows: tuple[Any, ...], rest: Rest) -> tuple[Any, ...]:
     given = dict(zip(static.names, rows))
-    made = {f"{name}_out": like(x, static.kernel.out_dim) for name, x in given.items()}
+    made = {f"{name}_out": like(x, static.kernel.width_of(x.dtype)) for name, x in given.items()}
     return tuple(call(static, "encode", {**given, **rest.named()}, made).values())
 
 

@@ -61,14 +61,14 @@ def _run(entry: str, name: str, rows: dict[str, Tensor], results: dict[str, Tens
 
 def _encode(q: Tensor, k: Tensor, positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
     found, rows = kernel_of(kernel), {"q": adjacent(q), "k": adjacent(k)}
-    out = {f"{field}_out": result(x, found.out_dim) for field, x in rows.items()}
+    out = {f"{field}_out": result(x, found.width_of(x.dtype)) for field, x in rows.items()}
     _run("encode", kernel, rows, out, positions, operands, found.head_dim)
     return tuple(out.values())
 
 
 def _encode_one(x: Tensor, positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Tensor:
     found, x = kernel_of(kernel), adjacent(x)
-    out = result(x, found.out_dim)
+    out = result(x, found.width_of(x.dtype))
     _run("encode", kernel, {"q": x}, {"q_out": out}, positions, operands, found.head_dim)
     return out
 
@@ -77,7 +77,8 @@ def _backward(gradients: dict[str, Tensor], positions: Tensor | None, operands: 
     found = kernel_of(kernel)
     rows = {f"grad.{field}_out": adjacent(x) for field, x in gradients.items()}
     out = {field[:-4]: result(x, found.head_dim) for field, x in rows.items()}
-    _run("encode_backward", kernel, rows, out, positions, operands, found.out_dim, "encode_backward_workspace")
+    width = found.width_of(next(iter(rows.values())).dtype)
+    _run("encode_backward", kernel, rows, out, positions, operands, width, "encode_backward_workspace")
     return tuple(out.values())
 
 
@@ -130,12 +131,12 @@ def _encode_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], po
 
 
 def _fake_encode(q: Tensor, k: Tensor, positions: Any, operands: Any, kernel: str) -> Any:
-    width = kernel_of(kernel).out_dim
+    width = kernel_of(kernel).width_of(q.dtype)
     return result(adjacent(q), width), result(adjacent(k), width)
 
 
 def _fake_encode_one(x: Tensor, positions: Any, operands: Any, kernel: str) -> Tensor:
-    return result(adjacent(x), kernel_of(kernel).out_dim)
+    return result(adjacent(x), kernel_of(kernel).width_of(x.dtype))
 
 
 def _fake_encode_backward(grad_q: Tensor, grad_k: Tensor, positions: Any, operands: Any, kernel: str) -> Any:

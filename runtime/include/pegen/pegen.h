@@ -193,7 +193,11 @@ extern "C" {
   X(ORIGIN, 74, \
     "columns count positions from the middle of positions, and where q or k is alone, or k goes to slots, from " \
     "args->origin: [P] or [B,P] of a position's type; a kernel without has_origin, and a call without positions, has " \
-    "none")
+    "none") \
+  X(FIRST_TOKEN, 75, \
+    "first_token is negative, or not 0 of a call that it is not for: it is for encode, append and gradients of " \
+    "encode " \
+    "on processors, with positions and without a table")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -402,6 +406,11 @@ typedef struct pegen_args {
    * gives it, one for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without.
    */
   const DLTensor *origin;
+  /* encode, append and encode's gradients, on processors and with positions: the index in its sequence of the first row
+   * of a batch (with cu_seqlens of every sequence). Row n passes through where first_token + n is below skip_tokens: of
+   * a token that is generated, or a chunk of a prompt, it is not 0. Attention counts from the keys' end instead; other
+   * entries, tables and GPUs refuse it (FIRST_TOKEN). */
+  int64_t first_token;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -521,7 +530,8 @@ typedef struct pegen_kernel {
   int32_t n_axes; /* P */
   const char *const *axes; /* [P] names */
   int32_t heads; /* number of heads it is made for; 0: any */
-  int32_t skip_tokens; /* tokens at the front that pass through */
+  int32_t skip_tokens; /* tokens at the front of a sequence that pass through; of attention the first keys, and query i
+                          of N where i + M - N is below it */
   const int64_t *grid; /* [P] sizes of the built-in grid, or NULL */
   int32_t n_operands;
   const pegen_operand *operands;

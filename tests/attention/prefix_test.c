@@ -1,0 +1,136 @@
+/* prefix_test [TARGET]: prefix tokens are the first of the keys' sequence, at whose end queries end, too: what the last
+ * queries of a call give alone is what they give in it, however few they are, and their gradients are right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "gradients.h"
+
+#include <math.h>
+
+enum { KEYS = 75, HEADS = 4, SKIP = 3 };
+
+static const char *wanted; /* NULL: all that this machine runs */
+
+static const struct {
+  const char *folder, *name;
+  loader_define options[4];
+} cases[] = {
+    {SPECS_DIR, "alibi", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"axes", "2"}}},
+    {LOCAL_DIR, "rows_turned", {{"skip_tokens", "3"}, {"head_dim", "12"}, {"heads", "4"}, {"inverse", "true"}}},
+    {LOCAL_DIR, "score_inputs", {{"skip_tokens", "3"}, {"heads", "4"}, {"kind", "mixed"}, {"head_dim", "12"}}},
+    {SPECS_DIR, "polynomial", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"role", "pairwise"}}},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* The last `count` of a tensor's rows, of the dimension that has KEYS of them. */
+static DLTensor *last_rows(arena *a, const DLTensor *all, int axis, int64_t count) {
+  DLTensor *t = arena_new(a, DLTensor);
+  int64_t stride = 1;
+  *t = *all;
+  t->shape = arena_array(a, int64_t, all->ndim);
+  t->strides = arena_array(a, int64_t, all->ndim);
+  for (int i = all->ndim - 1; i >= 0; i--) {
+    t->shape[i] = all->shape[i];
+    t->strides[i] = all->strides ? all->strides[i] : stride;
+    stride *= all->shape[i];
+  }
+  t->byte_offset += (uint64_t)((t->shape[axis] - count) * t->strides[axis] * (t->dtype.bits / 8));
+  t->shape[axis] = count;
+  return t;
+}
+
+static attention_trial last_queries(arena *a, const attention_trial *all, int64_t count) {
+  attention_trial t = *all;
+  const DLTensor **inputs = arena_array(a, const DLTensor *, t.spec->n_inputs + 1);
+  t.q = last_rows(a, all->q, 2, count);
+  t.k_positions = all->positions;
+  t.positions = last_rows(a, all->positions, 0, count);
+  for (int i = 0; i < t.spec->n_inputs; i++)
+    inputs[i] = t.spec->input[i].of_keys ? all->inputs.tensors[i] : last_rows(a, all->inputs.tensors[i], 2, count);
+  t.inputs.tensors = inputs;
+  return t;
+}
+
+static void compare_last(const DLTensor *all, const DLTensor *last, const char *what) {
+  int64_t before = all->shape[2] - last->shape[2];
+  for (int64_t h = 0; h < last->shape[1]; h++)
+    for (int64_t n = 0; n < last->shape[2]; n++)
+      for (int64_t c = 0; c < last->shape[3]; c++) {
+        double x = number_load(NUMBER_F32, tensor_at(all, 0, h, before + n, c)),
+               y = number_load(NUMBER_F32, tensor_at(last, 0, h, n, c));
+        if (!(fabs(x - y) <= 1e-4)) fail_msg("%s, query %d of the last: %g, alone %g", what, (int)n, x, y);
+      }
+}
+
+static void run_case(int at) {
+  static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
+  fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    attention_trial all = {.spec = f.spec, .causal = target % 2};
+    attention_trial_fill(f.memory, &all, &(attention_sizes){1, HEADS, 2, KEYS, KEYS}, NUMBER_F32, ROWS_BHND, &f.random);
+    all.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+    all.positions = fixture_positions(&f, NUMBER_F64, 0, KEYS);
+    DLTensor *out = attention_trial_out(f.memory, &all, ROWS_BHND);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &all, out, 2), 0);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+      const char *what = arena_printf(f.memory, "%s, %s", cases[at].name, f.targets[target]);
+      attention_trial t = last_queries(f.memory, &all, counts[i]);
+      DLTensor *last = attention_trial_out(f.memory, &t, ROWS_BHND);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, last, 2), 0);
+      compare_last(out, last, what);
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+static void last_queries_alone(void **state) {
+  (void)state;
+  for (int at = 0; at < CASES; at++) run_case(at);
+}
+
+/* Of fewer queries than keys, and of more, of which the first are before all keys. */
+static void gradients_of_some(void **state) {
+  (void)state;
+  static const int64_t sizes[][2] = {{40, KEYS}, {KEYS - 2, KEYS}, {50, 40}};
+  for (int at = 0; at < CASES; at++) {
+    fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
+    for (int target = 0; target < f.n_targets; target++) {
+      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+      assert_non_null(loaded);
+      for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        attention_trial t = {.spec = f.spec, .causal = i == 0};
+        attention_sizes of = {1, HEADS, 2, sizes[i][0], sizes[i][1]};
+        attention_trial_fill(f.memory, &t, &of, NUMBER_F32, ROWS_BNHD, &f.random);
+        t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+        t.positions = fixture_positions(&f, NUMBER_I32, 0, sizes[i][0]);
+        t.k_positions = fixture_positions(&f, NUMBER_I32, 0, sizes[i][1]);
+        attention_gradients g;
+        trial_error worst = {0};
+        assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random),
+                         0);
+        attention_trial_compare(f.memory, &t, g.out, 1, &worst);
+        if (worst.spoilt || !(worst.error <= 0x1p-18L))
+          fail_msg("%s, %s: %s", cases[at].name, f.targets[target], trial_error_text(f.memory, &worst));
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 3), 0);
+        print_message("%s, %s, %d queries\n", cases[at].name, f.targets[target], (int)sizes[i][0]);
+        gradients_compare(f.memory, &g, 1);
+      }
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
+int main(int arguments, char **argument) {
+  wanted = arguments > 1 ? argument[1] : NULL;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(last_queries_alone), cmocka_unit_test(gradients_of_some)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
