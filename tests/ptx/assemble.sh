@@ -23,8 +23,8 @@ for spec; do
   # its work and head_dim, so that more is noticed; a head_dim that is not there may spill nothing.
   clean=$(awk -v name="$name" -v chip="$chip" '
     BEGIN {
-      tensor["forward 64"] = 56; tensor["queries 64"] = 32; tensor["keys 64"] = 120
-      tensor["forward 128"] = 0; tensor["queries 128"] = 656; tensor["keys 128"] = 352
+      tensor["forward 64"] = 56; tensor["queries 64"] = 32; tensor["keys 64"] = 144
+      tensor["forward 128"] = 16; tensor["queries 128"] = 656; tensor["keys 128"] = 352
       head_dim = match(name, /head_dim=[0-9]+/) ? substr(name, RSTART + 9, RLENGTH - 9) : 64 }
     /Function properties for/ {
       few = /_attention_backward_/ ? 64 : 0
