@@ -47,6 +47,8 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
   const tile_program *forward = tile_forward(a);
   FILE *stream = arena_must(open_memstream(&out->data, &out->size));
   tile_print(stream, tile_pipeline(a, forward));
+  fputc('\n', stream);
+  tile_print(stream, tile_pipeline(a, tile_few(a, forward)));
   for (int own_keys = 0; own_keys < 2 && !options->no_gradients; own_keys++) {
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, own_keys)));
@@ -122,7 +124,8 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
   if (plan && !options->no_gradients && !adjoint_check_size(a, s)) return false;
-  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, on.gpu, f, plan, dtypes, !options->no_gradients) : NULL;
+  const gpu_program *program =
+      plan && on.gpu ? gpu_program_of(a, on.gpu, f, plan, dtypes, !options->no_gradients) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);

@@ -4,17 +4,10 @@
 #include "attention_split.h"
 #include "gradient.h"
 
-/* The workspace is another tensor's memory nowhere. */
 static int check_split(const pegen_attention_walk *w, int target) {
   const pegen_attention_call *c = w->call;
   int64_t bytes = pegen_attention_split_bytes(w, target);
-  pegen_view room;
-  if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
-  int error = bytes ? pegen_check_workspace(w->args, bytes, &room) : 0;
-  if (error || !bytes) return error;
-  int meets = pegen_views_meet(&room, &c->out) || (!c->lse.empty && pegen_views_meet(&room, &c->lse)) ||
-              pegen_attention_meets(w->driver, w->args, c, &room);
-  return meets ? PEGEN_ERROR_OVERLAP : 0;
+  return bytes < 0 ? PEGEN_ERROR_SIZE_OVERFLOW : pegen_check_split(w->driver, w->args, c, bytes);
 }
 
 static int begin_call(pegen_attention_walk *w, pegen_attention_call *call, const pegen_driver *driver,

@@ -16,6 +16,8 @@
  */
 #include "check_attention.h"
 
+#include "gradient.h"
+
 static const DLTensor *key_positions(const pegen_args *args) {
   return args->k_positions ? args->k_positions : args->positions;
 }
@@ -238,4 +240,14 @@ void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, 
   pegen_go_to_sequence(&c->k, PEGEN_TOKEN, k, from, to);
   pegen_go_to_sequence(&c->v, PEGEN_TOKEN, k, from, to);
   if (c->k_position_type >= 0) pegen_go_to_sequence(&c->k_positions, PEGEN_POSITION_TOKEN, k, from, to);
+}
+
+int pegen_check_split(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
+                      int64_t bytes) {
+  pegen_view room;
+  int error = bytes ? pegen_check_workspace(args, bytes, &room) : 0;
+  if (error || !bytes) return error;
+  int meets = pegen_views_meet(&room, &call->out) || (!call->lse.empty && pegen_views_meet(&room, &call->lse)) ||
+              pegen_attention_meets(driver, args, call, &room);
+  return meets ? PEGEN_ERROR_OVERLAP : 0;
 }

@@ -36,5 +36,9 @@ PEGEN_INTERNAL int pegen_view_lse(const DLTensor *lse, pegen_view *view);
 /* 1: what is written meets what a call reads, out and lse apart. */
 PEGEN_INTERNAL int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args,
                                          const pegen_attention_call *call, const pegen_view *out);
+/* The workspace of a checked call whose keys are split, of `bytes`; 0: they are not. It is another tensor's memory
+ * nowhere. */
+PEGEN_INTERNAL int pegen_check_split(const pegen_driver *driver, const pegen_args *args,
+                                     const pegen_attention_call *call, int64_t bytes);
 
 #endif

@@ -79,15 +79,19 @@ static const struct launch_kind {
   size_t (*workspace)(const pegen_launch_request *request); /* 0 where it would be refused; NULL: never any */
 } kinds[PEGEN_LAUNCH_COUNT] = {
     [PEGEN_LAUNCH_encode] = {pegen_launch_plan_encode, tensors_of_encode, rows_of_call, NULL},
-    [PEGEN_LAUNCH_attention] = {pegen_launch_plan_attention, tensors_of_attention, rows_of_call, NULL},
+    [PEGEN_LAUNCH_attention] = {pegen_launch_plan_attention, tensors_of_attention, rows_of_call,
+                                pegen_launch_split_bytes},
+    [PEGEN_LAUNCH_attention_finish] = {pegen_launch_plan_attention_finish, tensors_of_attention, rows_of_call,
+                                       pegen_launch_split_bytes},
     [PEGEN_LAUNCH_encode_backward] = {pegen_launch_plan_backward, tensors_of_backward, rows_of_backward,
                                       pegen_launch_backward_bytes},
     [PEGEN_LAUNCH_encode_backward_finish] = {pegen_launch_plan_finish, tensors_of_backward, rows_of_backward,
                                              pegen_launch_backward_bytes},
     [PEGEN_LAUNCH_attention_backward] = {pegen_launch_plan_attention_backward, tensors_of_attention_backward,
                                          rows_of_call, pegen_launch_attention_bytes},
-    [PEGEN_LAUNCH_attention_backward_finish] = {pegen_launch_plan_attention_finish, tensors_of_attention_backward,
-                                                rows_of_call, pegen_launch_attention_bytes},
+    [PEGEN_LAUNCH_attention_backward_finish] = {pegen_launch_plan_attention_backward_finish,
+                                                tensors_of_attention_backward, rows_of_call,
+                                                pegen_launch_attention_bytes},
 };
 
 int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -104,7 +108,7 @@ int pegen_launch_check(const pegen_launch_request *request) { return pegen_launc
 const DLTensor *pegen_launch_rows(const pegen_launch_request *request) { return kinds[request->entry].rows(request); }
 
 static int is_backward(pegen_launch_entry entry) {
-  return entry != PEGEN_LAUNCH_encode && entry != PEGEN_LAUNCH_attention;
+  return entry != PEGEN_LAUNCH_encode && entry != PEGEN_LAUNCH_attention && entry != PEGEN_LAUNCH_attention_finish;
 }
 
 static int is_elsewhere(const DLTensor *t, const DLTensor *first, int (*fits)(DLDevice)) {

@@ -140,13 +140,17 @@ PEGEN_HIDDEN int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t head
 
 /* Plans of entries: without run only whether they would be refused. */
 PEGEN_HIDDEN int pegen_launch_plan_encode(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+/* What chunks of keys come to, and bytes of the workspace that they are left in. */
+PEGEN_HIDDEN int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run,
+                                                    void *context);
+PEGEN_HIDDEN size_t pegen_launch_split_bytes(const pegen_launch_request *request);
 PEGEN_HIDDEN int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context);
 PEGEN_HIDDEN int pegen_launch_plan_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context);
 PEGEN_HIDDEN int pegen_launch_plan_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context);
 PEGEN_HIDDEN int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run,
                                                       void *context);
-PEGEN_HIDDEN int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run,
-                                                    void *context);
+PEGEN_HIDDEN int pegen_launch_plan_attention_backward_finish(const pegen_launch_request *request, pegen_launch_run *run,
+                                                             void *context);
 /* Rows of a call that was checked: of encode, or gradients; kept: what encode read of q and k, or NULL. */
 PEGEN_HIDDEN int pegen_launch_rows_of(const pegen_launch_request *request, const struct pegen_call *call,
                                       const struct pegen_view *kept, pegen_launch_run *run, void *context);

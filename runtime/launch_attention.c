@@ -1,6 +1,7 @@
 /* launch_attention.c: a call of attention becomes one launch: a block for each tile of queries of each head of each
- * batch, all along x; see launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at
- * all, the row that a block reads before it counts them is q's. */
+ * batch, all along x; of few queries a block for each head of k and chunk of its keys, and attention_finish merges
+ * chunks. See launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at all, the row
+ * that a block reads before it counts them is q's. */
 #include "launch.h"
 
 #include "launch_names.h"
@@ -55,28 +56,82 @@ void pegen_launch_attention_driver(const pegen_kernel *kernel, pegen_driver *dri
   driver->form = form;
 }
 
-static int check(const pegen_launch_request *request, pegen_attention_call *call) {
+/* A call that was checked, what with, and what is launched. */
+typedef struct attention_plan {
+  const pegen_launch_request *request;
   pegen_driver driver;
   pegen_attention form;
-  pegen_launch_attention_driver(request->kernel, &driver, &form);
-  int error = pegen_check_attention(&driver, request->args, 0, 1, call);
-  return error || call->lse.empty || has_lse(request->kernel) ? error : PEGEN_ERROR_UNKNOWN_FIELD;
+  pegen_attention_call call;
+  const pegen_ptx_entry *entry,
+      *finish; /* finish: of the chunks of few queries; NULL: they are many, or there is none */
+  int64_t chunks, keys; /* of few queries: how many, and keys of each */
+  int64_t rows, bytes;  /* queries of all heads and batches; of the workspace, 0: keys are not split */
+} attention_plan;
+
+static int check(const pegen_launch_request *request, attention_plan *p) {
+  memset(p, 0, sizeof *p);
+  p->request = request;
+  pegen_launch_attention_driver(request->kernel, &p->driver, &p->form);
+  int error = pegen_check_attention(&p->driver, request->args, 0, 1, &p->call);
+  return error || p->call.lse.empty || has_lse(request->kernel) ? error : PEGEN_ERROR_UNKNOWN_FIELD;
 }
 
 /* Entries of a type come in the order in which they are taken. */
-static const pegen_ptx_entry *choose_entry(const pegen_launch_request *request, const pegen_attention_call *call) {
-  const pegen_kernel *kernel = request->kernel;
-  const pegen_ptx *ptx = kernel->ptx;
-  for (int i = 0; i < ptx->n_entries; i++) {
-    const pegen_ptx_entry *entry = &ptx->entries[i];
+static const pegen_ptx_entry *choose_entry(const attention_plan *p, const char *word) {
+  const pegen_kernel *kernel = p->request->kernel;
+  const pegen_attention_call *call = &p->call;
+  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
+    const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
     int64_t access = entry->access;
-    if (pegen_launch_is_for(kernel, i, PEGEN_LAUNCH_attention) && pegen_launch_fits(request, entry) &&
-        entry->dtype == pegen_number_at(call->type)->dtype && pegen_launch_is_aligned(&call->q, access) &&
-        pegen_launch_is_aligned(&call->k, access) && pegen_launch_is_aligned(&call->v, access) &&
-        pegen_launch_is_aligned(&call->out, access))
+    if (pegen_launch_fits(p->request, entry) && entry->dtype == pegen_number_at(call->type)->dtype &&
+        pegen_launch_is_aligned(&call->q, access) && pegen_launch_is_aligned(&call->k, access) &&
+        pegen_launch_is_aligned(&call->v, access) && pegen_launch_is_aligned(&call->out, access))
       return entry;
   }
   return NULL;
+}
+
+/* ---- few queries ---- */
+
+/* Blocks that keep a large device busy: two for each of an H200's multiprocessors. */
+enum { FEW_BLOCKS = 264 };
+
+/* Whether all heads of q that share one of k and v read the same numbers of keys. */
+static int keys_agree(const attention_plan *p) {
+  const pegen_kernel *kernel = p->request->kernel;
+  for (int i = 0; pegen_launch_has_pair_inputs(kernel) && i < kernel->n_inputs; i++) {
+    int64_t heads = p->call.input[i].size[PEGEN_HEAD];
+    if (pegen_input_is_of_keys(kernel, i) && heads > p->call.q.size[PEGEN_HEAD] / p->call.group) return 0;
+  }
+  return 1;
+}
+
+/* The number of keys, heads and batches alone decides. */
+static void cut_keys(attention_plan *p, int64_t items) {
+  int64_t keys = p->call.k.size[PEGEN_TOKEN], steps = keys ? pegen_divide_up(keys, PEGEN_PTX_FEW_STEP) : 1;
+  int64_t most = PEGEN_GIVEN(p->request->args, split_keys) && p->finish ? FEW_BLOCKS / items : 1;
+  int64_t each = pegen_divide_up(steps, most > 1 ? most : 1);
+  p->keys = each * PEGEN_PTX_FEW_STEP;
+  p->chunks = pegen_divide_up(steps, each);
+  if (p->chunks > 1) p->bytes = p->rows * p->chunks * (p->form.value_dim + 2) * (int64_t)sizeof(float);
+}
+
+/* Takes the entry of few queries where the call is one of these, and there is one. */
+static void take_few(attention_plan *p) {
+  const pegen_kernel *kernel = p->request->kernel;
+  const int64_t *size = p->call.q.size;
+  if (!PEGEN_LAUNCH_HAS(kernel, attention_workspace) || p->call.out.empty || !keys_agree(p) ||
+      p->call.group > PEGEN_PTX_FEW_QUERIES || size[PEGEN_TOKEN] > PEGEN_PTX_FEW_QUERIES / p->call.group)
+    return;
+  const pegen_ptx_entry *entry = choose_entry(p, PEGEN_PTX_WORD_FEW);
+  int64_t items = pegen_launch_tiles(1, 1, size[PEGEN_HEAD] / p->call.group, size[PEGEN_BATCH]);
+  if (!entry || items < 0) return;
+  p->entry = entry;
+  p->rows = size[PEGEN_BATCH] * size[PEGEN_HEAD] * size[PEGEN_TOKEN]; /* of elements in memory */
+  const char *word = pegen_launch_word(PEGEN_LAUNCH_attention_finish);
+  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1))
+    if (kernel->ptx->entries[i].dtype == entry->dtype) p->finish = &kernel->ptx->entries[i];
+  cut_keys(p, items);
 }
 
 /* ---- parameters ---- */
@@ -136,30 +191,73 @@ void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *
   if (pegen_launch_has_pair_inputs(request->kernel)) set_groups(parameter, request->kernel, call);
 }
 
-/* The checks and the one launch, step->entry NULL where there is nothing to do. Not inlined: the scale is computed in
- * it. */
-static __attribute__((noinline)) int plan(const pegen_launch_request *request, pegen_launch_step *step) {
-  pegen_attention_call call;
-  memset(step, 0, sizeof *step);
-  int error = check(request, &call);
+/* The checks and the entry. Not inlined: the scale is computed in it. */
+static __attribute__((noinline)) int make_plan(const pegen_launch_request *request, attention_plan *p) {
+  int error = check(request, p);
   if (error) return error;
-  const pegen_ptx_entry *entry = choose_entry(request, &call);
-  if (!entry) return PEGEN_ERROR_DTYPE;
-  if (call.out.empty) return 0;
-  const int64_t *size = call.q.size;
-  int64_t blocks = pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
-  if (blocks < 0 || call.k.size[PEGEN_TOKEN] > MOST_BLOCKS) return PEGEN_ERROR_SIZE_OVERFLOW;
-  step->entry = entry;
-  step->grid_x = (uint32_t)blocks;
-  step->grid_y = 1;
-  pegen_launch_set_attention(step->parameter, request, &call);
-  return 0;
+  take_few(p);
+  if (!p->entry) p->entry = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention));
+  if (!p->entry) return PEGEN_ERROR_DTYPE;
+  return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
+}
+
+/* The same with the workspace. */
+static int plan(const pegen_launch_request *request, attention_plan *p) {
+  uint64_t found = pegen_float_begin();
+  int error = make_plan(request, p);
+  pegen_float_end(found);
+  return error ? error : pegen_check_split(&p->driver, request->args, &p->call, p->bytes);
+}
+
+static int64_t blocks_of(const attention_plan *p) {
+  const int64_t *size = p->call.q.size;
+  if (p->chunks) return pegen_launch_tiles(p->chunks, 1, size[PEGEN_HEAD] / p->call.group, size[PEGEN_BATCH]);
+  return pegen_launch_tiles(size[PEGEN_TOKEN], p->entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+}
+
+/* Not inlined, as make_plan. */
+static __attribute__((noinline)) void fill(const attention_plan *p, int64_t *parameter) {
+  pegen_launch_set_attention(parameter, p->request, &p->call);
+}
+
+static void set_parameters(const attention_plan *p, int64_t *parameter) {
+  uint64_t found = pegen_float_begin();
+  fill(p, parameter);
+  pegen_float_end(found);
+  if (!p->chunks) return;
+  int64_t *few = parameter + p->request->kernel->ptx->attention->n_parameters;
+  few[PEGEN_PTX_FEW_STATES] = p->bytes ? (int64_t)(uintptr_t)p->request->args->workspace : 0;
+  few[PEGEN_PTX_FEW_CHUNKS] = p->chunks;
+  few[PEGEN_PTX_FEW_KEYS] = p->keys;
+  few[PEGEN_PTX_FEW_ROWS] = p->rows;
 }
 
 int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
-  pegen_launch_step step;
+  attention_plan p;
+  int error = plan(request, &p);
+  if (error || p.call.out.empty) return error;
+  int64_t blocks = blocks_of(&p);
+  if (blocks < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (!run) return 0;
+  pegen_launch_step step = {.entry = p.entry, .grid_x = (uint32_t)blocks, .grid_y = 1};
+  set_parameters(&p, step.parameter);
+  return run(context, &step);
+}
+
+int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  attention_plan p;
+  int error = plan(request, &p);
+  if (error || !p.bytes || !run) return error;
+  pegen_launch_step step =
+      pegen_launch_threads(request->kernel, p.finish, p.rows * (p.form.value_dim / 2)); /* at most 264 blocks' rows */
+  set_parameters(&p, step.parameter);
+  return run(context, &step);
+}
+
+size_t pegen_launch_split_bytes(const pegen_launch_request *request) {
+  attention_plan p;
   uint64_t found = pegen_float_begin();
-  int error = plan(request, &step);
+  int error = make_plan(request, &p);
   pegen_float_end(found);
-  return error || !step.entry || !run ? error : run(context, &step);
+  return error ? 0 : (size_t)p.bytes;
 }

@@ -371,7 +371,7 @@ static int finish_operands(const finish *f) {
   return error ? error : f->run(f->context, &step);
 }
 
-int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+int pegen_launch_plan_attention_backward_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_attention_backward_call call;
   backward_plan p;
   int error = check(request, 1, &call);

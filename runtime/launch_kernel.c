@@ -46,6 +46,8 @@ pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *nam
     pegen_launch_entry entry = (pegen_launch_entry)e, found_by = entry;
     if (entry == PEGEN_LAUNCH_encode_backward_finish) found_by = PEGEN_LAUNCH_encode_backward;
     if (entry == PEGEN_LAUNCH_attention_backward_finish) found_by = PEGEN_LAUNCH_attention_backward;
+    if (entry == PEGEN_LAUNCH_attention_finish)
+      found_by = PEGEN_LAUNCH_attention; /* of calls not split it is nothing */
     if (name && strcmp(name, pegen_launch_word(entry)) != 0) continue;
     for (int i = 0; i < kernel->ptx->n_entries; i++)
       if (pegen_launch_is_for(kernel, i, found_by)) return entry;

@@ -401,7 +401,9 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
+  case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
   case GPU_MMA:
+  case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
   case GPU_MMA_KEYS: gpu_emit_mma(b, a, program, entry, native, host); break;
   case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
@@ -435,13 +437,13 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
 /* On tensor cores: before the entries that take any rows, so that it is chosen where rows allow. */
 static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, mma_kind kind) {
   static const struct {
-    gpu_entry_kind kind;
     pegen_launch_entry of;
     const char *word;
   } rows[MMA_KIND_COUNT] = {
-      [MMA_FORWARD] = {GPU_MMA, PEGEN_LAUNCH_attention, NULL},
-      [MMA_QUERIES] = {GPU_MMA_QUERIES, PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
-      [MMA_KEYS] = {GPU_MMA_KEYS, PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_KEYS_MMA},
+      [MMA_FORWARD] = {PEGEN_LAUNCH_attention, NULL},
+      [MMA_FEW] = {PEGEN_LAUNCH_attention, PEGEN_PTX_WORD_FEW},
+      [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
+      [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_KEYS_MMA},
   };
   const mma_plan *plan = d->mma[kind];
   if (!plan || number_bytes(dtype) != 2) return;
@@ -451,13 +453,21 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       (gpu_entry){.name = arena_printf(a, "%s_%s_%s_mma", program->spec->name, plan->program->name, number_name(dtype)),
                   .of = rows[kind].of,
                   .word = rows[kind].word,
-                  .kind = rows[kind].kind,
+                  .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
                   .access = THREAD_PIECE,
                   .tile = tile,
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
                   .shared = (int)plan->shape.shared};
+  if (kind != MMA_FEW) return;
+  program->entry[program->n_entries++] = (gpu_entry){
+      .name = arena_printf(a, "%s_attention_finish_%s", program->spec->name, number_name(dtype)),
+      .of = PEGEN_LAUNCH_attention_finish,
+      .kind = GPU_MMA_FINISH,
+      .dtype = dtype,
+      .access = THREAD_PIECE,
+      .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE)};
 }
 
 static void print_work(FILE *f, const gpu_program *program) {
@@ -540,6 +550,7 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
     add_mma_entry(a, program, design, dtype, MMA_FORWARD);
+    add_mma_entry(a, program, design, dtype, MMA_FEW);
     if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
     add_entry(a, program, design, dtype, true);
   }

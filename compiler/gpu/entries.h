@@ -36,9 +36,11 @@ typedef enum gpu_entry_kind {
   GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
   GPU_ATTENTION_KEYS,
   GPU_ATTENTION_WEIGHTS,
-  GPU_MMA, /* attention on tensor cores: gpu/mma.h */
+  GPU_MMA, /* attention on tensor cores: gpu/mma.h; ORDER mma_kind */
+  GPU_MMA_FEW,
   GPU_MMA_QUERIES,
   GPU_MMA_KEYS,
+  GPU_MMA_FINISH, /* of chunks that GPU_MMA_FEW left */
   GPU_TOTAL
 } gpu_entry_kind;
 

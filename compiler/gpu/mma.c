@@ -77,10 +77,23 @@ static int width_of(const mma *m, tile_space columns) {
   return columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim;
 }
 
-attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
+static attend_rows rows_of_head(mma *m, tile_tensor tensor, ir_value head) {
   int before = tensors[tensor].of_gradients ? (int)(m->gradient - m->t->parameter) : 0;
-  return attend_rows_of(m->t, before + tensors[tensor].parameter, tile_is_of_queries(tensor) ? m->q_head : m->k_head,
-                        width_of(m, tile_width_of(tensor)));
+  return attend_rows_of(m->t, before + tensors[tensor].parameter, head, width_of(m, tile_width_of(tensor)));
+}
+
+attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
+  return rows_of_head(m, tensor, tile_is_of_queries(tensor) ? m->q_head : m->k_head);
+}
+
+mma_place mma_own_place(const mma *m, ir_value row) {
+  if (m->few) return (mma_place){row, mma_query_of(m, row).token};
+  return (mma_place){row, add(m->b, m->own_first, row)};
+}
+
+ir_value mma_has_own(const mma *m, ir_value row) {
+  if (m->few) return mma_query_of(m, row).exists;
+  return less(m->b, add(m->b, m->own_first, row), m->p->owns_keys ? m->t->keys : m->t->tokens);
 }
 
 ir_value mma_address_of(mma *m, tile_tensor tensor) {
@@ -92,11 +105,11 @@ void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
   ir *b = m->b;
   int value = op->arg[0], columns = mma_column_tiles(m, value);
   attend_rows to = mma_rows_of(m, op->tensor);
-  ir_value tokens = tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys;
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
-    ir_value token = add(b, m->own_first, mma_row_of(m, h));
-    ir_branch given = ir_if(b, less(b, token, tokens));
-    ir_value at = ir_pointer(b, add(b, to.base, mul(b, wide(b, token), to.stride)));
+    if (mma_repeats(m, h)) continue;
+    mma_place own = mma_own_place(m, mma_row_of(m, h));
+    ir_branch given = ir_if(b, mma_has_own(m, own.row));
+    ir_value at = ir_pointer(b, add(b, to.base, mul(b, wide(b, own.token), to.stride)));
     at = ir_offset(b, at, wide(b, scaled(b, m->quad, 2 * ELEMENT)));
     for (int n = 0; n * MMA_COLUMNS < to.width; n++) {
       const ir_value *two = m->sum[value] + (h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2;
@@ -130,7 +143,12 @@ void mma_copy(mma *m, const tile_op *op) {
     bool partial = i + PEGEN_PTX_BLOCK > all;
     if (partial) some = ir_if(b, less(b, index, i32(b, all)));
     ir_value row = quotient(b, index, pieces), piece = rest(b, index, pieces);
-    ir_value token = smaller(b, add(b, first, row), last);
+    ir_value token;
+    if (own && m->few) {
+      mma_query query = mma_query_of(m, row);
+      from = rows_of_head(m, op->tensor, query.head);
+      token = query.token;
+    } else token = smaller(b, add(b, first, row), last);
     ir_value at = add(b, from.base, mul(b, wide(b, token), from.stride));
     ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece, PIECE))));
     ir_value offset = add(b, scaled(b, row, pitch), scaled(b, piece, PIECE));

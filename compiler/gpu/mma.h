@@ -27,13 +27,15 @@ typedef struct mma_plan {
   mma_shape shape;
 } mma_plan;
 
-/* The plans of a description: out, dq, dk and dv. */
-typedef enum mma_kind { MMA_FORWARD, MMA_QUERIES, MMA_KEYS, MMA_KIND_COUNT } mma_kind;
+/* The plans of a description: out, also of few queries, dq, dk and dv. */
+typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_KIND_COUNT } mma_kind;
 
 /* NULL: mma.sync does not serve this: pairs or rows are rotated, columns, or rows are too long. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+/* What merges chunks of keys: gpu/mma_few.c. */
+void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host);
 
 /* ---- shared by gpu/mma*.c ---- */
 
@@ -54,7 +56,9 @@ typedef struct mma {
   ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
   ir_value origin[SPEC_MAX_AXES]; /* what coordinates count from: i64, where there are places */
   const ir_value *gradient;             /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
-  ir_value q_head, k_head;              /* i32 */
+  const ir_value *few;                  /* the same: PEGEN_PTX_FEW_STATES ...; NULL: not tile_few */
+  ir_value chunk;                       /* i32: of few queries' keys */
+  ir_value q_head, k_head;              /* i32; of few queries q_head is that of the thread's rows */
   ir_value sums_of;                     /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
   ir_value facts_of;                    /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first;   /* i32: first tokens of the tiles */
@@ -88,6 +92,9 @@ typedef struct mma_place {
   ir_value row, token;
 } mma_place;
 
+/* The token of an own row (i32), and whether there is one: i1. */
+mma_place mma_own_place(const mma *m, ir_value row);
+ir_value mma_has_own(const mma *m, ir_value row);
 attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed);
 /* Register i of an [own, streamed] value as a pair of tokens. */
 attend_pair_of mma_pair_of(mma *m, int value, int i);
@@ -111,6 +118,25 @@ void mma_set_q_head(mma *m, ir_value head);
 
 int64_t mma_row_bytes(const mma *m); /* of shared memory, in place of tiles */
 void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end);
+
+/* ---- gpu/mma_few.c: queries of all heads that share one of k ---- */
+
+/* Of 16 rows of a warp the first 8 are queries; the others repeat them, so that a thread's rows are of one head and
+ * nothing is computed twice of them: whether the thread's row `half` is such a repetition of the one before. */
+bool mma_repeats(const mma *m, int half);
+/* The query of an own row: its head, its token; rows without one have the last one's. */
+typedef struct mma_query {
+  ir_value head, token, exists; /* i32, i32, i1 */
+} mma_query;
+mma_query mma_query_of(const mma *m, ir_value row);
+void mma_set_few(mma *m); /* the block's batch, head of k and chunk */
+/* The chunk's tiles among those up to *end. */
+void mma_range_of_chunk(mma *m, ir_value *begin, ir_value *end);
+ir_value mma_is_split(mma *m); /* i1 */
+/* The address of number `channel` (i64) of what the chunk comes to for a query; behind channels stand maximum and
+ * total. */
+ir_value mma_state_at(mma *m, const mma_query *of, ir_value channel);
+void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 
 /* ---- gpu/mma_gradient.c ---- */
 

@@ -226,23 +226,60 @@ static void store(row_walk *w, const tile_op *op) {
   ir_end_if(b, wanted);
 }
 
+/* What a chunk comes to, before it is divided. */
+static void store_state(row_walk *w, int value) {
+  mma *m = w->m;
+  ir *b = m->b;
+  int64_t width = m->t->p->value_dim;
+  mma_query query = mma_query_of(m, w->row);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, width));
+  ir_value sum = ir_load(b, b->f32, sum_at(w, value, loop.index), 4);
+  ir_store(b, sum, mma_state_at(m, &query, loop.index), 4, false);
+  ir_end_for(b, loop);
+  ir_store(b, w->maximum, mma_state_at(m, &query, i64(b, width)), 4, false);
+  ir_store(b, w->total, mma_state_at(m, &query, i64(b, width + 1)), 4, false);
+}
+
+static void store_all(row_walk *w, int each) {
+  mma *m = w->m;
+  ir *b = m->b;
+  for (int i = each; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_STORE) store(w, &m->p->op[i]);
+  if (!m->gradient) attend_store_lse(m->t, ir_int(b, b->i1, 1), m->few ? w->own : w->row, w->maximum, w->total);
+}
+
+static void store_rows(row_walk *w, int each) {
+  mma *m = w->m;
+  ir_branch split = {{NULL}, {NULL}};
+  if (m->few) {
+    split = ir_if(m->b, mma_is_split(m));
+    for (int v = 0; v < m->p->n_values; v++)
+      if (is_row_sum(&m->p->value[v])) store_state(w, v);
+    ir_else(m->b, &split);
+  }
+  store_all(w, each);
+  if (m->few) ir_end_if(m->b, split);
+}
+
 void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
-  ir_value tokens = m->p->owns_keys ? m->t->keys : m->t->tokens, row = m->t->thread, zero = ir_float(b, b->f32, 0);
-  ir_value has = both(b, less(b, row, i32(b, m->shape.tile.own)), less(b, add(b, m->own_first, row), tokens));
+  ir_value row = m->t->thread, zero = ir_float(b, b->f32, 0), head = m->q_head;
+  ir_value has = both(b, less(b, row, i32(b, m->shape.tile.own)), mma_has_own(m, row));
   row_walk w = {.m = m, .scale = attend_scale(m->t)};
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
   /* Threads without a row have the last one's, so that all meet at barriers, and add and store nothing. */
   w.row = clamped(b, row, i32(b, m->shape.tile.own));
-  w.own = clamped(b, add(b, m->own_first, w.row), tokens);
+  w.own = clamped(b, mma_own_place(m, w.row).token, m->p->owns_keys ? m->t->keys : m->t->tokens);
   w.maximum = ir_float(b, b->f32, MMA_NOTHING_SEEN);
   w.total = zero;
   ir_wait(b, IR_BARRIER_BLOCK); /* all are done with the tiles, where sums will stand */
   for (int v = 0; v < m->p->n_values; v++)
     if (is_row_sum(&m->p->value[v])) scale_row(&w, v, zero, true);
+  if (m->few) mma_set_q_head(m, mma_query_of(m, w.row).head);
   walk_heads(&w, each, begin, end);
   ir_branch stores = ir_if(b, has);
-  for (int i = each; i < m->p->n_ops; i++)
-    if (m->p->op[i].kind == TILE_STORE) store(&w, &m->p->op[i]);
-  if (!m->gradient) attend_store_lse(m->t, ir_int(b, b->i1, 1), w.row, w.maximum, w.total);
+  store_rows(&w, each);
   ir_end_if(b, stores);
+  m->q_head = m->t->head = m->t->exprs.head = head;
+  emit_thread_forget(&m->t->exprs, remembered);
 }

@@ -50,12 +50,19 @@ void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
   attend *t = m->t;
   bool of_keys = own == m->p->owns_keys;
   int count = side_tokens(m, own);
+  ir_value head = t->head;
+  if (own && m->few) { /* a thread has a row's, of which token and head are its own */
+    mma_query query = mma_query_of(m, t->thread);
+    first = sub(m->b, query.token, t->thread);
+    t->head = query.head;
+  }
   set_side(m, own, stage);
   ir_value places = of_keys ? t->places : t->query_places;
   if (places.ptr)
     attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first, count,
                        places, m->origin);
   attend_lay_numbers_of(t, of_keys, first, count);
+  t->head = head;
   if (!own) mma_lay_facts(m, first, stage);
 }
 
@@ -68,8 +75,7 @@ attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed) {
 
 attend_pair_of mma_pair_of(mma *m, int value, int i) {
   ir *b = m->b;
-  mma_place own = {.row = mma_row_of(m, mma_half(m, value, i))}, streamed = {.row = mma_column(m, value, i)};
-  own.token = add(b, m->own_first, own.row);
+  mma_place own = mma_own_place(m, mma_row_of(m, mma_half(m, value, i))), streamed = {.row = mma_column(m, value, i)};
   streamed.token = add(b, m->streamed_first, streamed.row);
   return mma_pair(m, own, streamed);
 }
@@ -110,14 +116,22 @@ static void emit_score(mma *m, const tile_op *op) {
            *masked = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
   for (int i = 0; i < registers; i++) {
+    types[i] = b->f32;
+    if (mma_repeats(m, mma_half(m, op->value, i))) {
+      score[i] = score[i - 2];
+      continue;
+    }
     attend_pair_of of = mma_pair_of(m, op->value, i);
     score[i] = m->sum[op->arg[0]][i];
     if (has_pairs(m)) score[i] = mma_scored(m, score[i], &of);
-    types[i] = b->f32;
   }
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
   for (int i = 0; i < registers; i++) {
+    if (mma_repeats(m, mma_half(m, op->value, i))) {
+      masked[i] = masked[i - 2];
+      continue;
+    }
     attend_pair_of of = mma_pair_of(m, op->value, i);
     masked[i] = ir_select(b, mma_is_seen(m, &of), score[i], hidden);
   }
@@ -141,10 +155,15 @@ static void emit_online(mma *m, const tile_op *op) {
   ir_value *weight = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
   ir_value most[2 * MMA_MOST_ROW_TILES] = {{NULL}}, decay[2 * MMA_MOST_ROW_TILES];
   for (int i = 0; i < registers; i++) {
+    if (mma_repeats(m, mma_half(m, op->value, i))) continue;
     ir_value *of_row = &most[mma_half(m, op->value, i)];
     *of_row = of_row->ptr ? ir_op2(b, "arith.maxnumf", *of_row, score[i]) : score[i];
   }
   for (int h = 0; h < halves; h++) {
+    if (mma_repeats(m, h)) {
+      decay[h] = decay[h - 1];
+      continue;
+    }
     most[h] = mma_row_maximum(m, most[h]);
     if (!has_pairs(m)) most[h] = mul(b, most[h], m->scale);
     ir_value maximum = ir_op2(b, "arith.maxnumf", m->maximum[h], most[h]);
@@ -154,6 +173,10 @@ static void emit_online(mma *m, const tile_op *op) {
   }
   for (int i = 0; i < registers; i++) {
     int h = mma_half(m, op->value, i);
+    if (mma_repeats(m, h)) {
+      weight[i] = weight[i - 2];
+      continue;
+    }
     weight[i] = mma_power(m, score[i], m->maximum[h]);
     m->total[h] = add(b, m->total[h], weight[i]);
   }
@@ -163,17 +186,34 @@ static void emit_online(mma *m, const tile_op *op) {
 
 /* ---- rows that are stored ---- */
 
-static void store_rows(mma *m, const tile_op *op) {
+static void store_softmax(mma *m, const tile_op *op) {
   ir *b = m->b;
   ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), factor[2 * MMA_MOST_ROW_TILES];
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
-    ir_value total = m->total[h] = mma_row_sum(m, m->total[h]), inverse = ir_op2(b, "arith.divf", one, total);
-    factor[h] = ir_select(b, ir_compare_float(b, "oeq", total, zero), zero, inverse);
+    ir_value inverse = ir_op2(b, "arith.divf", one, m->total[h]);
+    factor[h] = ir_select(b, ir_compare_float(b, "oeq", m->total[h], zero), zero, inverse);
   }
   mma_store_rows(m, op, factor);
-  ir_value writes = ir_compare_int(b, "eq", m->quad, i32(b, 0));
+  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+    if (mma_repeats(m, h)) continue;
+    ir_value row = mma_row_of(m, h), writes = ir_compare_int(b, "eq", m->quad, i32(b, 0));
+    writes = both(b, writes, mma_has_own(m, row));
+    attend_store_lse(m->t, writes, m->few ? mma_own_place(m, row).token : row, m->maximum[h], m->total[h]);
+  }
+}
+
+static void store_rows(mma *m, const tile_op *op) {
   for (int h = 0; h < 2 * m->shape.row_tiles; h++)
-    attend_store_lse(m->t, writes, mma_row_of(m, h), m->maximum[h], m->total[h]);
+    m->total[h] = mma_repeats(m, h) ? m->total[h - 1] : mma_row_sum(m, m->total[h]);
+  if (!m->few) {
+    store_softmax(m, op);
+    return;
+  }
+  ir_branch split = ir_if(m->b, mma_is_split(m));
+  mma_store_state(m, op->arg[0]);
+  ir_else(m->b, &split);
+  store_softmax(m, op);
+  ir_end_if(m->b, split);
 }
 
 /* ---- the loop ---- */
@@ -230,6 +270,7 @@ static void range(mma *m, ir_value *begin, ir_value *end) {
   if (!m->p->owns_keys) {
     *begin = i32(b, 0);
     *end = quotient_up(b, attend_end_of_keys(m->t), streamed);
+    if (m->few) mma_range_of_chunk(m, begin, end);
     return;
   }
   /* With a causal mask the first query that sees the first key of its own is key - (keys - tokens). */
@@ -484,6 +525,10 @@ static void set_thread(mma *m) {
   bool owns_keys = m->p->owns_keys;
   if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
   t->shape.queries = m->shape.tile.own; /* what tiles of all heads are cut by */
+  if (m->few) {
+    mma_set_few(m);
+    return;
+  }
   ir_value head = attend_set_tile(t, t->block, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
   m->own_first = t->first;
   m->q_head = owns_keys ? mul(b, head, group) : head;
@@ -507,15 +552,19 @@ static void emit_program(mma *m) {
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
-  mma_kind kind = entry->kind == GPU_MMA_KEYS ? MMA_KEYS : entry->kind == GPU_MMA_QUERIES ? MMA_QUERIES : MMA_FORWARD;
+  mma_kind kind = (mma_kind)(entry->kind - GPU_MMA); /* ORDER mma_kind */
   const mma_plan *plan = design->mma[kind];
   attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
-  int count = program->attention->n_parameters, more = kind == MMA_FORWARD ? 0 : PEGEN_PTX_ATTENTION_GRADIENT_COUNT;
+  static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
+                                             [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
+                                             [MMA_KEYS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT};
+  int count = program->attention->n_parameters, more = behind[kind];
   gpu_function f = gpu_open_function(b, a, entry->name, count + more, entry->blocks, host);
   t.parameter = f.parameter;
-  if (more) m.gradient = f.parameter + count;
+  if (kind == MMA_FEW) m.few = f.parameter + count;
+  else if (more) m.gradient = f.parameter + count;
   t.block = f.block;
   t.thread = f.thread;
   const char *name = arena_printf(a, "%s_memory", entry->name);
@@ -545,6 +594,7 @@ static bool fits(mma *m) {
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += m->gradient ? 2 * pairs : pairs;
   m->shape.shared = lay_out(m, (ir_value){NULL});
+  if (m->p->owns_group) pairs /= 2;
   return registers <= MOST_REGISTERS && m->shape.shared <= MOST_SHARED &&
          pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
@@ -554,16 +604,20 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
   if (p->matrix || p->columns || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
   mma_plan *plan = arena_new(a, mma_plan);
   const tile_program *forward = tile_forward(a);
-  plan->program = tile_pipeline(a, kind == MMA_FORWARD ? forward : tile_reverse(a, forward, kind == MMA_KEYS));
+  bool reverses = kind == MMA_QUERIES || kind == MMA_KEYS;
+  plan->program = tile_pipeline(a, reverses          ? tile_reverse(a, forward, kind == MMA_KEYS)
+                                   : kind == MMA_FEW ? tile_few(a, forward)
+                                                     : forward);
   attend t = {.memory = a, .p = p};
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
-    mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = kind == MMA_FORWARD ? NULL : &none};
+    if (kind == MMA_FEW && sizes[i].row_tiles > 1) continue;
+    mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = reverses ? &none : NULL};
     m.shape.row_tiles = sizes[i].row_tiles;
     m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
                                 .streamed = sizes[i].streamed,
                                 .channels = whole_steps(p->head_dim),
                                 .values = whole_steps(p->value_dim)};
-    m.shape.holds_own = kind == MMA_FORWARD && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
+    m.shape.holds_own = !reverses && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
     if (!fits(&m)) continue;
     plan->shape = m.shape;
     return plan;

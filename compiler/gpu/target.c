@@ -320,6 +320,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
   host_pointer(module, LLVMPointerTypeInContext(context, 0), arena_printf(a, "%s_host_context", name));
   for (int e = 0; e < PEGEN_LAUNCH_COUNT; e++)
     add_host_entry(module, a, name, pegen_launch_word((pegen_launch_entry)e), LLVMInt32TypeInContext(context), 3);
+  add_host_entry(module, a, name, "attention_workspace", LLVMInt64TypeInContext(context), 1);
   add_host_entry(module, a, name, "encode_backward_workspace", LLVMInt64TypeInContext(context), 1);
   add_host_entry(module, a, name, "attention_backward_workspace", LLVMInt64TypeInContext(context), 1);
 }

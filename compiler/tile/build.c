@@ -100,3 +100,11 @@ const tile_program *tile_forward(arena *a) {
   tile_add_store(p, TILE_OUT, out);
   return p;
 }
+
+const tile_program *tile_few(arena *a, const tile_program *forward) {
+  tile_program *p = arena_new(a, tile_program);
+  *p = *forward;
+  p->name = "attention_few";
+  p->owns_group = true;
+  return p;
+}

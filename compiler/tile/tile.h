@@ -84,6 +84,7 @@ typedef struct tile_op {
 typedef struct tile_program {
   const char *name;
   bool owns_keys; /* keys are the block's own and queries are streamed; else the other way */
+  bool owns_group; /* own queries are those of all heads that share the streamed keys, a range of which a block has */
   int n_values, n_ops;
   tile_value value[TILE_MOST_VALUES];
   tile_op op[TILE_MOST_OPS];
@@ -97,6 +98,9 @@ typedef struct tile_shape {
 
 /* Attention as above, with every load where its tile is needed. */
 const tile_program *tile_forward(arena *a);
+/* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals are
+ * stored as they are, and merged in the order of ranges. */
+const tile_program *tile_few(arena *a, const tile_program *forward);
 /* A pass: what the tensors of the inputs gain of what `out` gains. own_keys: dk and dv; else dq. */
 const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys);
 /* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. */

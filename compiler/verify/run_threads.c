@@ -60,17 +60,16 @@ static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *arg
 PEGEN_LAUNCHED(X)
 #undef X
 
-static size_t encode_backward_workspace(void *context, const pegen_args *args) {
-  threads *t = context;
-  return pegen_launch_workspace(&(pegen_launch_request){
-      .kernel = &t->kernel, .entry = PEGEN_LAUNCH_encode_backward, .args = args, .threads = t->wanted});
-}
-
-static size_t attention_backward_workspace(void *context, const pegen_args *args) {
-  threads *t = context;
-  return pegen_launch_workspace(&(pegen_launch_request){
-      .kernel = &t->kernel, .entry = PEGEN_LAUNCH_attention_backward, .args = args, .threads = t->wanted});
-}
+/* Sizes of workspaces, of the entries that have them on GPUs. */
+#define SIZES(X) X(attention) X(encode_backward) X(attention_backward)
+#define X(name) \
+  static size_t name##_workspace(void *context, const pegen_args *args) { \
+    threads *t = context; \
+    return pegen_launch_workspace(&(pegen_launch_request){ \
+        .kernel = &t->kernel, .entry = PEGEN_LAUNCH_##name, .args = args, .threads = t->wanted}); \
+  }
+SIZES(X)
+#undef X
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
@@ -117,17 +116,18 @@ static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, con
 
 /* All that the kernel has; what its text has no entries for, it has not. */
 static bool connect_entries(arena *a, loaded_kernel *loaded, const char *name, pegen_kernel *kernel) {
-  size_t (*of_encode)(void *, const pegen_args *) = encode_backward_workspace;
-  size_t (*of_attention)(void *, const pegen_args *) = attention_backward_workspace;
 #define X(entry) \
   int (*entry##_runner)(void *, const pegen_args *, int, int) = entry; \
   if (pegen_launch_find(kernel, #entry) == PEGEN_LAUNCH_NONE) kernel->entry = NULL; \
   if (!connect_entry(a, loaded, name, #entry, &entry##_runner, &kernel->entry)) return false;
   PEGEN_LAUNCHED(X)
 #undef X
-  return connect_entry(a, loaded, name, "encode_backward_workspace", &of_encode, &kernel->encode_backward_workspace) &&
-         connect_entry(a, loaded, name, "attention_backward_workspace", &of_attention,
-                       &kernel->attention_backward_workspace);
+#define X(entry) \
+  size_t (*entry##_sizer)(void *, const pegen_args *) = entry##_workspace; \
+  if (!connect_entry(a, loaded, name, #entry "_workspace", &entry##_sizer, &kernel->entry##_workspace)) return false;
+  SIZES(X)
+#undef X
+  return true;
 }
 
 static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program, int64_t wanted) {

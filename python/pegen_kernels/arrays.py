@@ -183,12 +183,17 @@ def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
+def has_room_beside(seen: View) -> bool:
+    torch = sys.modules.get("torch")
+    return bool(torch) and isinstance(seen.keeps, torch.Tensor)
+
+
 def room_beside(seen: View, size: int) -> tuple[int, Any]:
     """Memory of so many bytes where an array of a GPU lies: its address, and what must live until the work on it is
     queued. PyTorch's allocator hands it out again behind that work, on the same stream."""
-    torch = sys.modules.get("torch")
-    if not torch or not isinstance(seen.keeps, torch.Tensor):
+    if not has_room_beside(seen):
         raise ArgumentError("workspace: memory of a GPU is only asked for of PyTorch; expected its tensors")
+    torch = sys.modules["torch"]
     room = torch.empty(size, dtype=torch.uint8, device=seen.keeps.device)
     return room.data_ptr(), room
 

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from . import _native
 from ._native import library
-from .arrays import CPU, CUDA, View, empty_like, give_back, view, zeros_like
+from .arrays import CPU, CUDA, View, empty_like, give_back, has_room_beside, view, zeros_like
 from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
 from .records import Gained, GradientTable, Input, Operand, Table
@@ -260,6 +260,11 @@ class Kernel:
         """Channels of an encoded row of a number type: an encoding that appends columns appends more to 16 bits."""
         return _native.width_of(self._info, str(dtype).removeprefix("torch."))
 
+    @property
+    def splits_keys(self) -> bool:
+        """Whether attention of few queries may have its keys in chunks; kernels of older versions may not."""
+        return bool(self._sizes["attention_workspace"])
+
     def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
         if in_place and out is not None:
             raise ArgumentError("out: given with in_place=True; expected one of them")
@@ -438,8 +443,8 @@ class Kernel:
         q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
         [B,N,P]; k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N.
         scale: 0 is the kernel's own (`scale`, 1/sqrt(head_dim) unless its description states another). Returns
-        [B,H,N,Dv]. Threads share the keys where there are few queries, with the same results for any number of them.
-        Other arguments as in `encode`.
+        [B,H,N,Dv]. Threads, or a GPU's blocks, share the keys where there are few queries, with the same results for
+        any number of threads and in each call. Other arguments as in `encode`.
 
         cu_seqlens: [B+1] int32, sequences of different lengths whose rows follow each other: q [total,H,head_dim] has
         those of sequence b from cu_seqlens[b] to cu_seqlens[b+1], and so have k and v by k_cu_seqlens, which is
@@ -468,7 +473,7 @@ class Kernel:
             positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
         )
         numbers, more = {"causal": int(causal), "scale": float(scale)}, {}
-        if self._sizes["attention_workspace"] and tensors["q"].key[0] == CPU:
+        if self.splits_keys and (tensors["q"].key[0] == CPU or has_room_beside(tensors["q"])):
             numbers["split_keys"] = 1
             more = {"workspace": "attention_workspace", "finish": "attention_finish"}
         self._call("attention", tensors, self._named("operand", self.operands, operands),

@@ -37,6 +37,8 @@ class _Choices(NamedTuple):
 
 # ---- where they are not C ----
 
+_SPLIT: dict[str, Any] = {"workspace": "attention_workspace", "finish": "attention_finish", "split_keys": 1}
+
 
 def wanted_of(wanted: int, operands: Sequence[Any], inputs: Sequence[Any],
               places: Sequence[Any] = ()) -> list[tuple[str, Any]]:  # fmt: skip
@@ -49,7 +51,7 @@ def wanted_of(wanted: int, operands: Sequence[Any], inputs: Sequence[Any],
 
 def _call(entry: str, tensors: dict[str, Tensor | None], operands: Sequence[Tensor], inputs: Sequence[Tensor],
           causal: bool, scale: float, kernel: str, workspace: str = "workspace",
-          finish: str = "") -> None:  # fmt: skip
+          finish: str = "", **numbers: int) -> None:  # fmt: skip
     found = kernel_of(kernel)
     views = {name: raw_view(name, x) for name, x in tensors.items() if x is not None}
     for what, given, infos in (("operands", operands, found.operands), ("inputs", inputs, found.inputs)):
@@ -60,7 +62,7 @@ def _call(entry: str, tensors: dict[str, Tensor | None], operands: Sequence[Tens
         return [raw_view(f"{what} '{info.name}'", x) for info, x in zip(infos, given)]
 
     found._call(entry, views, listed("operand", operands, found.operands), listed("input", inputs, found.inputs),
-                {"causal": int(causal), "scale": scale}, stream=stream_of(tensors["q"]),
+                {"causal": int(causal), "scale": scale, **numbers}, stream=stream_of(tensors["q"]),
                 workspace=workspace, finish=finish)  # fmt: skip
 
 
@@ -72,8 +74,9 @@ def _attention_with_lse(q: Tensor, k: Tensor, v: Tensor, positions: Tensor | Non
     out, lse = _fake_attention_with_lse(q, k, v)
     tensors = {"q": q, "k": k, "v": v, "out": out, "lse": lse if with_lse else None}
     tensors |= {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
+    splits = q.is_cuda and cu_seqlens is None and kernel_of(kernel).splits_keys
     _call("attention", {**tensors, "positions": positions, "k_positions": k_positions}, operands, inputs, causal, scale,
-          kernel)  # fmt: skip
+          kernel, **(_SPLIT if splits else {}))  # fmt: skip
     return out, lse
 
 
