@@ -112,10 +112,10 @@ enum {
      where scores read inputs, a parameter of each input: heads of q that read one of its heads. */
 };
 
-/* Behind those, of the entries of few queries (PEGEN_PTX_WORD_FEW) and of attention_finish. A block of the first has the
- * queries of all heads that share one of k and v, PEGEN_PTX_FEW_QUERIES at most, and a chunk of the keys; blocks lie
- * along x, a head's chunks side by side, heads of k within batches. A thread of the second has two channels of a query;
- * pairs of channels lie along x, within queries, heads and batches. */
+/* Behind those, of the entries of few queries (PEGEN_PTX_WORD_FEW) and of attention_finish. A block of the first has
+ * the queries of all heads that share one of k and v, PEGEN_PTX_FEW_QUERIES at most, and a chunk of the keys; blocks
+ * lie along x, a head's chunks side by side, heads of k within batches. A thread of the second has two channels of a
+ * query; pairs of channels lie along x, within queries, heads and batches. */
 enum {
   PEGEN_PTX_FEW_STATES, /* address: float32 [batches][heads of q][queries][chunks][value_dim + 2], what chunks come to:
        sums of weighted values, and behind them the maximum of scores in powers of two and the sum of weights; 0: there

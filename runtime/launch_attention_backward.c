@@ -244,8 +244,7 @@ static int64_t mma_blocks(const backward_plan *p, const pegen_ptx_entry *entry, 
 
 /* Whether something that is not a row gains in the launch of this side. */
 static int gains_more(const backward_plan *p, int of_keys) {
-  return wants_sums(p->request, p->call, of_keys) ||
-         (!of_keys && (p->elements || p->weights.is_wanted || p->keeps));
+  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted || p->keeps));
 }
 
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
@@ -371,7 +370,8 @@ static int finish_operands(const finish *f) {
   return error ? error : f->run(f->context, &step);
 }
 
-int pegen_launch_plan_attention_backward_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+int pegen_launch_plan_attention_backward_finish(const pegen_launch_request *request, pegen_launch_run *run,
+                                                void *context) {
   pegen_attention_backward_call call;
   backward_plan p;
   int error = check(request, 1, &call);

@@ -163,7 +163,8 @@ void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_
   t.head = ir_op2(b, "arith.remui", above, heads);
   t.batch = ir_op2(b, "arith.divui", above, heads);
   merged all;
-  merge_all(&t, few, wide(b, row), wide(b, scaled(b, pair, 2)), &all);
+  ir_value channel = wide(b, scaled(b, pair, 2));
+  merge_all(&t, few, wide(b, row), channel, &all);
   ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1),
            inverse = ir_op2(b, "arith.divf", one, all.total);
   inverse = ir_select(b, ir_compare_float(b, "oeq", all.total, zero), zero, inverse);

@@ -98,8 +98,8 @@ typedef struct tile_shape {
 
 /* Attention as above, with every load where its tile is needed. */
 const tile_program *tile_forward(arena *a);
-/* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals are
- * stored as they are, and merged in the order of ranges. */
+/* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals
+ * are stored as they are, and merged in the order of ranges. */
 const tile_program *tile_few(arena *a, const tile_program *forward);
 /* A pass: what the tensors of the inputs gain of what `out` gains. own_keys: dk and dv; else dq. */
 const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys);

@@ -109,6 +109,17 @@ class Cuda(unittest.TestCase):
             call({"grad.k_positions": there(torch.zeros(5, 1))})
         self.assertEqual(names(), [])
 
+    def test_few_queries(self):
+        """Keys of few queries go in chunks, which a second launch merges from the same workspace."""
+        kernel = pk.compile("attention", head_dim=64, targets="native,sm_80", dtypes=["bfloat16"])
+        rows = lambda heads, tokens: torch.randn(1, heads, tokens, 64).bfloat16()  # noqa: E731
+        with unittest.mock.patch("pegen_kernels.kernel.view", lambda name, x, *_: there(x)):
+            for tokens, keys in ((1, 600), (1, 100), (40, 600)):  # few and many keys, many queries
+                kernel.attention(rows(8, tokens), rows(2, keys), rows(2, keys), stream=77)
+        names = [name.removeprefix("attention_attention_") for name, _ in self.launched]
+        self.assertEqual(names, ["few_bf16_mma", "finish_bf16", "few_bf16_mma", "bf16_mma"])
+        self.assertEqual(self.driver.stream, 77)
+
     def test_other_libraries(self):
         with self.assertRaisesRegex(pk.ArgumentError, "^workspace: memory of a GPU is only asked for of PyTorch"):
             arrays.room_beside(arrays.View(64, (arrays.CUDA, 0), object()), 8)

@@ -17,8 +17,8 @@ extern "C" {
 
 /* Encodes q and k, gives gradients, or computes attention: tensors of device kDLCUDA (or
  * kDLCUDAManaged), on a stream (a CUstream or cudaStream_t; NULL: the default one). entry: "encode", "attention",
- * "encode_backward", "attention_backward" or one of the last three with "_finish"; NULL: the first of the first two that
- * the kernel has.
+ * "encode_backward", "attention_backward" or one of the last three with "_finish"; NULL: the first of the first two
+ * that the kernel has.
  *
  * Arguments are those of NAME_encode, NAME_attention or their backward entries and are checked like them before
  * anything is launched (attention's lse of a kernel that was compiled before there was one: PEGEN_ERROR_UNKNOWN_FIELD);
@@ -27,8 +27,8 @@ extern "C" {
  * device; where operands gain, the entry with "_finish" is launched on the same stream, which is the barrier. Attention
  * with args->split_keys has a workspace where it has few queries (heads of q for one of k times queries at most 32) of
  * 16-bit rows and many keys; "attention_finish" follows it on the same stream, and does nothing where there is no
- * workspace. Rows whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others one channel at a time:
- * right, and slower.
+ * workspace. Rows whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others one
+ * channel at a time: right, and slower.
  *
  * Returns when the work is queued. The caller keeps tensors alive until the stream is done. The first
  * launch of a kernel in a context loads its module, which may wait for the device and
