@@ -78,8 +78,9 @@ typedef enum pegen_entry_kind {
 /* The words of entries that GPUs have, too: what pegen_launch is asked for, and what the PTX entries of such a call are
  * found by (pegen_ptx.words). */
 #define PEGEN_LAUNCHED(X) \
-  X(encode) X(attention) X(encode_backward) X(encode_backward_finish) \
-  X(attention_backward) X(attention_backward_finish) X(attention_finish)
+  X(encode) \
+  X(attention) X(encode_backward) X(encode_backward_finish) X(attention_backward) X(attention_backward_finish) \
+      X(attention_finish)
 
 typedef enum pegen_launch_entry {
   PEGEN_LAUNCH_NONE = -1,

@@ -22,8 +22,8 @@
 
 #include "algebra/clifford.h"
 
-/* Whether B ^ B = 0, the Plücker relations, is proved for all operands and positions; below four dimensions it is. Where
- * it is not, the other closed forms are right of simple bivectors too. */
+/* Whether B ^ B = 0, the Plücker relations, is proved for all operands and positions; below four dimensions it is.
+ * Where it is not, the other closed forms are right of simple bivectors too. */
 bool split_is_simple(const spec *s, const spec_bivector *plane);
 
 /* The most groups that share no vector: two planes in five dimensions. */

@@ -16,9 +16,7 @@ int mma_width(const mma *m, int value) { return tile_size(&m->shape.tile, m->p->
 
 int mma_column_tiles(const mma *m, int value) { return mma_width(m, value) / MMA_COLUMNS; }
 
-int mma_registers(const mma *m, int value) {
-  return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT;
-}
+int mma_registers(const mma *m, int value) { return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT; }
 
 int mma_pitch(const tile_shape *shape, tile_space width) { return tile_size(shape, width) * ELEMENT + PIECE; }
 
@@ -54,6 +52,24 @@ ir_value mma_row_sum(mma *m, ir_value x) {
   return x;
 }
 
+/* ---- few queries: a warp has 8, whose rows stand twice in its tile ---- */
+
+enum { FEW_QUERIES = MMA_ROWS / 2 };
+
+bool mma_repeats(const mma *m, int half) { return m->p->owns_group && half % 2 == 1; }
+
+mma_query mma_query_of(const mma *m, ir_value row) {
+  ir *b = m->b;
+  ir_value tokens = m->t->tokens, group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
+  ir_value count = mul(b, group, tokens), before = scaled(b, quotient(b, row, MMA_ROWS), FEW_QUERIES);
+  ir_value index = add(b, before, rest(b, row, FEW_QUERIES));
+  mma_query query = {.exists = both(b, below(b, rest(b, row, MMA_ROWS), i32(b, FEW_QUERIES)), below(b, index, count))};
+  index = clamped(b, index, count);
+  query.head = add(b, mul(b, m->k_head, group), ir_op2(b, "arith.divui", index, tokens));
+  query.token = ir_op2(b, "arith.remui", index, tokens);
+  return query;
+}
+
 /* ---- rows to shared memory ---- */
 
 static ir_value stage_at(const mma *m, int value, ir_value stage) {
@@ -67,8 +83,8 @@ static const struct {
   int parameter;
   bool of_gradients; /* it stands behind attention's own */
 } tensors[TILE_TENSOR_COUNT] = {
-    [TILE_Q] = {PEGEN_PTX_ATTENTION_Q, false},       [TILE_K] = {PEGEN_PTX_ATTENTION_K, false},
-    [TILE_V] = {PEGEN_PTX_ATTENTION_V, false},       [TILE_OUT] = {PEGEN_PTX_ATTENTION_OUT, false},
+    [TILE_Q] = {PEGEN_PTX_ATTENTION_Q, false},        [TILE_K] = {PEGEN_PTX_ATTENTION_K, false},
+    [TILE_V] = {PEGEN_PTX_ATTENTION_V, false},        [TILE_OUT] = {PEGEN_PTX_ATTENTION_OUT, false},
     [TILE_G_OUT] = {PEGEN_PTX_ATTENTION_G_OUT, true}, [TILE_G_Q] = {PEGEN_PTX_ATTENTION_G_Q, true},
     [TILE_G_K] = {PEGEN_PTX_ATTENTION_G_K, true},     [TILE_G_V] = {PEGEN_PTX_ATTENTION_G_V, true},
 };
@@ -233,7 +249,7 @@ typedef struct factors {
   int left, right; /* values */
   bool transposed;
   ir_value left_at, right_at; /* shared memory; null: the left one is in registers */
-  int steps, columns;         /* inner steps, column tiles */
+  int steps, columns; /* inner steps, column tiles */
 } factors;
 
 static factors begin_factors(mma *m, const tile_op *op) {

@@ -55,28 +55,29 @@ typedef struct mma {
   ir_value *held[TILE_MOST_VALUES];     /* own rows in registers: [row tiles][inner][4] */
   ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
   ir_value origin[SPEC_MAX_AXES]; /* what coordinates count from: i64, where there are places */
-  const ir_value *gradient;             /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
-  const ir_value *few;                  /* the same: PEGEN_PTX_FEW_STATES ...; NULL: not tile_few */
-  ir_value chunk;                       /* i32: of few queries' keys */
-  ir_value q_head, k_head;              /* i32; of few queries q_head is that of the thread's rows */
-  ir_value sums_of;                     /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
-  ir_value facts_of;                    /* shared memory of streamed queries' lse and delta: two float32 each */
-  ir_value own_first, streamed_first;   /* i32: first tokens of the tiles */
-  ir_value scale;   /* f32: of products, positive, in powers of two */
+  const ir_value *gradient; /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
+  const ir_value *few; /* the same: PEGEN_PTX_FEW_STATES ...; NULL: not tile_few */
+  ir_value chunk; /* i32: of few queries' keys */
+  ir_value q_head, k_head; /* i32; of few queries q_head is that of the thread's rows */
+  ir_value sums_of; /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
+  ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
+  ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
+  ir_value scale; /* f32: of products, positive, in powers of two */
   ir_value maximum[2 * MMA_MOST_ROW_TILES], total[2 * MMA_MOST_ROW_TILES]; /* of the thread's rows */
-  ir_value lse[2 * MMA_MOST_ROW_TILES], delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
-                                                                        * of two, infinity where no key is seen */
+  ir_value lse[2 * MMA_MOST_ROW_TILES],
+      delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
+                                      * of two, infinity where no key is seen */
 } mma;
 
-int mma_width(const mma *m, int value);        /* columns of a value */
+int mma_width(const mma *m, int value); /* columns of a value */
 int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
-int mma_registers(const mma *m, int value);    /* of a sum */
+int mma_registers(const mma *m, int value); /* of a sum */
 int mma_pitch(const tile_shape *shape, tile_space width); /* bytes from row to row in shared memory */
 /* Row and column of register i of a sum, of the block's tile: i32. */
 ir_value mma_row(const mma *m, int i);
-ir_value mma_row_of(const mma *m, int half);   /* the thread's row `half` of 2 row_tiles */
+ir_value mma_row_of(const mma *m, int half); /* the thread's row `half` of 2 row_tiles */
 ir_value mma_column(const mma *m, int value, int i);
-int mma_half(const mma *m, int value, int i);  /* which of the thread's rows register i is of */
+int mma_half(const mma *m, int value, int i); /* which of the thread's rows register i is of */
 /* An op over a tile: copies of rows that are begun, and products. */
 void mma_copy(mma *m, const tile_op *op);
 void mma_clear_padding(mma *m);
@@ -101,6 +102,7 @@ attend_pair_of mma_pair_of(mma *m, int value, int i);
 /* The score of a product, where pairs have something of their own; whether a pair is seen (i1). */
 ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of);
 ir_value mma_is_seen(mma *m, const attend_pair_of *of);
+bool mma_has_pairs(const mma *m); /* a bias or a score */
 /* 2^(x scale - less_by); scores of pairs are scaled already. */
 ir_value mma_power(mma *m, ir_value x, ir_value less_by);
 /* x of the four lanes that have one row: their maximum, their sum. */
@@ -111,6 +113,11 @@ ir_value mma_row_sum(mma *m, ir_value x);
 void mma_set_turn(mma *m, ir_value index);
 void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
 void mma_set_q_head(mma *m, ir_value head);
+/* Of a side's tile: its tokens, and bytes of shared memory for their coordinates and numbers; where pairs read them. */
+int mma_side_tokens(const mma *m, bool own);
+int64_t mma_place_bytes(const mma *m, bool own);
+int64_t mma_number_bytes(const mma *m, bool own);
+void mma_set_side(mma *m, bool own, ir_value stage);
 /* A maximum that no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 #define MMA_NOTHING_SEEN (-0x1p126)
 
@@ -148,7 +155,7 @@ ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, i
                      const attend_pair_of *of);
 
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
-void mma_own_facts(mma *m);           /* lse and delta of own queries; delta is also written for the program of keys */
+void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
 void mma_lay_facts(mma *m, ir_value first, ir_value stage); /* of streamed queries, before a barrier */
 void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);

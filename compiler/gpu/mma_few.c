@@ -10,22 +10,8 @@
 
 #include "kernel/launch.h"
 
-/* Queries of a warp; chunks whose loads are under way together. */
-enum { QUERIES = MMA_ROWS / 2, TOGETHER = 8, BYTES = 4 };
-
-bool mma_repeats(const mma *m, int half) { return m->p->owns_group && half % 2 == 1; }
-
-mma_query mma_query_of(const mma *m, ir_value row) {
-  ir *b = m->b;
-  ir_value tokens = m->t->tokens, group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
-  ir_value count = mul(b, group, tokens), before = scaled(b, quotient(b, row, MMA_ROWS), QUERIES);
-  ir_value index = add(b, before, rest(b, row, QUERIES));
-  mma_query query = {.exists = both(b, below(b, rest(b, row, MMA_ROWS), i32(b, QUERIES)), below(b, index, count))};
-  index = clamped(b, index, count);
-  query.head = add(b, mul(b, m->k_head, group), ir_op2(b, "arith.divui", index, tokens));
-  query.token = ir_op2(b, "arith.remui", index, tokens);
-  return query;
-}
+/* Chunks whose loads are under way together. */
+enum { TOGETHER = 8, BYTES = 4 };
 
 static ir_value short_of(ir *b, const ir_value *parameter, int i) {
   return ir_cast(b, "arith.trunci", parameter[i], b->i32);

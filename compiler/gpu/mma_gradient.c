@@ -3,8 +3,8 @@
  * With D = <dout, out> - dlse of a query, P = 2^(T - lse) and dS = P (dP - D) times the derivative of the score. A pair
  * that is not seen has P = 0 and dS = 0, whatever its numbers are.
  */
-#include "gpu/mma.h"
 #include "gpu/index.h"
+#include "gpu/mma.h"
 
 #include "kernel/launch.h"
 
@@ -133,8 +133,7 @@ static ir_value fact_of(mma *m, int value, int i, int which) {
 void mma_weight(mma *m, const tile_op *op) {
   int registers = mma_registers(m, op->value);
   ir_value *weight = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
-  for (int i = 0; i < registers; i++)
-    weight[i] = mma_power(m, m->sum[op->arg[0]][i], fact_of(m, op->value, i, 0));
+  for (int i = 0; i < registers; i++) weight[i] = mma_power(m, m->sum[op->arg[0]][i], fact_of(m, op->value, i, 0));
 }
 
 /* What a product gains of what its score does; a pair that is not encoded has its product for a score. */

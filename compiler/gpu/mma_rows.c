@@ -5,8 +5,8 @@
  * A block whose sums are not all finite therefore makes them again, slowly: rows are read where they lie, sums stand in
  * shared memory, and a pair whose weight is 0 adds nothing. What was NaN by right is NaN again.
  */
-#include "gpu/mma.h"
 #include "gpu/index.h"
+#include "gpu/mma.h"
 #include "mlir/exp2.h"
 
 #include "kernel/launch.h"

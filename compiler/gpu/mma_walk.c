@@ -1,6 +1,6 @@
 /* gpu/mma_walk: the ops of a tile program, one after the other, as code of a thread; see gpu/mma.h and tile/tile.h. */
-#include "gpu/mma.h"
 #include "gpu/index.h"
+#include "gpu/mma.h"
 #include "mlir/arithmetic.h"
 #include "mlir/exp2.h"
 
@@ -13,100 +13,19 @@
 /* The least scale that is told from 0: a score that is masked stays -infinity times it. */
 static const double LEAST_SCALE = 0x1p-126;
 
-static bool has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }
-
-/* ---- what a turn's pairs are computed from ---- */
-
-static int side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
-
-static int64_t place_bytes(const mma *m, bool own) {
-  return attend_has_places(m->t->p) ? attend_place_bytes(m->t->p) * side_tokens(m, own) : 0;
-}
-
-static int64_t number_bytes_of(const mma *m, bool own) {
-  return attend_number_bytes(m->t->p, own == m->p->owns_keys, side_tokens(m, own));
-}
-
-static ir_value staged(mma *m, ir_value memory, int64_t bytes, bool own, ir_value stage) {
-  return own || !memory.ptr ? memory : ir_offset(m->b, memory, wide(m->b, scaled(m->b, stage, bytes)));
-}
-
-static void set_side(mma *m, bool own, ir_value stage) {
-  attend *t = m->t;
-  bool of_keys = own == m->p->owns_keys;
-  ir_value places = staged(m, m->places_of[own], place_bytes(m, own), own, stage),
-           numbers = staged(m, m->numbers_of[own], number_bytes_of(m, own), own, stage);
-  if (of_keys) {
-    t->places = places;
-    t->key_numbers = numbers;
-  } else {
-    t->query_places = places;
-    t->query_numbers = numbers;
-  }
-}
-
-/* Coordinates and numbers of a tile's tokens, into shared memory. */
-void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage) {
-  attend *t = m->t;
-  bool of_keys = own == m->p->owns_keys;
-  int count = side_tokens(m, own);
-  ir_value head = t->head;
-  if (own && m->few) { /* a thread has a row's, of which token and head are its own */
-    mma_query query = mma_query_of(m, t->thread);
-    first = sub(m->b, query.token, t->thread);
-    t->head = query.head;
-  }
-  set_side(m, own, stage);
-  ir_value places = of_keys ? t->places : t->query_places;
-  if (places.ptr)
-    attend_copy_places(t, of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS, first, count,
-                       places, m->origin);
-  attend_lay_numbers_of(t, of_keys, first, count);
-  t->head = head;
-  if (!own) mma_lay_facts(m, first, stage);
-}
-
 /* ---- scores ---- */
-
-attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed) {
-  mma_place query = m->p->owns_keys ? streamed : own, key = m->p->owns_keys ? own : streamed;
-  return (attend_pair_of){.query = query.row, .query_token = query.token, .key = key.row, .key_token = key.token};
-}
-
-attend_pair_of mma_pair_of(mma *m, int value, int i) {
-  ir *b = m->b;
-  mma_place own = mma_own_place(m, mma_row_of(m, mma_half(m, value, i))), streamed = {.row = mma_column(m, value, i)};
-  streamed.token = add(b, m->streamed_first, streamed.row);
-  return mma_pair(m, own, streamed);
-}
-
-ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of) {
-  attend *t = m->t;
-  ir_value score = mul(m->b, product, m->scale);
-  if (t->p->bias) {
-    ir_value pair = attend_pair(t, of->query, of->query_token, of->key, of->key_token);
-    score = t->p->hides ? attend_paired(t, score, pair) : ir_fma(m->b, product, m->scale, pair);
-  }
-  return t->p->score ? attend_score(t, score, of) : score;
-}
 
 /* i1: some query of the tile does not see some key of it, or the tile ends behind the last token. */
 static ir_value is_partial(mma *m) {
   ir *b = m->b;
   bool owns_keys = m->p->owns_keys;
-  ir_value first_query = owns_keys ? m->streamed_first : m->own_first, first_key = owns_keys ? m->own_first
-                                                                                          : m->streamed_first;
-  int queries = side_tokens(m, !owns_keys), keys = side_tokens(m, owns_keys);
+  ir_value first_query = owns_keys ? m->streamed_first : m->own_first,
+           first_key = owns_keys ? m->own_first : m->streamed_first;
+  int queries = mma_side_tokens(m, !owns_keys), keys = mma_side_tokens(m, owns_keys);
   ir_value limit = attend_limit_of(m->t, first_query);
   ir_value some_keys = less(b, limit, add(b, first_key, i32(b, keys)));
   if (!owns_keys) return some_keys; /* rows behind the last query are not stored */
   return ir_op2(b, "arith.ori", some_keys, less(b, m->t->tokens, add(b, first_query, i32(b, queries))));
-}
-
-ir_value mma_is_seen(mma *m, const attend_pair_of *of) {
-  ir *b = m->b;
-  ir_value seen = less(b, of->key_token, attend_limit_of(m->t, of->query_token));
-  return m->p->owns_keys ? both(b, seen, less(b, of->query_token, m->t->tokens)) : seen;
 }
 
 static void emit_score(mma *m, const tile_op *op) {
@@ -123,7 +42,7 @@ static void emit_score(mma *m, const tile_op *op) {
     }
     attend_pair_of of = mma_pair_of(m, op->value, i);
     score[i] = m->sum[op->arg[0]][i];
-    if (has_pairs(m)) score[i] = mma_scored(m, score[i], &of);
+    if (mma_has_pairs(m)) score[i] = mma_scored(m, score[i], &of);
   }
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
@@ -140,13 +59,6 @@ static void emit_score(mma *m, const tile_op *op) {
 }
 
 /* ---- weights ---- */
-
-ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
-  ir *b = m->b;
-  if (has_pairs(m)) return emit_exp2_fast(b, sub(b, x, less_by));
-  ir_value negative = ir_op1(b, "arith.negf", less_by);
-  return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
-}
 
 static void emit_online(mma *m, const tile_op *op) {
   ir *b = m->b;
@@ -165,7 +77,7 @@ static void emit_online(mma *m, const tile_op *op) {
       continue;
     }
     most[h] = mma_row_maximum(m, most[h]);
-    if (!has_pairs(m)) most[h] = mul(b, most[h], m->scale);
+    if (!mma_has_pairs(m)) most[h] = mul(b, most[h], m->scale);
     ir_value maximum = ir_op2(b, "arith.maxnumf", m->maximum[h], most[h]);
     decay[h] = emit_exp2_fast(b, sub(b, m->maximum[h], maximum));
     m->maximum[h] = maximum;
@@ -281,14 +193,6 @@ static void range(mma *m, ir_value *begin, ir_value *end) {
   *end = quotient_up(b, m->t->tokens, streamed);
 }
 
-void mma_set_turn(mma *m, ir_value index) {
-  ir *b = m->b;
-  m->stage = rest(b, index, 2);
-  m->streamed_first = scaled(b, index, m->shape.tile.streamed);
-  set_side(m, true, m->stage);
-  set_side(m, false, m->stage);
-}
-
 static void emit_wait(mma *m) {
   ir_copy_commit(m->b);
   ir_copy_wait(m->b, 0);
@@ -314,7 +218,7 @@ static int load_next(mma *m, int i, ir_value end) {
   for (; m->p->op[i].kind == TILE_LOAD; i++) mma_copy(m, &m->p->op[i]);
   mma_lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
   ir_end_if(b, more);
-  set_side(m, false, m->stage);
+  mma_set_side(m, false, m->stage);
   return i;
 }
 
@@ -348,11 +252,6 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   flatten(m, inside);
   ir_end_for_with(b, loop, count, inside, list);
   unflatten(m, list);
-}
-
-void mma_set_q_head(mma *m, ir_value head) {
-  m->q_head = m->t->head = m->t->exprs.head = head;
-  if (has_pairs(m)) attend_pair_begin(m->t);
 }
 
 /* Those of all heads of q that the block's own rows meet: its own, or, of keys, those that share them. */
@@ -428,7 +327,7 @@ static void begin_rows(mma *m, int each) {
   mma_lay_tokens(m, true, m->own_first, i32(b, 0));
   mma_clear_padding(m);
   emit_wait(m);
-  if (!has_pairs(m)) {
+  if (!mma_has_pairs(m)) {
     ir_value zero = ir_float(b, b->f32, 0), scale = attend_scale(m->t);
     flip_rows(m, product->arg[0], ir_compare_float(b, "olt", scale, zero));
     ir_wait(b, IR_BARRIER_BLOCK);
@@ -440,7 +339,7 @@ static void begin_rows(mma *m, int each) {
 static ir_value scale_of(mma *m) {
   ir *b = m->b;
   ir_value scale = attend_scale(m->t);
-  if (has_pairs(m)) return scale;
+  if (mma_has_pairs(m)) return scale;
   return ir_op2(b, "arith.maxnumf", ir_op1(b, "math.absf", scale), ir_float(b, b->f32, LEAST_SCALE));
 }
 
@@ -456,7 +355,7 @@ static int64_t lay_out(mma *m, ir_value base) {
   if (base.ptr) m->sums_of = base;
   if (at < mma_row_bytes(m)) at = mma_row_bytes(m);
   for (int own = 0; own < 2; own++) {
-    int64_t places = place_bytes(m, own), numbers = number_bytes_of(m, own), stages = own ? 1 : 2;
+    int64_t places = mma_place_bytes(m, own), numbers = mma_number_bytes(m, own), stages = own ? 1 : 2;
     if (base.ptr && places) m->places_of[own] = ir_offset_const(m->b, base, at);
     at += places * stages;
     if (base.ptr && numbers) m->numbers_of[own] = ir_offset_const(m->b, base, at);
@@ -476,7 +375,7 @@ enum { LONG_FUNCTION = 60 };
 typedef struct pair_functions {
   bool *seen[2];
   int elementary; /* functions, quotients and roots */
-  bool jumps;     /* some are below a rounding, a place or a comparison, and must not be a unit of the last place off */
+  bool jumps; /* some are below a rounding, a place or a comparison, and must not be a unit of the last place off */
 } pair_functions;
 
 static void find_functions(pair_functions *f, const expr *x, bool below) {

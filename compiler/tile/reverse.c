@@ -79,8 +79,7 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own
   int sum[TILE_TENSOR_COUNT];
   const tile_tensor read[] = {q, k, v};
   for (int i = 0; i < 3; i++)
-    if (is_own(&r, read[i]))
-      sum[read[i]] = tile_add_value(p, names[read[i]], TILE_OWN, tile_width_of(read[i]), true);
+    if (is_own(&r, read[i])) sum[read[i]] = tile_add_value(p, names[read[i]], TILE_OWN, tile_width_of(read[i]), true);
 
   add_loads(&r, true);
   tile_add_op(p, TILE_EACH, TILE_NONE);

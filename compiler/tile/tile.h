@@ -54,8 +54,8 @@ typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_te
   X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
   X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
   X(GAIN, "gain", 3)     /* value = a (b - delta of its query), times the derivative of the score of the product c */ \
-  X(STORE, "store", 1)   /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products
-                          * where `scales` */
+  X(STORE, "store", 1)   /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products \
+                        * where `scales` */
 
 #define TILE_OP(word, name, arguments) TILE_##word,
 typedef enum tile_kind { TILE_OPS(TILE_OP) TILE_KIND_COUNT } tile_kind;

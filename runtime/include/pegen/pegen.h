@@ -58,9 +58,10 @@
  * state is the usual one nothing is written.
  *
  * Phases are right to 2^-22 up to 2^24 radians. Beyond, they are off in proportion to their size: by about
- * 2^-46 of it, and on processors, where they are float64, 2^-52, so that from 2^52 on nothing is left of them. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| =
- * 500 and on in proportion; where an element of M is not finite, its block is NaN and the others are right. Channels
- * that pass through keep their values; a signalling NaN of 16 bits may come out quiet.
+ * 2^-46 of it, and on processors, where they are float64, 2^-52, so that from 2^52 on nothing is left of them.
+ * Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| = 500 and on in
+ * proportion; where an element of M is not finite, its block is NaN and the others are right. Channels that pass
+ * through keep their values; a signalling NaN of 16 bits may come out quiet.
  */
 #ifndef PEGEN_PEGEN_H
 #define PEGEN_PEGEN_H

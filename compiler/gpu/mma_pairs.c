@@ -1,0 +1,41 @@
+/* gpu/mma_pairs: a pair of tokens of the tiles at hand: which it is, its score, its weight; see gpu/mma.h. */
+#include "gpu/mma.h"
+#include "gpu/index.h"
+#include "mlir/exp2.h"
+
+bool mma_has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }
+
+attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed) {
+  mma_place query = m->p->owns_keys ? streamed : own, key = m->p->owns_keys ? own : streamed;
+  return (attend_pair_of){.query = query.row, .query_token = query.token, .key = key.row, .key_token = key.token};
+}
+
+attend_pair_of mma_pair_of(mma *m, int value, int i) {
+  ir *b = m->b;
+  mma_place own = mma_own_place(m, mma_row_of(m, mma_half(m, value, i))), streamed = {.row = mma_column(m, value, i)};
+  streamed.token = add(b, m->streamed_first, streamed.row);
+  return mma_pair(m, own, streamed);
+}
+
+ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of) {
+  attend *t = m->t;
+  ir_value score = mul(m->b, product, m->scale);
+  if (t->p->bias) {
+    ir_value pair = attend_pair(t, of->query, of->query_token, of->key, of->key_token);
+    score = t->p->hides ? attend_paired(t, score, pair) : ir_fma(m->b, product, m->scale, pair);
+  }
+  return t->p->score ? attend_score(t, score, of) : score;
+}
+
+ir_value mma_is_seen(mma *m, const attend_pair_of *of) {
+  ir *b = m->b;
+  ir_value seen = less(b, of->key_token, attend_limit_of(m->t, of->query_token));
+  return m->p->owns_keys ? both(b, seen, less(b, of->query_token, m->t->tokens)) : seen;
+}
+
+ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
+  ir *b = m->b;
+  if (mma_has_pairs(m)) return emit_exp2_fast(b, sub(b, x, less_by));
+  ir_value negative = ir_op1(b, "arith.negf", less_by);
+  return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
+}
