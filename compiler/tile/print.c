@@ -21,8 +21,8 @@ static void print_value(FILE *out, const tile_program *p, const tile_op *op) {
 
 void tile_print(FILE *out, const tile_program *p) {
   int depth = 1;
-  fprintf(out, "tile program %s: a block owns %s, %s are streamed\n", p->name, p->owns_keys ? "keys" : "queries",
-          p->owns_keys ? "queries" : "keys");
+  const char *owns = p->owns_keys ? "keys" : p->owns_group ? "queries of all heads that share keys" : "queries";
+  fprintf(out, "tile program %s: a block owns %s, %s are streamed\n", p->name, owns, p->owns_keys ? "queries" : "keys");
   for (int i = 0; i < p->n_ops; i++) {
     const tile_op *op = &p->op[i];
     if (op->kind == TILE_END) {
