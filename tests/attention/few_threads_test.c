@@ -198,6 +198,26 @@ static void unseen(void **state) {
   close_small(&s);
 }
 
+/* A chunk whose weight is 0 beside another's adds nothing, whatever its values are. */
+static void outweighed(void **state) {
+  (void)state;
+  small s = open_small(&(attention_sizes){1, 1, 1, 1, 300}, 0);
+  int64_t width = s.f.spec->pairwise->value_dim;
+  s.trial.scale = 100;
+  for (int64_t c = 0; c < s.f.spec->head_dim; c++)
+    number_store(NUMBER_BF16, tensor_at(s.trial.k, 0, 0, 5, c), (long double)(4 * number_of(s.trial.q, 0, 0, c)));
+  for (int64_t c = 0; c < width; c++)
+    for (int64_t key = 128; key < 256; key++)
+      number_store(NUMBER_BF16, tensor_at(s.trial.v, 0, 0, key, c), (long double)NAN);
+  for (int split = 0; split < 2; split++) {
+    if (split) call_split(s.kernel, &s.trial, s.out, 0xff);
+    else assert_int_equal(attention_trial_call(s.kernel, &s.trial, s.out, 1), 0);
+    for (int64_t c = 0; c < width; c++)
+      assert_true(number_of(s.out, 0, 0, c) == number_load(NUMBER_BF16, tensor_at(s.trial.v, 0, 0, 5, c)));
+  }
+  close_small(&s);
+}
+
 static void expect_refused(const small *s, const pegen_args *args, int error) {
   static unsigned char held[sizeof room];
   DLTensor *before = tensor_copy(s->f.memory, s->out);
@@ -238,7 +258,7 @@ static void refused(void **state) {
 
 int main(int argc, char **argv) {
   target = argc > 1 ? argv[1] : "sm_80";
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(biased), cmocka_unit_test(inputs),
-                                     cmocka_unit_test(unseen), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),  cmocka_unit_test(biased),     cmocka_unit_test(inputs),
+                                     cmocka_unit_test(unseen), cmocka_unit_test(outweighed), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
