@@ -116,7 +116,7 @@ static void gradients_of_some(void **state) {
         trial_error worst = {0};
         assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random),
                          0);
-        attention_trial_compare(f.memory, &t, g.out, 1, &worst);
+        attention_trial_compare(f.memory, run_kernel(loaded), &t, g.out, 1, &worst);
         if (worst.spoilt || !(worst.error <= 0x1p-18L))
           fail_msg("%s, %s: %s", cases[at].name, f.targets[target], trial_error_text(f.memory, &worst));
         assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 3), 0);

@@ -30,7 +30,8 @@ static void operations_are_counted(void **state) {
   assert_int_equal(expr_size(a, pool, expr_add(pool, x, y)), 1);
   assert_int_equal(expr_size(a, pool, operations(pool, x, 7)), 7);
   assert_int_equal(expr_size(a, pool, expr_unary(pool, EXPR_EXP, x)), 16);
-  assert_int_equal(expr_size(a, pool, expr_element(pool, 0, 1, (int32_t[]){0}, expr_unary(pool, EXPR_FLOOR, x))), 17);
+  assert_int_equal(expr_size(a, pool, expr_element(pool, 0, 0, 1, (int32_t[]){0}, expr_unary(pool, EXPR_FLOOR, x))),
+                   17);
   const expr *shared = operations(pool, x, 5), *roots[] = {expr_mul(pool, shared, y), expr_sub(pool, shared, y)};
   assert_int_equal(expr_size_of_all(a, pool, roots, 2), 7);
   assert_int_equal(expr_size(a, pool, expr_mul(pool, roots[0], roots[1])), 8);
