@@ -1,7 +1,7 @@
 /* comrope_ld: ComRoPE-LD, linearly dependent (Yu et al.)
  *
  * Made by pegen 0.2.0 from the description comrope_ld with
- *   head_dim=64 heads=1 axes=2 block=8 basis=channels prepare=float32 coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 block=8 basis=channels prepare=float32 coordinates=given cells= trained= origin=0 multiplier=shared skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

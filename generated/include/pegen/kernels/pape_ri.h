@@ -1,7 +1,7 @@
 /* pape_ri: rotation invariant parabolic position encoding (PaPE, section 4)
  *
  * Made by pegen 0.2.0 from the description pape_ri with
- *   head_dim=64 heads=1 axes=3 role=separable exact_scores=false split_columns=true skip_tokens=0 grid=.
+ *   head_dim=64 heads=1 axes=3 role=separable origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -26,7 +26,8 @@ extern "C" {
 #define PAPE_RI_SKIP_TOKENS 0 /* tokens at the front that pass through */
 
 /* Channels of the rows of q_out and k_out, by their number type. Those from PAPE_RI_HEAD_DIM on are, in q and k alike,
- * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from d = 0, h = 0, w = 0. */
+ * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from
+ * args->origin, or the middle of args->positions. */
 #define PAPE_RI_OUT_DIM_F32 72
 /* channel: what k holds there
  *     64  d
@@ -79,7 +80,7 @@ enum {
   /* projection: w_p: scale of the displacement
    * shape  [heads=1], contiguous; float32, float64, float16 or bfloat16
    * units  1 per unit of position
-   * start  uniform Kaiming
+   * start  uniform, as the authors' code draws it
    * source PaPE, section 4 */
   PAPE_RI_OPERAND_PROJECTION = 0,
   PAPE_RI_OPERAND_COUNT = 1

@@ -1,7 +1,7 @@
 /* polynomial: a polynomial bias of each token's own (PaPE, appendix C)
  *
  * Made by pegen 0.2.0 from the description polynomial with
- *   head_dim=64 heads=1 axes=2 degree=3 terms=8 leading=free role=separable exact_scores=false split_columns=true skip_tokens=0 grid=.
+ *   head_dim=64 heads=1 axes=2 degree=3 terms=8 leading=free role=separable origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -26,7 +26,8 @@ extern "C" {
 #define POLYNOMIAL_SKIP_TOKENS 0 /* tokens at the front that pass through */
 
 /* Channels of the rows of q_out and k_out, by their number type. Those from POLYNOMIAL_HEAD_DIM on are, in q and k alike,
- * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from h = 0, w = 0. */
+ * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from
+ * args->origin, or the middle of args->positions. */
 #define POLYNOMIAL_OUT_DIM_F32 80
 /* channel: what k holds there
  *     64  h
