@@ -28,14 +28,8 @@ static ir_value is_partial(mma *m) {
   return ir_op2(b, "arith.ori", some_keys, less(b, m->t->tokens, add(b, first_query, i32(b, queries))));
 }
 
-static void emit_score(mma *m, const tile_op *op) {
-  ir *b = m->b;
-  int registers = mma_registers(m, op->value);
-  ir_value *score = m->sum[op->value] = arena_array(m->memory, ir_value, registers),
-           *masked = arena_array(m->memory, ir_value, registers);
-  MlirType *types = arena_array(m->memory, MlirType, registers);
-  for (int i = 0; i < registers; i++) {
-    types[i] = b->f32;
+static void fill_scores(mma *m, const tile_op *op, ir_value *score) {
+  for (int i = 0; i < mma_registers(m, op->value); i++) {
     if (mma_repeats(m, mma_half(m, op->value, i))) {
       score[i] = score[i - 2];
       continue;
@@ -44,6 +38,32 @@ static void emit_score(mma *m, const tile_op *op) {
     score[i] = m->sum[op->arg[0]][i];
     if (mma_has_pairs(m)) score[i] = mma_scored(m, score[i], &of);
   }
+}
+
+/* By displacements that are one difference each, unless some token that the block has met is far. */
+static void fill_near_scores(mma *m, const tile_op *op, const MlirType *types, ir_value *score) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value);
+  ir_value *exact = arena_array(m->memory, ir_value, registers);
+  ir_value near = ir_compare_int(b, "eq", ir_load(b, b->i32, m->t->far, 4), i32(b, 0));
+  ir_choice choice = ir_choose(b, near, registers, types);
+  m->t->is_near = true;
+  fill_scores(m, op, score);
+  m->t->is_near = false;
+  ir_choose_else(b, &choice, registers, score);
+  fill_scores(m, op, exact);
+  ir_end_choose(b, choice, registers, exact, score);
+}
+
+static void emit_score(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value);
+  ir_value *score = m->sum[op->value] = arena_array(m->memory, ir_value, registers),
+           *masked = arena_array(m->memory, ir_value, registers);
+  MlirType *types = arena_array(m->memory, MlirType, registers);
+  for (int i = 0; i < registers; i++) types[i] = b->f32;
+  if (m->places_of[0].ptr) fill_near_scores(m, op, types, score);
+  else fill_scores(m, op, score);
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
   for (int i = 0; i < registers; i++) {
@@ -365,6 +385,7 @@ static int64_t lay_out(mma *m, ir_value base) {
   at += 2 * mma_fact_bytes(m);
   at = (at + 15) / 16 * 16;
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
+  if (base.ptr && m->places_of[0].ptr) m->t->far = ir_offset_const(m->b, base, at + 4);
   return at + 16;
 }
 
@@ -440,9 +461,14 @@ static void emit_program(mma *m) {
   int each = find_each(m->p);
   attend_clear_spoilt(m->t);
   m->scale = scale_of(m);
-  if (m->places_of[0].ptr)
+  if (m->places_of[0].ptr) {
+    ir_branch one = ir_if(b, ir_compare_int(b, "eq", m->t->thread, i32(b, 0)));
+    ir_store(b, i32(b, 0), m->t->far, 4, false);
+    ir_end_if(b, one);
+    ir_wait(b, IR_BARRIER_BLOCK); /* tokens that are laid may set it */
     attend_find_origin(m->t, m->p->owns_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS,
                        m->own_first, m->shape.tile.own, m->origin);
+  }
   begin_rows(m, each);
   if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
   emit_each(m, each);

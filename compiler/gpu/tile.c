@@ -15,7 +15,8 @@ enum {
   TEAMS = PEGEN_PTX_BLOCK / ATTEND_LANES,
   SHARED_BYTES = 48 << 10,
   PIECE = 16,
-  PLACE_BYTES = 16, /* of a coordinate: its three parts, read in one access */
+  PLACE_BYTES = 16, /* of a coordinate: its three parts and their sum, read in one access */
+  NEAR = 64, /* coordinates below this are float32 to 2^-19 */
   MOST_QUADS = 16,
   MOST_ROW_QUADS = 8
 };
@@ -270,11 +271,14 @@ static ir_value place_at(attend *t, ir_value places, ir_value index, int axis) {
   return ir_offset_const(b, row, (int64_t)axis * PLACE_BYTES);
 }
 
+static ir_value load_four(attend *t, ir_value places, ir_value index, int axis) {
+  return ir_load(t->b, ir_vector(t->b, ATTEND_QUAD, t->b->f32), place_at(t, places, index, axis), PLACE_BYTES);
+}
+
 static gpu_place load_place(attend *t, ir_value places, ir_value index, int axis) {
-  ir *b = t->b;
   gpu_place place;
-  ir_value all = ir_load(b, ir_vector(b, ATTEND_QUAD, b->f32), place_at(t, places, index, axis), PLACE_BYTES);
-  for (int i = 0; i < 3; i++) place.part[i] = ir_extract(b, all, i);
+  ir_value all = load_four(t, places, index, axis);
+  for (int i = 0; i < 3; i++) place.part[i] = ir_extract(t->b, all, i);
   return place;
 }
 
@@ -290,12 +294,32 @@ two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis)
   return two_float_add(b, two_float_sub(b, x, y), two_float_f32(sub(b, to.part[2], from.part[2])));
 }
 
+/* Of coordinates that are one float32, or so near the origin that its rounding is 2^-18 at most, the fourth number. */
+static ir_value near_place(attend *t, ir_value places, ir_value index, int axis) {
+  return ir_extract(t->b, load_four(t, places, index, axis), 3);
+}
+
 ir_value attend_narrow_displacement(attend *t, ir_value query, ir_value key, int axis) {
   ir *b = t->b;
+  if (t->is_near) {
+    ir_value of_query = near_place(t, t->query_places, query, axis), of_key = near_place(t, t->places, key, axis);
+    return sub(b, of_key, of_query);
+  }
   gpu_place from = load_place(t, t->query_places, query, axis), to = load_place(t, t->places, key, axis);
   ir_value sum = sub(b, to.part[0], from.part[0]);
   for (int i = 1; i < 3; i++) sum = add(b, sum, sub(b, to.part[i], from.part[i]));
   return sum;
+}
+
+/* Tells of a coordinate that is no float32 and not near its origin. */
+static void tell_far(attend *t, const ir_value *part) {
+  ir *b = t->b;
+  ir_value zero = ir_float(b, b->f32, 0), exact = ir_compare_float(b, "oeq", part[1], zero);
+  exact = ir_op2(b, "arith.andi", exact, ir_compare_float(b, "oeq", part[2], zero));
+  ir_value near = ir_compare_float(b, "olt", ir_op1(b, "math.absf", part[0]), ir_float(b, b->f32, NEAR));
+  ir_branch far = ir_if(b, ir_compare_int(b, "eq", ir_op2(b, "arith.ori", exact, near), ir_int(b, b->i1, 0)));
+  ir_store(b, i32(b, 1), t->far, 4, false);
+  ir_end_if(b, far);
 }
 
 void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_value to, const ir_value *origin) {
@@ -306,8 +330,10 @@ void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_
   gpu_places(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, parameter, add(b, first, t->thread)),
              origin, place);
   for (int axis = 0; axis < s->n_axes; axis++) {
-    ir_value four[ATTEND_QUAD] = {place[axis].part[0], place[axis].part[1], place[axis].part[2],
-                                  ir_float(b, b->f32, 0)};
+    const ir_value *part = place[axis].part;
+    ir_value rest_of = add(b, part[1], part[2]),
+             four[ATTEND_QUAD] = {part[0], part[1], part[2], add(b, part[0], rest_of)};
+    if (t->far.ptr) tell_far(t, part);
     ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), place_at(t, to, t->thread, axis),
              PLACE_BYTES, false);
   }
