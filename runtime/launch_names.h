@@ -23,6 +23,7 @@
 #define pegen_attention_backward_bytes pegen_launch_attention_backward_bytes
 #define pegen_check_attention pegen_launch_check_attention_call
 #define pegen_check_attention_read pegen_launch_check_attention_read
+#define pegen_check_split pegen_launch_check_split
 #define pegen_check_lse pegen_launch_check_lse
 #define pegen_view_lse pegen_launch_view_lse
 #define pegen_attention_meets pegen_launch_attention_meets
