@@ -503,7 +503,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 2400, MOST_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
