@@ -194,10 +194,16 @@ static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int bl
   }
   for (int i = 0; i < s->n_components; i++) {
     int channel = s->channel[i * s->n_blocks + block];
-    long double sum = 0;
-    for (int j = 0; j < s->n_components; j++) sum += matrix[i * s->n_components + j] * x[j];
+    long double sum = 0, terms = 0;
+    for (int j = 0; j < s->n_components; j++) {
+      long double term = matrix[i * s->n_components + j] * x[j];
+      sum += term;
+      terms += fabsl(term);
+    }
     row[channel] = sum;
     unit[channel] = scale * sqrtl(norm);
+    /* Entries of boosts and shears are larger than 1: a sum rounds in proportion to its terms. */
+    if (s->algebra.q || s->algebra.r) unit[channel] = fmaxl(unit[channel], terms);
   }
 }
 
