@@ -54,7 +54,8 @@ function(pegen_add_kernel target)
   if(NOT EXISTS ${spec})
     find_file(stock NAMES ${kernel_SPEC}.lua PATHS ${PEGEN_SPECS_DIR} ${PEGEN_SPECS_DIR}/more NO_DEFAULT_PATH NO_CACHE)
     if(NOT stock)
-      message(FATAL_ERROR "pegen_add_kernel(${target}): there is no file '${spec}', and no description '${kernel_SPEC}' "
+      message(FATAL_ERROR "pegen_add_kernel(${target}): there is no file '${spec}', and no description "
+        "'${kernel_SPEC}' "
         "in ${PEGEN_SPECS_DIR}")
     endif()
     set(spec ${stock})

@@ -74,7 +74,9 @@ end
 
 -- What an option has no effect without: { name = values of that option }, or { name = true } where it must be given.
 local function checked_needs(name, needs)
-  if type(needs) ~= "table" then check.wrong("pe.option", "needs", needs, "a table of options and the values they need") end
+  if type(needs) ~= "table" then
+    check.wrong("pe.option", "needs", needs, "a table of options and the values they need")
+  end
   local copy, empty = {}, true
   for other, values in pairs(needs) do
     if type(other) ~= "string" then check.wrong("pe.option", "needs", other, "the name of an option") end
@@ -83,7 +85,9 @@ local function checked_needs(name, needs)
       "values")
     empty = false
   end
-  if empty then check.fail("option '%s' has empty 'needs', the name of an option and its values were expected", name) end
+  if empty then
+    check.fail("option '%s' has empty 'needs', the name of an option and its values were expected", name)
+  end
   return copy
 end
 

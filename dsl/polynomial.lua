@@ -46,7 +46,8 @@ end
 -- The option `origin`: nil where calls have their own.
 local function chosen_origin()
   local text = options.option("origin", "call",
-    "what columns count positions from: call: the middle of a built-in grid or of each call's tokens, or what the call " ..
+    "what columns count positions from: call: the middle of a built-in grid or of each call's tokens, or what the " ..
+      "call " ..
       "says; or coordinates, one an axis: 1000,6.5")
   if text == "call" then return nil end
   local origin = {}
@@ -78,7 +79,8 @@ function polynomial.describe(given, described, fused)
   local origin = bias.origin
   if not origin and not fused then origin = chosen_origin() end
   if origin and #origin ~= #axes then
-    check.fail_field("origin", "the origin has %d coordinates, one for each of the %d axes was expected", #origin, #axes)
+    check.fail_field("origin", "the origin has %d coordinates, one for each of the %d axes was expected", #origin,
+      #axes)
   end
   core.begin(terms)
   operands.open(axes, heads, terms)

@@ -79,8 +79,8 @@ typedef enum pegen_entry_kind {
  * found by (pegen_ptx.words). */
 #define PEGEN_LAUNCHED(X) \
   X(encode) \
-  X(attention) X(encode_backward) X(encode_backward_finish) X(attention_backward) X(attention_backward_finish) \
-      X(attention_finish)
+  X(attention) \
+  X(encode_backward) X(encode_backward_finish) X(attention_backward) X(attention_backward_finish) X(attention_finish)
 
 typedef enum pegen_launch_entry {
   PEGEN_LAUNCH_NONE = -1,

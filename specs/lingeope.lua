@@ -6,7 +6,7 @@
 -- u is linear in r, so the exponent is u(r_j - r_i): GeoPE's rotor of the displacement. Exponentials of different axes
 -- do not commute, so no encoding of q and k alone gives this score.
 -- Axes, units and schedule are those of geope2d.lua and geope3d.lua but for the sign's default: the paper prints
--- frequencies that grow (section 4.1), which those files have and exponent_sign=1 is here; this file's decay, as RoPE's.
+-- frequencies that grow (section 4.1), which those files have and exponent_sign=1 is here; these decay, as RoPE's.
 -- No code of the authors is public.
 local pe = require "pegen"
 

@@ -15,7 +15,8 @@ local D = pe.option("head_dim", 64, "channels per head")
 local base = pe.option("base", 10000.0, "frequency base")
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
 local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
-local scaling = pe.option("scaling", "none", "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
+local scaling = pe.option("scaling", "none",
+  "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
   { "none", "linear", "ntk", "yarn", "llama3", needs = { factor = true } })
 local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one",
   { needs = { scaling = { "linear", "ntk", "yarn", "llama3" } } })

@@ -31,7 +31,8 @@ set(DEFAULT_THOUGH_LONG
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
-set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^emit$" "^attention_check_.*pape.*_sm_80$" "^check_learned_liere_inverse$")
+set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^emit$" "^attention_check_.*pape.*_sm_80$"
+  "^check_learned_liere_inverse$")
 
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
 # pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all

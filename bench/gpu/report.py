@@ -77,10 +77,11 @@ _TITLES = {
     "decode": "Decode: one query for each sequence", "rows": "Rows, q and k in one call",
     "row gradients": "Gradients of rows", "calls": "A call on one row",
 }  # fmt: skip
-_READ = """Times are medians of CUDA graph replays over cycled buffers (SDPA's gradients: between events). Attention counts
-4 B H N M D operations, half of them where it is causal, gradients 2.5 times as many. Errors are those of two heads of the last
-batch against float64: the largest of the largest value, the mean of the mean value. They stand beside those of
-attention without positions in PyTorch on the same rows (FlashAttention; of float32 its memory-efficient kernel)."""
+_READ = """Times are medians of CUDA graph replays over cycled buffers (SDPA's gradients: between events). Attention
+counts 4 B H N M D operations, half of them where it is causal, gradients 2.5 times as many. Errors are those of two
+heads of the last batch against float64: the largest of the largest value, the mean of the mean value. They stand beside
+those of attention without positions in PyTorch on the same rows (FlashAttention; of float32 its memory-efficient
+kernel)."""
 
 
 def _group(row: Row) -> tuple[str, str]:

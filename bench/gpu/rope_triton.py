@@ -20,7 +20,7 @@ def _rotate(x, cos, sin, of_token, of_head, of_batch, tokens, heads, D: tl.const
 
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """Rotates pairs (j, j + D/2) of rows [batches, heads, tokens, D]; cos and sin are [tokens, D], both halves alike."""
+    """Rotates pairs (j, j + D/2) of rows [batches, heads, tokens, D]; cos and sin are [tokens, D], halves alike."""
     for x in (q, k):
         batches, heads, tokens, width = x.shape
         _rotate[(batches * tokens,)](

@@ -57,8 +57,8 @@ typedef struct attend {
   ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
   bool turns_rows; /* of queries and keys, and of values where the plan says so */
   ir_value query_numbers, key_numbers; /* shared memory of what scores read of inputs; null: nothing */
-  ir_value far;    /* shared, an i32: not 0: some token's coordinates are not one float32 near enough; null: not asked */
-  bool is_near;    /* none is where code is emitted now: a displacement is one difference */
+  ir_value far; /* shared, an i32: not 0: some token's coordinates are not one float32 near enough; null: not asked */
+  bool is_near; /* none is where code is emitted now: a displacement is one difference */
   ir_value spoilt; /* shared, an i32: not 0: some value was not finite */
   thread_emitter exprs;
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */

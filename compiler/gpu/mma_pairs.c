@@ -1,6 +1,6 @@
 /* gpu/mma_pairs: a pair of tokens of the tiles at hand: which it is, its score, its weight; see gpu/mma.h. */
-#include "gpu/mma.h"
 #include "gpu/index.h"
+#include "gpu/mma.h"
 #include "mlir/exp2.h"
 
 bool mma_has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }

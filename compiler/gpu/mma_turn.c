@@ -1,7 +1,7 @@
 /* gpu/mma_turn: what a turn of the loop over streamed tiles sets: its tokens, and the shared memory with what their
  * pairs are computed from; see gpu/mma.h. */
-#include "gpu/mma.h"
 #include "gpu/index.h"
+#include "gpu/mma.h"
 
 #include "kernel/launch.h"
 

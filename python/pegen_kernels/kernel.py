@@ -279,8 +279,8 @@ class Kernel:
 
     def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, origin: Any = None, first_token: int = 0,
-               threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
+               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, origin: Any = None,
+               first_token: int = 0, threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Encodes q and k by their positions.
 
         q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim], float32, bfloat16 or float16; one of them may be left out.

@@ -3,7 +3,7 @@
 --   q~ = R(t theta_i) q zeta_i^(t / scale_base),   k~ = R(t theta_i) k zeta_i^(-t / scale_base),
 --   theta_i = base^(-2i/n),   zeta_i = (2i/n + gamma) / (1 + gamma),   gamma 0.4, scale_base 512.
 -- Scores of a causal model know the distance alone, and the factor zeta^((t - s) / scale_base) is at most 1. Factors of
--- rows grow with the distance from `origin`, and rows of float16 overflow some 4400 tokens from it (see `pegen explain`).
+-- rows grow with the distance from `origin`, rows of float16 overflow some 4400 tokens from it (see `pegen explain`).
 -- With the middle of the longest text for an origin they reach twice as far; scores are the same for any origin.
 local pe = require "pegen"
 

@@ -251,7 +251,8 @@ LANGUAGE = {
 
 
 def language(model):
-    """Differences of the command up to position 4095, of a rule that it has not with the model's own frequencies; and up
+    """Differences of the command up to position 4095, of a rule that it has not with the model's own frequencies; and
+    up
     to 131071 with these and phases rounded to float32."""
     used, rotation = Used(model), LANGUAGE[model]()
     x, near, far = rows(1, 2, 96, int(used.options["head_dim"])), places(4095), places(131071)
