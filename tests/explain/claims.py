@@ -172,7 +172,7 @@ CLAIMS = {
             "PaPE, section 4: translation invariance, distance decay, context awareness; "
             "without constraints not rotation invariant",
         ),
-        (["axes=3"], COLUMNS | DIRECTED, "the same"),
+        (["axes=3"], COLUMNS | DIRECTED | {"distance_decay": (YES, MEASURED)}, "the same"),
         (["role=pairwise"], PAIRS | DIRECTED | {"context_aware": (YES, PROVED)}, "the same, without columns"),
     ],
     "pape_ri": [
