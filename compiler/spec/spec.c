@@ -421,7 +421,7 @@ static bool check_operands(const spec *s) {
 }
 
 long double spec_scale(const spec *s) {
-  return s->pairwise->scale > 0 ? (long double)s->pairwise->scale : 1 / sqrtl((long double)s->head_dim);
+  return s->pairwise && s->pairwise->scale > 0 ? (long double)s->pairwise->scale : 1 / sqrtl((long double)s->head_dim);
 }
 
 static bool check_pairwise(const spec *s, visited *seen) {

@@ -213,7 +213,7 @@ static void check_far_lengths(checker *c) {
   static const int exponent[] = {54, 60, 90, 120};
   const spec *s = c->spec;
   const sample *t = c->sample;
-  if (s->function || spec_turns_rows(s) || (c->kernel->ptx && s->algebra.p > 3)) return;
+  if (s->n_parts || s->function || spec_turns_rows(s) || (c->kernel->ptx && s->algebra.p > 3)) return;
   int64_t tokens = c->kernel->ptx ? TOKENS / 2 : TOKENS; /* the latter two are for float64 */
   double values[TOKENS * SPEC_MAX_AXES], unit[SPEC_MAX_AXES];
   for (int axis = 0; axis < s->n_axes; axis++) {
@@ -221,7 +221,7 @@ static void check_far_lengths(checker *c) {
     unit[axis] = 1 + axis / 8.0;
   }
   double rate = trial_largest_phase(s, unit, &t->operands);
-  if (s->grid[0] || s->dense || s->basis || s->n_parts || s->pre || s->gain[0] || grows(s) || rate == 0) return;
+  if (s->grid[0] || s->dense || s->basis || s->pre || s->gain[0] || grows(s) || rate == 0) return;
   for (int64_t i = 0; i < tokens * s->n_axes; i++)
     values[i] = unit[i % s->n_axes] * ldexp(1 / rate, exponent[i / s->n_axes]);
   DLTensor *positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){tokens, s->n_axes}, values);

@@ -85,8 +85,8 @@ static const expr *apply(const builder *b, expr_op op, const expr *x, const expr
   expr_pool *pool = pool_of(b);
   if (op == EXPR_ELEMENT) { /* what a pair reads from a table */
     if (b->place->where != IN_BIAS) return NULL;
-    const expr *index = expr_binary(pool, EXPR_MAX, x, number(b, 0));
     int last = (int)spec_operand_elements(&b->spec->operand[0]) - 1;
+    const expr *index = expr_binary(pool, EXPR_MAX, number(b, 0), expr_binary(pool, EXPR_MIN, x, number(b, last)));
     return expr_element(pool, 0, last, 1, arena_array(b->memory, int32_t, expr_pool_blocks(pool)), index);
   }
   switch (expr_op_arity(op)) {
