@@ -422,7 +422,7 @@ static pair_functions functions_of(arena *a, const attention_plan *p) {
 
 static int operations_of(arena *a, const attention_plan *p) {
   pair_functions f = functions_of(a, p);
-  return p->own_operations + (f.jumps ? LONG_FUNCTION * f.elementary : 0);
+  return p->own_operations + 2 * p->n_places + (f.jumps ? LONG_FUNCTION * f.elementary : 0);
 }
 
 static int find_each(const tile_program *p) {
