@@ -497,6 +497,9 @@ static void print_work(FILE *f, const gpu_program *program) {
   fprintf(f, ",\n//   lse (float32; 0: not wanted): address and strides (batch, token, head)");
   if (attention_reads_inputs(p)) fprintf(f, ",\n//   of each input the heads of q that read one of its");
   fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", design->shape.queries);
+  if (design->mma[MMA_FORWARD])
+    fprintf(f, "// On tensor cores: x = ceil(queries / %d) * heads * batches; of few queries docs/embedding-ptx.md.\n",
+            design->mma[MMA_FORWARD]->shape.tile.own);
   attend_print_gradients(f, program);
 }
 
