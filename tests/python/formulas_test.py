@@ -331,7 +331,7 @@ class Inputs(Formulas):
             ("period is -1", {"period": -1}),
             ("cu_seqlens is of type int64; expected int32", {"cu_seqlens": bounds.astype("int64")}),
             ("cu_seqlens ends at [0-9]+; expected [0-9]+, the rows of x; rows behind", {"cu_seqlens": bounds[:3]}),
-            ("cu_seqlens falls from", {"cu_seqlens": bounds[[0, 2, 1, -1]]}),
+            ("cu_seqlens falls from", {"cu_seqlens": bounds - numpy.array([0, 0, 1, 0], "int32")}),
             ("dtype is 'float16'", {"dtype": "float16"}),
             ("out is of type float32", {"dtype": "float64", "out": q}),
             ("overlaps", {"out": q[..., ::-1, :]}),
@@ -696,7 +696,7 @@ class Biases(Formulas):
             found = self.scores("lookhere", directions=words, heads=heads, **options, **places)
             self.near(found, self.softmax(bias), 2e-6)
         for words, heads in [("halves", 6), ("none-halves", 6), ("halves-none-zero", 8)]:
-            with self.assertRaisesRegex(pk.CompileError, "option 'directions'"):
+            with self.assertRaisesRegex(pk.CompileError, "'directions'"):
                 pk.compile("lookhere", directions=words, heads=heads, **FAST)
 
     def test_rounded_table(self):

@@ -151,7 +151,7 @@ print("compiled twice")
         old = [cache / f"{i:032x}-{i:032x}.so" for i in range(3)]
         pk.compile(TURN, cache=cache, **FAST)
         for path in old:
-            path.write_bytes(b"x" * 600_000)
+            path.write_bytes(b"x" * 500_000)
             os.utime(path, (1, 1))
         pk.compile(TURN, head_dim=16, cache=cache, max_cache=-1, **FAST)
         self.assertTrue(all(path.exists() for path in old))

@@ -147,7 +147,8 @@ class Encode(unittest.TestCase):
         kernel = pk.compile("pape", targets="native")
         q, positions = numpy.zeros((1, 4, 9, 64), numpy.float16), numpy.zeros((9, 2))
         given = {"inputs": [numpy.zeros((1, 4, 9, 50), numpy.float16)] * 2,
-                 "operands": [numpy.zeros(x.shape, numpy.float32) for x in kernel.operands]}  # fmt: skip
+                 "operands": [numpy.zeros(x.shape, numpy.float32) for x in kernel.operands],
+                 "origin": numpy.zeros(2)}  # fmt: skip
         out = kernel.encode(q, positions=positions, **given)
         self.assertEqual(out.shape[-1], kernel.width_of("float16"))
         self.assertNotEqual(out.shape[-1], kernel.width_of("float32"))
