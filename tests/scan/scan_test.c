@@ -370,8 +370,8 @@ static void mistakes_are_refused(void **state) {
   REFUSED(OVERLAP, bad = y; bad.data = shared.rows; scan.out = &bad; scan.cu_seqlens = &meets);
   REFUSED(OVERLAP, bad = s; bad.data = shared.sums; bad.shape = two_states; scan.state_out = &bad;
           scan.cu_seqlens = &meets);
-  REFUSED(SEQUENCES, bad = b; bad.data = wrong; scan.cu_seqlens = &bad);
-  REFUSED(SEQUENCES, bad = b; bad.data = more; scan.cu_seqlens = &bad);
+  REFUSED(BOUNDS, bad = b; bad.data = wrong; scan.cu_seqlens = &bad);
+  REFUSED(BOUNDS, bad = b; bad.data = more; scan.cu_seqlens = &bad);
   REFUSED(SEQUENCES, bad = b; bad.dtype.bits = 64; scan.cu_seqlens = &bad);
   REFUSED(SHAPE_MISMATCH, scan.cu_seqlens = &b; scan.state_out = &s);
 #undef REFUSED

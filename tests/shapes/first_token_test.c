@@ -19,7 +19,7 @@ enum { BATCH = 2, HEADS = 2, TOKENS = 23 };
 typedef struct encoding {
   const char *name;
   int n_defines;
-  loader_define defines[3];
+  loader_define defines[4];
 } encoding;
 
 /* Rotors, what is added to rows, matrices of exponentials, with a change of basis, and columns. */
@@ -29,7 +29,7 @@ static const encoding encodings[] = {
     {"sincos", 2, {{"skip_tokens", "3"}, {"channels", "24"}}},
     {"liere", 3, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "24"}}},
     {"string_cayley", 3, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "16"}}},
-    {"pape", 3, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "20"}}},
+    {"pape", 4, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "20"}, {"origin", "0,0"}}},
 };
 
 /* What a call of all rows has. */
