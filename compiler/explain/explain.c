@@ -77,7 +77,7 @@ static void print_parts(arena *a, const spec *s, const explanation *e) {
   }
 }
 
-/* Of others it is 1/sqrt(head_dim). */
+/* A description that states no scale has 1/sqrt(head_dim). */
 static bool states_scale(const spec *s) { return s->pairwise && s->pairwise->scale > 0; }
 
 static void print_description(arena *a, const spec *s, const explanation *e) {

@@ -223,7 +223,7 @@ static void load_left(mma *m, int value, ir_value at, int k, ir_value *a) {
                      a + i * MMA_FRAGMENT);
 }
 
-/* The same from a sum's registers, rounded: columns 16 k up to 16 k + 15 are two column tiles. */
+/* A left factor from a sum's registers, rounded: columns 16 k up to 16 k + 15 are two column tiles. */
 static void pack_left(mma *m, int value, int k, ir_value *a) {
   const ir_value *sum = m->sum[value];
   int columns = mma_column_tiles(m, value);

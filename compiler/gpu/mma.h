@@ -113,7 +113,8 @@ ir_value mma_row_sum(mma *m, ir_value x);
 void mma_set_turn(mma *m, ir_value index);
 void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
 void mma_set_q_head(mma *m, ir_value head);
-/* Of a side's tile: its tokens, and bytes of shared memory for their coordinates and numbers; where pairs read them. */
+/* A side's tile has so many tokens, and bytes of shared memory for their coordinates and numbers; pairs read them
+ * where mma_set_side says. */
 int mma_side_tokens(const mma *m, bool own);
 int64_t mma_place_bytes(const mma *m, bool own);
 int64_t mma_number_bytes(const mma *m, bool own);
@@ -128,8 +129,8 @@ void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end);
 
 /* ---- gpu/mma_few.c: queries of all heads that share one of k ---- */
 
-/* Of 16 rows of a warp the first 8 are queries; the others repeat them, so that a thread's rows are of one head and
- * nothing is computed twice of them: whether the thread's row `half` is such a repetition of the one before. */
+/* A warp has 16 rows, of which the first 8 are queries; the others repeat them, so that a thread's rows are of one head
+ * and nothing is computed twice of them: whether the thread's row `half` is such a repetition of the one before. */
 bool mma_repeats(const mma *m, int half);
 /* The query of an own row: its head, its token; rows without one have the last one's. */
 typedef struct mma_query {
@@ -147,7 +148,8 @@ void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 
 /* ---- gpu/mma_gradient.c ---- */
 
-/* Of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another wrote it. */
+/* What is known of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another
+ * wrote it. */
 ir_value mma_load_lse(mma *m, ir_value token);
 ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */

@@ -37,7 +37,7 @@ static ir_value emit_rounded_queries(const attention_emitter *e, int axis, ir_va
   return emit_is_far(b, wide, narrow);
 }
 
-/* Of the queries: once. */
+/* Queries are laid once. */
 static void emit_query_places(pair_emitter *pairs) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
