@@ -7,7 +7,10 @@ import subprocess
 
 def list_commands(build):
     """Name, words and folder of every test. ctest itself tells only those whose program is built."""
-    for folder, _, names in os.walk(os.path.join(build, "tests")):
+    for folder, folders, names in os.walk(os.path.join(build, "tests")):
+        if "CMakeCache.txt" in names:  # a build of its own, of a test
+            folders.clear()
+            continue
         if "CTestTestfile.cmake" in names:
             with open(os.path.join(folder, "CTestTestfile.cmake"), encoding="utf-8") as file:
                 for _, name, words in re.findall(r"^add_test\(\[(=+)\[(.*?)\]\1\] (.*)\)$", file.read(), re.MULTILINE):

@@ -48,8 +48,8 @@ static void explain_widened(arena *a, const plan_widen *plan, explanation *out) 
                         origin_text(a, s), plan->p->degree == 1 ? "size" : "power");
   out->rows_precision = arena_printf(a,
                                      "scores in float32 within 2^-18 of the largest in their row, in 16 bits within "
-                                     "2^-13 (columns split into two), %s",
-                                     from);
+                                     "2^-%d (columns split into two), %s",
+                                     plan->p->degree > 3 ? 11 : 13, from);
 }
 
 /* Columns of a tile. */

@@ -41,7 +41,7 @@
  * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
  *
  *   f32             2^-18 of the largest score in the row
- *   bf16 f16        2^-13 (with columns split). To the bit: parts, memory orders, q and k apart
+ *   bf16 f16        2^-13, above degree 3 2^-11 (with columns split). To the bit: parts, memory orders, q and k apart
  */
 #ifndef PEGEN_VERIFY_CHECK_H
 #define PEGEN_VERIFY_CHECK_H

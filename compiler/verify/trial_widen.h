@@ -39,7 +39,8 @@ int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor 
  * Spoilt: a channel that should be moved was changed, padding is not zero, a score is not finite. */
 void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, trial_error *worst);
 
-/* What that error may be: 2^-18 in float32; 2^-13 in 16 bits with columns split. */
+/* What that error may be: 2^-18 in float32; 2^-13 in 16 bits with columns split, 2^-11 where the
+ * degree is above 3. */
 long double widen_trial_bound(const spec *s, number_type type);
 
 #endif

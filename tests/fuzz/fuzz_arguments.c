@@ -37,7 +37,7 @@ static bool reads_inputs(const fuzz_call *c) {
 
 /* ---- what a call reads and writes ---- */
 
-enum { READS = 5 + FUZZ_OPERANDS + FUZZ_INPUTS, WRITES = 2 };
+enum { READS = 6 + FUZZ_OPERANDS + FUZZ_INPUTS, WRITES = 2 };
 
 typedef struct roles {
   const DLTensor *read[READS];
@@ -72,6 +72,7 @@ static void find_roles(const fuzz_call *c, roles *r) {
   }
   if (!tabled && (!rows || args->q)) reads(r, args->positions);
   if (!tabled && (!rows || args->k)) reads(r, c->entry == FUZZ_PREPARE ? args->k_positions : of_keys);
+  if (rows) reads(r, PEGEN_GIVEN(args, origin));
   for (int i = 0; i < c->kernel->n_operands && !tabled; i++) reads(r, args->operands[i]);
   for (int i = 0; i < c->kernel->n_inputs && reads_inputs(c); i++) reads(r, args->inputs[i]);
   if (rows && args->q) writes(r, args->q, args->q_out);
@@ -129,6 +130,7 @@ static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
   apart.v = call->entry == FUZZ_ATTENTION ? copied(c, args->v) : NULL;
   apart.positions = tabled || (rows && !args->q && args->k_positions) ? NULL : copied(c, args->positions);
   apart.k_positions = tabled || (rows && !args->k) ? NULL : copied(c, args->k_positions);
+  if (rows && PEGEN_GIVEN(args, origin)) apart.origin = copied(c, args->origin);
   for (int i = 0; i < call->kernel->n_operands && !tabled; i++) operands[i] = copied(c, args->operands[i]);
   for (int i = 0; i < call->kernel->n_inputs && reads_inputs(call); i++) inputs[i] = copied(c, args->inputs[i]);
   apart.operands = operands;

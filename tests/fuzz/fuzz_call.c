@@ -1,5 +1,6 @@
 /* fuzz_call: see fuzz_call.h. */
 #include "fuzz_call.h"
+#include "driver.h"
 #include "table.h"
 
 #include <string.h>
@@ -86,6 +87,19 @@ static void place_positions(reader *r, fuzz_tensor *t, layout *l, int which, int
     describe(t, 2, shape + 1, numbered_type(r, false));
     place(r, t, orders[0], l);
   }
+}
+
+/* Where columns count from: calls of q or k alone must say so, others may. [P], or [B,P]. */
+static void give_origin(reader *r, fuzz_call *c, layout *l) {
+  static const int order[2] = {0, 1};
+  const int64_t shape[2] = {l->batch, c->kernel->n_axes};
+  pegen_args *args = &c->args;
+  if (c->of.attention || c->entry == FUZZ_PREPARE || !pegen_has_origin(c->kernel)) return;
+  if ((!args->positions && !args->k_positions) || (args->q && args->k && (byte(r) & 1))) return;
+  int rank = 1 + (byte(r) & 1);
+  fuzz_place(r, &c->tensor[FUZZ_ORIGIN], l, rank, shape + 2 - rank, numbered_type(r, false), order);
+  args->struct_size = sizeof *args;
+  args->origin = &c->tensor[FUZZ_ORIGIN].dl;
 }
 
 static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_operand *operand, bool indexed) {
@@ -247,6 +261,7 @@ void fuzz_call_read_sound(reader *r, fuzz_call *c, layout *l) {
   give_rows(r, c);
   if (!grid) c->args.positions = &c->tensor[FUZZ_POSITIONS].dl;
   if (own_positions) c->args.k_positions = &c->tensor[FUZZ_K_POSITIONS].dl;
+  give_origin(r, c, l);
   if (c->entry == FUZZ_PREPARE) place_table(r, c, l);
   else if (c->entry == FUZZ_ENCODE && kernel->prepare && !grid && (byte(r) & 1)) make_table(r, c);
   for (int i = 0; i < FUZZ_TENSORS && c->entry == FUZZ_LAUNCH; i++) c->tensor[i].dl.device = (DLDevice){kDLCUDA, 0};

@@ -87,7 +87,7 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
 static void edit_call(reader *r, fuzz_call *c) {
   DLTensor *any = &c->tensor[below(r, c->n_tensors)].dl;
   pegen_args *args = &c->args;
-  switch (below(r, 18)) {
+  switch (below(r, 19)) {
   case 0: c->given = NULL; break;
   case 1: args->struct_size = (uint32_t)number(r); break;
   case 2: args->n_operands = (int32_t)number(r); break;
@@ -114,6 +114,7 @@ static void edit_call(reader *r, fuzz_call *c) {
     break;
   }
   case 17: args->inputs = NULL; break;
+  case 18: args->origin = byte(r) & 1 ? any : NULL; break;
   }
 }
 

@@ -106,10 +106,6 @@ static reference_query query_of(const fixture *f, int64_t token, const double **
                            .inputs = inputs};
 }
 
-static bool is_plain(const spec *s, int64_t query, int64_t key) {
-  return query < s->skip_tokens || key < s->skip_tokens;
-}
-
 /* A pair as an expression's leaves read it; product: scale q . k with a polynomial's bias. */
 typedef struct pair {
   double at[SPEC_MAX_PLACES];
@@ -141,7 +137,7 @@ static long double score(void *context, long double product, int64_t query, int6
   product *= SCALE;
   set_pair(f, product, query, key, &p);
   if (key >= p.query.visible) return -INFINITY;
-  if (is_plain(f->spec, query, key)) return product;
+  if (reference_pair_is_plain(f->spec, &p.query, key)) return product;
   if (of->score) return expr_eval_long(of->score, &p.env);
   return of->bias ? p.product + expr_eval_long(of->bias, &p.env) : p.product;
 }
@@ -150,10 +146,10 @@ static long double score(void *context, long double product, int64_t query, int6
 static long double derivative(void *context, long double product, int64_t query, int64_t key) {
   const fixture *f = context;
   const spec_pairwise *of = f->spec->pairwise;
-  if (!of->score || is_plain(f->spec, query, key)) return 1;
   pair p;
   gradient_sum at[SPEC_MAX_PLACES] = {{0, 0}}, one = {1, 1};
   set_pair(f, SCALE * product, query, key, &p);
+  if (!of->score || reference_pair_is_plain(f->spec, &p.query, key)) return 1;
   reference_expr_backward(f->spec->pool, &p.env, &of->score, 1, &one, &(reference_gains){.position = at});
   return at[SPEC_OF_SCORE].value;
 }
