@@ -125,7 +125,17 @@ static void rows_are_rounded_once(void **state) {
   }
 }
 
+/* Numbers below the least normal one lie as far from each other as those above it. */
+static void subnormal_numbers_are_evenly_spaced(void **state) {
+  (void)state;
+  assert_true(number_half_ulp(NUMBER_F16, 1) == 0x1p-11L);
+  assert_true(number_half_ulp(NUMBER_F16, 0x1p-14L) == 0x1p-25L);
+  assert_true(number_half_ulp(NUMBER_F16, 0x1p-20L) == 0x1p-25L);
+  assert_true(number_half_ulp(NUMBER_BF16, 0x1p-130L) == 0x1p-134L);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_rounded_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_rounded_once),
+                                     cmocka_unit_test(subnormal_numbers_are_evenly_spaced)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

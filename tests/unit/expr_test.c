@@ -433,6 +433,25 @@ static void places_stay_inside(void **state) {
   arena_destroy(a);
 }
 
+/* Two elements of one operand are variables of their own. */
+static void elements_have_their_own_derivatives(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  expr_pool *pool = expr_pool_create(a, 1);
+  const expr *x[2], *product;
+  for (int i = 0; i < 2; i++) x[i] = expr_operand(pool, 0, 1, (const int32_t[]){i});
+  product = expr_mul(pool, x[0], x[1]);
+  const double elements[] = {3, 5}, *operands[] = {elements};
+  expr_environment env = {.blocks = 1, .operands = operands};
+  for (int i = 0; i < 2; i++) {
+    dual_place place = dual_at(a, pool, &env);
+    dual y;
+    dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, i}, &product, 1, &y);
+    assert_true(y.value == 15 && y.tangent == elements[1 - i]);
+  }
+  arena_destroy(a);
+}
+
 /* Numbers stored as integers are the nearest there are towards 0; what is no number is 0. */
 static void integers_are_stored_inside(void **state) {
   (void)state;
@@ -472,6 +491,7 @@ int main(void) {
                                      TEST(text_has_every_node_once),
                                      TEST(size_counts_what_is_shared_once),
                                      cmocka_unit_test(places_stay_inside),
+                                     cmocka_unit_test(elements_have_their_own_derivatives),
                                      cmocka_unit_test(integers_are_stored_inside)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }
