@@ -7,6 +7,7 @@
  *
  *     check.c     arguments -> pegen_call, or the first error
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
+ *     memory.c    what a call reads and writes; does it write where it may not?
  *     enter.c     the floating-point state in which all the others run
  *     dispatch.c  the processor -> the first target that it can run
  *     processor.c what each kind of processor wants of a walk through memory
@@ -155,10 +156,6 @@ PEGEN_INTERNAL int pegen_check_encode(const pegen_driver *driver, const pegen_ar
  * they may not meet is not asked. */
 PEGEN_INTERNAL int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
                                             pegen_slot_views *views);
-/* 1: what stream s writes meets what it may not meet. */
-PEGEN_INTERNAL int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                                         int s);
-
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
@@ -221,9 +218,6 @@ PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_v
  * and [x,1] is [N,P]. */
 PEGEN_INTERNAL int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens);
 PEGEN_INTERNAL int pegen_view_positions(const DLTensor *positions, int64_t is_bare, pegen_view *view);
-/* 1: out meets an operand, or, with `tabled`, the table. */
-PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out,
-                                       int tabled);
 
 /* Sequences (sequences.c): the boundaries of q's rows or of k's, checked; none; 1: two are alike; sequences that have
  * tokens; 1: each has so many, or none. */

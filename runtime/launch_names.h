@@ -26,7 +26,7 @@
 #define pegen_check_split pegen_launch_check_split
 #define pegen_check_lse pegen_launch_check_lse
 #define pegen_view_lse pegen_launch_view_lse
-#define pegen_attention_meets pegen_launch_attention_meets
+#define pegen_memory_of_attention pegen_launch_memory_of_attention
 #define pegen_check_coordinates pegen_launch_check_coordinates
 #define pegen_row_type pegen_launch_row_type
 #define pegen_position_type_of pegen_launch_position_type_of
@@ -34,8 +34,8 @@
 #define pegen_check_operand_types pegen_launch_check_operand_types
 #define pegen_on_host pegen_launch_on_host
 #define pegen_view_rows pegen_launch_view_rows
-#define pegen_meets_operand pegen_launch_meets_operand
-#define pegen_output_overlaps pegen_launch_output_overlaps
+#define pegen_memory_of_rows pegen_launch_memory_of_rows
+#define pegen_check_memory pegen_launch_check_memory
 #define pegen_one_of pegen_launch_one_of
 #define pegen_check_args pegen_launch_check_args
 #define pegen_check_operands_given pegen_launch_check_operands_given
