@@ -171,8 +171,6 @@ static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon,
 }
 
 int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   append_call call;
   pegen_args rows;
   pegen_tuning tuning;
