@@ -15,8 +15,6 @@
 #include "spec/adjoint.h"
 #include "spec/size.h"
 
-#include "pegen/pegen.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
  */
 #include "append.h"
 #include "backward.h"
+#include "memory.h"
 
 #include <float.h>
 
@@ -49,45 +50,20 @@ static int check_values(const pegen_driver *driver, const pegen_args *args, appe
   return pegen_check_slots_beside(driver, args, &call->values, &call->views[1]);
 }
 
-/* What v's cache meets of what the call reads and writes, but for the norms. */
-static int values_overlap(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
-  const pegen_view *cache = &call->views[1].cache;
+/* Rows that are encoded were checked without v and the norms. */
+static int check_memory(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
+  const pegen_view *const written[2] = {call->rows.stream[0].out, &call->views[0].cache};
   const pegen_stream *v = &call->values;
-  if (pegen_views_meet(cache, &v->in) || pegen_views_meet(cache, &v->scale) ||
-      pegen_views_meet(cache, &call->views[0].cache) || pegen_views_meet(cache, &call->views[0].slots))
-    return 1;
-  for (int i = 0; i < 2; i++) {
-    const pegen_stream *s = &call->rows.stream[i];
-    if (s->given && (pegen_views_meet(cache, &s->in) || pegen_views_meet(cache, &s->scale) ||
-                     (!s->grid && pegen_views_meet(cache, &s->positions))))
-      return 1;
-  }
-  const pegen_stream *q = &call->rows.stream[0];
-  if (q->given && !q->in_place && pegen_views_meet(cache, q->out)) return 1;
-  for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(cache, &call->rows.input[i])) return 1;
-  return pegen_meets_operand(driver, args, cache, call->rows.tabled != 0);
-}
-
-/* What each of the two, rows that are encoded and v, was not asked of the other, nor of the norms. */
-static int overlaps(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
-  const pegen_stream *q = &call->rows.stream[0], *v = &call->values;
-  const pegen_view *read[2], *written[3];
-  int n_read = 0, n_written = 0;
-  for (int i = 0; i < 2; i++)
-    if (!call->norms[i].empty) read[n_read++] = &call->norms[i];
-  if (q->given) written[n_written++] = q->out;
-  written[n_written++] = &call->views[0].cache;
+  pegen_memory memory;
+  pegen_memory_of_rows(&memory, driver, args, &call->rows, written);
+  pegen_memory_reads(&memory, &call->views[0].slots);
+  for (int i = 0; i < 2; i++) pegen_memory_reads(&memory, &call->norms[i]);
   if (v->given) {
-    if (values_overlap(driver, args, call)) return 1;
-    for (int w = 0; w < n_written; w++)
-      if (pegen_views_meet(written[w], &v->in) || pegen_views_meet(written[w], &v->scale)) return 1;
-    written[n_written++] = &call->views[1].cache;
+    pegen_memory_reads(&memory, &v->in);
+    pegen_memory_reads(&memory, &v->scale);
+    pegen_memory_writes(&memory, &call->views[1].cache);
   }
-  for (int w = 0; w < n_written; w++)
-    for (int r = 0; r < n_read; r++)
-      if (pegen_views_meet(written[w], read[r])) return 1;
-  return 0;
+  return pegen_check_memory(&memory);
 }
 
 /* rows: as of plain_args, which are changed. */
@@ -102,7 +78,7 @@ static int check(const pegen_driver *driver, const pegen_args *args, pegen_args 
       (error = check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1])) != 0)
     return error;
   if (!(epsilon >= 0 && epsilon <= DBL_MAX)) return PEGEN_ERROR_NORM;
-  return overlaps(driver, rows, call) ? PEGEN_ERROR_OVERLAP : 0;
+  return check_memory(driver, rows, call);
 }
 
 /* ---- rows that are not encoded ---- */
@@ -195,8 +171,6 @@ static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon,
 }
 
 int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   append_call call;
   pegen_args rows;
   pegen_tuning tuning;

@@ -153,11 +153,11 @@ static int check_sequences(const pegen_pages *p) {
   return 0;
 }
 
-int pegen_pages_meet(const pegen_pages *p, const pegen_view *out) {
-  for (int i = 0; i < p->kernel->n_inputs; i++)
-    if (pegen_views_meet(out, &p->input_view[i])) return 1;
-  return pegen_views_meet(out, &p->k_view) || pegen_views_meet(out, &p->v_view) ||
-         pegen_views_meet(out, &p->table_view) || pegen_views_meet(out, &p->lengths_view);
+void pegen_memory_of_pages(pegen_memory *m, const pegen_pages *p, const pegen_attention_call *call) {
+  const pegen_view *read[] = {&p->k_view, &p->v_view, &p->table_view, &p->lengths_view, &call->bounds[0].view};
+  for (int i = 0; i < 5; i++) pegen_memory_reads(m, read[i]);
+  if (call->k_position_type >= 0) pegen_memory_reads(m, &call->k_positions);
+  for (int i = 0; i < p->kernel->n_inputs; i++) pegen_memory_reads(m, &p->input_view[i]);
 }
 
 /* A sequence's rows as those of one batch, which begins at page 0: gives bytes from one page to the next. */
@@ -194,11 +194,12 @@ int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences,
   if (call->k_position_type >= 0 && (error = pegen_view_of(args->k_positions, 0, &call->k_positions)) != 0)
     return error;
   if ((error = check_sequences(p)) != 0) return error;
-  const pegen_view *written[] = {&call->out, &call->lse};
-  for (int i = 0; i < 2; i++)
-    if (!written[i]->empty && (pegen_pages_meet(p, written[i]) ||
-                               (call->k_position_type >= 0 && pegen_views_meet(written[i], &call->k_positions))))
-      return PEGEN_ERROR_OVERLAP;
+  pegen_memory memory;
+  pegen_memory_begin(&memory, 0, args, 0); /* the rest was checked with the call without pages */
+  pegen_memory_of_pages(&memory, p, call);
+  pegen_memory_writes(&memory, &call->out);
+  pegen_memory_writes(&memory, &call->lse);
+  if ((error = pegen_check_memory(&memory)) != 0) return error;
   call->pages.size = p->size;
   call->pages.k_page = go_to_pages(&call->k, &p->k_view);
   call->pages.v_page = go_to_pages(&call->v, &p->v_view);

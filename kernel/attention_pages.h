@@ -35,8 +35,8 @@ PEGEN_INTERNAL int pegen_pages_flatten(pegen_pages *p, const pegen_driver *drive
  * views of keys, values, their inputs and positions in *call. */
 PEGEN_INTERNAL int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences,
                                      pegen_attention_call *call);
-/* 1: what is written meets the caches, their table or lengths. */
-PEGEN_INTERNAL int pegen_pages_meet(const pegen_pages *p, const pegen_view *out);
+/* Adds what is read of them: the caches, their table, lengths and positions, and boundaries of queries. */
+PEGEN_INTERNAL void pegen_memory_of_pages(pegen_memory *m, const pegen_pages *p, const pegen_attention_call *call);
 /* Makes the keys of a checked call those of a sequence. */
 PEGEN_INTERNAL void pegen_pages_set(const pegen_pages *p, int64_t sequence, pegen_attention_call *call);
 

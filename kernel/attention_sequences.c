@@ -44,11 +44,6 @@ static int take_args(ragged *r, const pegen_args *args) {
   return pegen_pages_flatten(&r->pages, r->driver, args, r->by_bounds ? 0 : args->q->shape, &r->args);
 }
 
-/* What is read beside the call that is checked: boundaries of queries whose keys are in pages. */
-static int meets_bounds(const ragged *r, const pegen_view *out) {
-  return !out->empty && pegen_views_meet(out, &r->call.bounds[0].view);
-}
-
 static int check_pages(ragged *r, const pegen_args *args) {
   pegen_attention_call *c = &r->call;
   const pegen_attention *form = r->driver->form; /* the grid's points are of one sequence */
@@ -57,7 +52,6 @@ static int check_pages(ragged *r, const pegen_args *args) {
     if (error) return error;
     r->sequences = c->bounds[0].sequences;
     if (form->placed && c->position_type < 0 && r->sequences > 1) return PEGEN_ERROR_SEQUENCE_POSITIONS;
-    if (meets_bounds(r, &c->out) || meets_bounds(r, &c->lse)) return PEGEN_ERROR_OVERLAP;
   }
   return pegen_pages_check(&r->pages, args, r->sequences, c);
 }
@@ -158,10 +152,13 @@ static int check_room(ragged *r, const pegen_args *args) {
   if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
   int error = pegen_check_workspace(args, bytes, &room);
   if (error || !bytes || (error = pegen_check_attention(r->driver, &r->args, 0, 1, &whole)) != 0) return error;
-  int meets = pegen_views_meet(&room, &whole.out) || (!whole.lse.empty && pegen_views_meet(&room, &whole.lse)) ||
-              pegen_attention_meets(r->driver, &r->args, &whole, &room) || meets_bounds(r, &room) ||
-              (r->has_pages && pegen_pages_meet(&r->pages, &room));
-  return meets ? PEGEN_ERROR_OVERLAP : 0;
+  pegen_memory memory;
+  pegen_memory_of_attention(&memory, r->driver, &r->args, &whole);
+  if (r->has_pages) pegen_memory_of_pages(&memory, &r->pages, &r->call);
+  pegen_memory_reads(&memory, &whole.out);
+  pegen_memory_reads(&memory, &whole.lse);
+  pegen_memory_writes(&memory, &room);
+  return pegen_check_memory(&memory);
 }
 
 static int begin_call(ragged *r, const pegen_driver *driver, const pegen_args *args, int part, int parts) {

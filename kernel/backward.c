@@ -374,8 +374,6 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
 /* ---- the entries ---- */
 
 int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   const pegen_blades *blades = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;
@@ -408,8 +406,6 @@ void pegen_blades_finish(const pegen_driver *driver, const pegen_args *args, con
 }
 
 int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   pegen_backward_call call;
   pegen_backward_facts facts;
   pegen_tuning tuning;
@@ -420,10 +416,4 @@ int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_
   return error;
 }
 
-size_t pegen_driver_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
-  pegen_backward_facts facts;
-  pegen_blades_facts(driver, &facts);
-  return pegen_backward_needs(driver, &facts, args);
-}
+PEGEN_SIZE_ENTRY(pegen_driver_encode_backward_workspace, pegen_blades_facts, pegen_backward_needs)

@@ -14,12 +14,12 @@
  *      with a table, in place of 2.'s positions and operands and of all of 4.
  *                                                ALIGNMENT TABLE_BYTES TABLE
  *      and where columns count from              ORIGIN, and what positions are refused with
- *   7. outputs against every other tensor        OVERLAP
+ *   7. outputs against every other tensor        OVERLAP (memory.c)
  *
  * Only tensors that the call reads or writes are looked at: positions is not
  * where only k is given and has k_positions, and k_positions is not where k is not given.
  */
-#include "driver.h"
+#include "memory.h"
 #include "table.h"
 
 #include <float.h>
@@ -388,41 +388,6 @@ static void clear_inputs(const pegen_kernel *kernel, pegen_call *call) {
   }
 }
 
-/* ---- 7. overlap ---- */
-
-int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
-  pegen_view operand;
-  if (tabled) {
-    pegen_table_view(args, pegen_table_extent(args), &operand);
-    return pegen_views_meet(out, &operand);
-  }
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(out, &operand)) return 1;
-  return 0;
-}
-
-/* Does the output of stream s meet anything that it may not meet? */
-int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
-  const pegen_stream *own = &call->stream[s], *other = &call->stream[1 - s];
-  if (!own->in_place && pegen_views_meet(own->out, &own->in)) return 1;
-  for (int i = 0; i < 2; i++)
-    if (call->stream[i].given && !call->stream[i].grid && pegen_views_meet(own->out, &call->stream[i].positions))
-      return 1;
-  if (other->given) {
-    if (pegen_views_meet(own->out, &other->in)) return 1;
-    /* Outputs meet each other from both sides: once is enough, and where the
-     * other is in place it has just been asked. */
-    if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out)) return 1;
-  }
-  for (int i = 0; i < driver->kernel->n_inputs; i++) /* of calls without them nothing meets them */
-    if (pegen_views_meet(own->out, &call->input[i])) return 1;
-  for (int i = 0; i < 2; i++)
-    if (call->stream[i].given && pegen_views_meet(own->out, &call->stream[i].scale)) return 1;
-  if (pegen_views_meet(own->out, &call->bounds[0].view) || pegen_views_meet(own->out, &call->bounds[1].view)) return 1;
-  if (pegen_views_meet(own->out, &call->origin.view)) return 1;
-  return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
-}
-
 /* ---- all of them ---- */
 
 int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known) {
@@ -549,9 +514,10 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   clear_inputs(kernel, call);
   if (with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
 
-  if ((q && is_written[0] && pegen_output_overlaps(driver, args, call, 0)) ||
-      (k && is_written[1] && pegen_output_overlaps(driver, args, call, 1)))
-    return PEGEN_ERROR_OVERLAP;
+  const pegen_view *const written[2] = {is_written[0] ? queries->out : 0, is_written[1] ? keys->out : 0};
+  pegen_memory memory;
+  pegen_memory_of_rows(&memory, driver, args, call, written);
+  if ((error = pegen_check_memory(&memory)) != 0) return error;
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
   call->joint = q && k && !both_convert && !driver->has_sides && q_positions == k_positions &&

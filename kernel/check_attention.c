@@ -184,21 +184,16 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
 
 /* ---- 7. overlap ---- */
 
-int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
-                          const pegen_view *out) {
-  for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(out, &call->input[i])) return 1;
-  return pegen_views_meet(out, &call->q) || pegen_views_meet(out, &call->k) || pegen_views_meet(out, &call->v) ||
-         (call->position_type >= 0 && pegen_views_meet(out, &call->positions)) ||
-         (call->k_position_type >= 0 && pegen_views_meet(out, &call->k_positions)) ||
-         pegen_views_meet(out, &call->bounds[0].view) || pegen_views_meet(out, &call->bounds[1].view) ||
-         pegen_meets_operand(driver, args, out, 0);
-}
-
-static int out_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call) {
-  return pegen_attention_meets(driver, args, call, &call->out) ||
-         (!call->lse.empty &&
-          (pegen_views_meet(&call->lse, &call->out) || pegen_attention_meets(driver, args, call, &call->lse)));
+void pegen_memory_of_attention(pegen_memory *m, const pegen_driver *driver, const pegen_args *args,
+                               const pegen_attention_call *call) {
+  pegen_memory_begin(m, driver->kernel, args, 0);
+  pegen_memory_reads(m, &call->q);
+  pegen_memory_reads(m, &call->k);
+  pegen_memory_reads(m, &call->v);
+  if (call->position_type >= 0) pegen_memory_reads(m, &call->positions);
+  if (call->k_position_type >= 0) pegen_memory_reads(m, &call->k_positions);
+  for (int s = 0; s < 2; s++) pegen_memory_reads(m, &call->bounds[s].view);
+  for (int i = 0; i < driver->kernel->n_inputs; i++) pegen_memory_reads(m, &call->input[i]);
 }
 
 /* ---- all of them ---- */
@@ -223,7 +218,11 @@ int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, in
   if (error) return error;
   if ((!call->out.empty && !pegen_view_nests(&call->out)) || (!call->lse.empty && !pegen_view_nests(&call->lse)))
     return PEGEN_ERROR_STRIDE;
-  return out_overlaps(driver, args, call) ? PEGEN_ERROR_OVERLAP : 0;
+  pegen_memory memory;
+  pegen_memory_of_attention(&memory, driver, args, call);
+  pegen_memory_writes(&memory, &call->out);
+  pegen_memory_writes(&memory, &call->lse);
+  return pegen_check_memory(&memory);
 }
 
 void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, int64_t from, int64_t to) {
@@ -245,9 +244,12 @@ void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, 
 int pegen_check_split(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
                       int64_t bytes) {
   pegen_view room;
+  pegen_memory memory;
   int error = bytes ? pegen_check_workspace(args, bytes, &room) : 0;
   if (error || !bytes) return error;
-  int meets = pegen_views_meet(&room, &call->out) || (!call->lse.empty && pegen_views_meet(&room, &call->lse)) ||
-              pegen_attention_meets(driver, args, call, &room);
-  return meets ? PEGEN_ERROR_OVERLAP : 0;
+  pegen_memory_of_attention(&memory, driver, args, call);
+  pegen_memory_reads(&memory, &call->out);
+  pegen_memory_reads(&memory, &call->lse);
+  pegen_memory_writes(&memory, &room);
+  return pegen_check_memory(&memory);
 }

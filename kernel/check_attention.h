@@ -3,7 +3,7 @@
 #define PEGEN_KERNEL_CHECK_ATTENTION_H
 
 #include "attention.h"
-#include "driver.h"
+#include "memory.h"
 
 typedef struct pegen_attention_call {
   pegen_view q, k, v, out;
@@ -33,9 +33,9 @@ PEGEN_INTERNAL void pegen_attention_go_to(const pegen_driver *driver, pegen_atte
 /* Of an lse, or its gradient: NULL is none. */
 PEGEN_INTERNAL int pegen_check_lse(const DLTensor *lse, const DLTensor *q);
 PEGEN_INTERNAL int pegen_view_lse(const DLTensor *lse, pegen_view *view);
-/* 1: what is written meets what a call reads, out and lse apart. */
-PEGEN_INTERNAL int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args,
-                                         const pegen_attention_call *call, const pegen_view *out);
+/* Begins with all that a call reads, but for out and lse. */
+PEGEN_INTERNAL void pegen_memory_of_attention(pegen_memory *m, const pegen_driver *driver, const pegen_args *args,
+                                              const pegen_attention_call *call);
 /* The workspace of a checked call whose keys are split, of `bytes`; 0: they are not. It is another tensor's memory
  * nowhere. */
 PEGEN_INTERNAL int pegen_check_split(const pegen_driver *driver, const pegen_args *args,

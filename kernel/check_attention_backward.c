@@ -260,40 +260,18 @@ int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_a
 
 /* ---- 6. overlap ---- */
 
-/* Is what is written something of a call's, the first `n_written` of its own outputs among them? */
-static int meets_any(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
-                     const pegen_view *view, const pegen_view *const *written, int n_written) {
-  const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_out, &call->g_lse};
-  int meets = pegen_attention_meets(driver, args, &call->forward, view);
-  for (int i = 0; i < 4 && !meets; i++) meets = pegen_views_meet(view, read[i]);
-  for (int i = 0; i < n_written && !meets; i++) meets = pegen_views_meet(view, written[i]);
-  return meets;
-}
-
 static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
                          const pegen_view *workspace) {
-  const pegen_view *written[6 + PEGEN_MAX_INPUTS];
-  DLTensor *const *operands = call->grad->operands;
-  pegen_view view, other;
-  int n_written = 6 + driver->kernel->n_inputs;
-  written[0] = &call->g_q;
-  written[1] = &call->g_k;
-  written[2] = &call->g_v;
-  written[3] = workspace;
-  written[4] = &call->g_positions[0];
-  written[5] = &call->g_positions[1];
-  for (int i = 6; i < n_written; i++) written[i] = &call->g_input[i - 6];
-  for (int i = 0; i < n_written; i++)
-    if (!written[i]->empty && meets_any(driver, args, call, written[i], written, i)) return PEGEN_ERROR_OVERLAP;
-  for (int i = 0; operands && i < driver->kernel->n_operands; i++) {
-    if (!operands[i]) continue;
-    pegen_view_contiguous(operands[i], &view);
-    if (meets_any(driver, args, call, &view, written, n_written)) return PEGEN_ERROR_OVERLAP;
-    for (int k = 0; k < i; k++)
-      if (operands[k] && !pegen_view_contiguous(operands[k], &other) && pegen_views_meet(&view, &other))
-        return PEGEN_ERROR_OVERLAP;
-  }
-  return 0;
+  const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_out, &call->g_lse},
+                   *written[] = {&call->g_q,           &call->g_k, &call->g_v, workspace, &call->g_positions[0],
+                                 &call->g_positions[1]};
+  pegen_memory memory;
+  pegen_memory_of_attention(&memory, driver, args, &call->forward);
+  for (int i = 0; i < 4; i++) pegen_memory_reads(&memory, read[i]);
+  for (int i = 0; i < 6; i++) pegen_memory_writes(&memory, written[i]);
+  for (int i = 0; i < driver->kernel->n_inputs; i++) pegen_memory_writes(&memory, &call->g_input[i]);
+  memory.gained = call->grad->operands;
+  return pegen_check_memory(&memory);
 }
 
 /* ---- all of them ---- */

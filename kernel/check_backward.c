@@ -17,6 +17,7 @@
  * ALIGNMENT SIZE_OVERFLOW TABLE_BYTES GRADIENT_TABLE.
  */
 #include "gradient_table.h"
+#include "memory.h"
 
 enum { FLAGS = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT };
 
@@ -112,56 +113,24 @@ static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DL
 
 /* ---- 7. overlap ---- */
 
-/* Does a gradient that is written meet anything that is read, or another one? It may be that of positions or inputs
- * itself. */
-static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                             const pegen_view *view) {
-  for (int s = 0; s < 2; s++) {
-    const pegen_stream *stream = &call->rows.stream[s];
-    if (!stream->given) continue;
-    if (pegen_views_meet(view, &stream->in) || pegen_views_meet(view, stream->out) ||
-        pegen_views_meet(view, &call->kept[s]) || (!stream->grid && pegen_views_meet(view, &stream->positions)))
-      return 1;
-  }
-  for (int s = 0; s < 2; s++)
-    if (view != &call->positions[s] && pegen_views_meet(view, &call->positions[s])) return 1;
-  for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(view, &call->rows.input[i]) ||
-        (view != &call->inputs[i] && pegen_views_meet(view, &call->inputs[i])))
-      return 1;
-  if (view != &call->torque_memory && pegen_views_meet(view, &call->torque_memory)) return 1;
-  for (int s = 0; s < 2; s++)
-    if (pegen_views_meet(view, &call->rows.bounds[s].view)) return 1;
-  if (pegen_views_meet(view, &call->rows.origin.view)) return 1;
-  return pegen_meets_operand(driver, args, view, call->rows.tabled != 0);
-}
-
-/* workspace: empty where there is none. */
+/* workspace: empty where there is none. Gradients of positions and inputs meet nothing where they are not wanted. */
 int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
                                const pegen_view *workspace) {
-  pegen_view view, other;
-  if (!workspace->empty && gradient_overlaps(driver, args, call, workspace)) return PEGEN_ERROR_OVERLAP;
+  const pegen_stream *stream = call->rows.stream;
+  const pegen_view *const written[2] = {call->is_written[0] ? stream[0].out : 0,
+                                        call->is_written[1] ? stream[1].out : 0};
+  pegen_memory memory;
+  pegen_memory_of_rows(&memory, driver, args, &call->rows, written);
   for (int s = 0; s < 2; s++) {
-    const pegen_stream *stream = &call->rows.stream[s];
-    for (int i = 0; i < 2 && stream->given && call->is_written[s]; i++)
-      if (call->rows.stream[i].given && pegen_views_meet(stream->out, &call->kept[i])) return PEGEN_ERROR_OVERLAP;
-    if (gradient_overlaps(driver, args, call, &call->positions[s])) return PEGEN_ERROR_OVERLAP;
+    pegen_memory_reads(&memory, &call->kept[s]);
+    pegen_memory_writes(&memory, &call->positions[s]);
   }
-  for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (gradient_overlaps(driver, args, call, &call->inputs[i])) return PEGEN_ERROR_OVERLAP;
-  int is_filled = call->of_table && call->rows.tabled; /* else the rows of the call are its own */
-  if (is_filled && gradient_overlaps(driver, args, call, &call->torque_memory)) return PEGEN_ERROR_OVERLAP;
-  for (int i = 0; i < driver->kernel->n_operands; i++) {
-    const DLTensor *tensor = operand_gradient(call->grad, i);
-    if (!tensor) continue;
-    pegen_view_contiguous(tensor, &view);
-    if (pegen_views_meet(&view, workspace) || gradient_overlaps(driver, args, call, &view)) return PEGEN_ERROR_OVERLAP;
-    for (int j = 0; j < i; j++)
-      if (operand_gradient(call->grad, j) && !pegen_view_contiguous(operand_gradient(call->grad, j), &other) &&
-          pegen_views_meet(&view, &other))
-        return PEGEN_ERROR_OVERLAP;
-  }
-  return 0;
+  for (int i = 0; i < driver->kernel->n_inputs; i++) pegen_memory_writes(&memory, &call->inputs[i]);
+  if (call->of_table && call->rows.tabled) pegen_memory_writes(&memory, &call->torque_memory);
+  else pegen_memory_reads(&memory, &call->torque_memory); /* the rows of the call are its own */
+  pegen_memory_writes(&memory, workspace);
+  memory.gained = call->grad->operands;
+  return pegen_check_memory(&memory);
 }
 
 /* ---- the workspace ---- */

@@ -55,7 +55,7 @@ static void set_rows(pegen_backward_call *call) {
     pegen_torque_rows rows;
     stream->keys = s;
     stream->out = &stream->in;
-    stream->in.empty = 1;
+    stream->in.empty = stream->scale.empty = 1;
     call->is_written[s] = 0;
     if (!stream->given) continue;
     pegen_torque_rows_of(call, s, &rows);

@@ -4,6 +4,7 @@
  * What is checked first is the call as if its rows of k went nowhere, to one row of each head again and again; then the
  * cache, the slots, and what is written against what is read. Its walk is that of any call (encode.c).
  */
+#include "memory.h"
 #include "pages.h"
 
 /* As many slots as rows of k have tokens: [tokens] of all batches, or [B,M]. */
@@ -112,9 +113,11 @@ int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, in
     return error;
   pegen_stream *q = &call->stream[0], *k = &call->stream[1];
   if ((error = go_to_cache(k, cache, slots, &rows, views)) != 0) return error;
-  if (pegen_output_overlaps(driver, args, call, 1) || pegen_views_meet(k->out, &views->slots) ||
-      (q->given && (pegen_views_meet(q->out, k->out) || pegen_views_meet(q->out, &views->slots))))
-    return PEGEN_ERROR_OVERLAP;
+  const pegen_view *const written[2] = {q->out, k->out};
+  pegen_memory memory;
+  pegen_memory_of_rows(&memory, driver, args, call, written);
+  pegen_memory_reads(&memory, &views->slots);
+  if ((error = pegen_check_memory(&memory)) != 0) return error;
   go_to_page(k, &rows);
   args->q = args->k = 0; /* what stood for them ends here */
   args->q_out = args->k_out = 0;

@@ -317,8 +317,6 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
 }
 
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   pegen_call call;
   pegen_tuning tuning;
   int error = pegen_check_encode(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);

@@ -432,8 +432,6 @@ static int begin_torques(torques *t, const pegen_driver *driver, const pegen_arg
 }
 
 int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   const pegen_dense *d = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;

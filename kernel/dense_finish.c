@@ -208,8 +208,6 @@ static int finish(const pegen_driver *driver, const pegen_args *args, int part, 
 }
 
 int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   return finish(driver, args, part, parts, 0);
 }
 
@@ -217,22 +215,6 @@ int pegen_dense_prepare_backward_finish(const pegen_driver *driver, const pegen_
   return finish(driver, args, part, parts, 1);
 }
 
-size_t pegen_dense_prepare_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_backward_facts facts;
-  pegen_dense_facts(driver, &facts);
-  return pegen_prepare_backward_needs(driver, &facts, args);
-}
-
-size_t pegen_dense_gradient_table_bytes(const pegen_driver *driver, const pegen_args *args) {
-  pegen_backward_facts facts;
-  pegen_dense_facts(driver, &facts);
-  return pegen_gradient_table_size(driver, &facts, args);
-}
-
-size_t pegen_dense_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
-  pegen_backward_facts facts;
-  pegen_dense_facts(driver, &facts);
-  return pegen_backward_needs(driver, &facts, args);
-}
+PEGEN_SIZE_ENTRY(pegen_dense_prepare_backward_workspace, pegen_dense_facts, pegen_prepare_backward_needs)
+PEGEN_SIZE_ENTRY(pegen_dense_gradient_table_bytes, pegen_dense_facts, pegen_gradient_table_size)
+PEGEN_SIZE_ENTRY(pegen_dense_encode_backward_workspace, pegen_dense_facts, pegen_backward_needs)

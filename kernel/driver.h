@@ -7,6 +7,7 @@
  *
  *     check.c     arguments -> pegen_call, or the first error
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
+ *     memory.c    what a call reads and writes; does it write where it may not?
  *     enter.c     the floating-point state in which all the others run
  *     dispatch.c  the processor -> the first target that it can run
  *     processor.c what each kind of processor wants of a walk through memory
@@ -155,10 +156,6 @@ PEGEN_INTERNAL int pegen_check_encode(const pegen_driver *driver, const pegen_ar
  * they may not meet is not asked. */
 PEGEN_INTERNAL int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
                                             pegen_slot_views *views);
-/* 1: what stream s writes meets what it may not meet. */
-PEGEN_INTERNAL int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                                         int s);
-
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
@@ -221,9 +218,6 @@ PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_v
  * and [x,1] is [N,P]. */
 PEGEN_INTERNAL int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens);
 PEGEN_INTERNAL int pegen_view_positions(const DLTensor *positions, int64_t is_bare, pegen_view *view);
-/* 1: out meets an operand, or, with `tabled`, the table. */
-PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out,
-                                       int tabled);
 
 /* Sequences (sequences.c): the boundaries of q's rows or of k's, checked; none; 1: two are alike; sequences that have
  * tokens; 1: each has so many, or none. */
@@ -358,22 +352,8 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 #define PEGEN_GRAD_GIVEN(grad, field) \
   ((grad)->struct_size >= offsetof(pegen_grad_args, field) + sizeof(grad)->field ? (grad)->field : 0)
 
-/* Structs of whole words, whose fields are of many types; an assignment might call memcpy, which an object has not. */
-static inline void pegen_copy_words(void *to, const void *from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 8) {
-    uint64_t word;
-    __builtin_memcpy(&word, (const char *)from + i, 8);
-    __builtin_memcpy((char *)to + i, &word, 8);
-  }
-}
-
-/* A caller's struct of another version as this one's; its size was checked. */
-static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
-  size_t known = from->struct_size < sizeof *to ? from->struct_size : sizeof *to, i = known;
-  pegen_copy_words(to, from, known);
-  for (uint64_t word = 0; i < sizeof *to; i += 8) __builtin_memcpy((char *)to + i, &word, 8);
-  to->struct_size = sizeof *to;
-}
+/* A caller's struct of another version as this one's; its size was checked (enter.c). */
+PEGEN_INTERNAL void pegen_copy_args(pegen_args *to, const pegen_args *from);
 
 /* Of the built-in grid, tokens that are skipped with its points. */
 static inline int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
@@ -389,16 +369,8 @@ typedef struct pegen_own_driver {
   pegen_kernel kernel;
 } pegen_own_driver;
 
-static inline const pegen_driver *pegen_from_first_token(const pegen_driver *driver, const pegen_args *args,
-                                                         pegen_own_driver *own) {
-  int64_t first = args ? PEGEN_GIVEN(args, first_token) : 0, skip = driver->kernel->skip_tokens;
-  if (first <= 0 || !skip) return driver;
-  pegen_copy_words(&own->driver, driver, sizeof own->driver);
-  pegen_copy_words(&own->kernel, driver->kernel, sizeof own->kernel);
-  own->driver.kernel = &own->kernel;
-  own->kernel.skip_tokens = first < skip ? (int32_t)(skip - first) : 0;
-  return &own->driver;
-}
+PEGEN_INTERNAL const pegen_driver *pegen_from_first_token(const pegen_driver *driver, const pegen_args *args,
+                                                          pegen_own_driver *own);
 
 /* 1: rows of sequences follow each other. */
 static inline int pegen_has_bounds(const pegen_args *args) {

@@ -313,8 +313,6 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
 }
 
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   pegen_call call;
   pegen_tuning tuning;
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;

@@ -37,6 +37,16 @@ PEGEN_INTERNAL int pegen_backward_begin(const pegen_driver *driver, const pegen_
 PEGEN_INTERNAL size_t pegen_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                            const pegen_args *args);
 
+/* An entry of a size, which is not entered by way of enter.c. */
+#define PEGEN_SIZE_ENTRY(name, find_facts, size) \
+  size_t name(const pegen_driver *driver, const pegen_args *args) { \
+    pegen_own_driver own; \
+    pegen_backward_facts facts; \
+    driver = pegen_from_first_token(driver, args, &own); \
+    find_facts(driver, &facts); \
+    return size(driver, &facts, args); \
+  }
+
 /* Positions of streams without rows gain nothing; where others share them, those see to it. A part's share of tokens.
  */
 PEGEN_INTERNAL void pegen_gain_without_rows(const pegen_backward_call *call, int part, int parts);

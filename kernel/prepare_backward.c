@@ -138,14 +138,5 @@ int pegen_driver_prepare_backward_finish(const pegen_driver *driver, const pegen
   return error;
 }
 
-size_t pegen_driver_prepare_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_backward_facts facts;
-  pegen_blades_facts(driver, &facts);
-  return pegen_prepare_backward_needs(driver, &facts, args);
-}
-
-size_t pegen_driver_gradient_table_bytes(const pegen_driver *driver, const pegen_args *args) {
-  pegen_backward_facts facts;
-  pegen_blades_facts(driver, &facts);
-  return pegen_gradient_table_size(driver, &facts, args);
-}
+PEGEN_SIZE_ENTRY(pegen_driver_prepare_backward_workspace, pegen_blades_facts, pegen_prepare_backward_needs)
+PEGEN_SIZE_ENTRY(pegen_driver_gradient_table_bytes, pegen_blades_facts, pegen_gradient_table_size)

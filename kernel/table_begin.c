@@ -1,22 +1,22 @@
 /* table_begin.c: a table for a call of NAME_prepare: its room, checked, and its header, written; see table.h. */
+#include "memory.h"
 #include "table.h"
 
 /* May args->table be written as planned? */
 static int check_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
                       const pegen_table_header *h) {
-  pegen_view table, operand;
+  pegen_view table;
+  pegen_memory memory;
   if (!PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
   int error = pegen_table_check_memory(args, h->bytes < 0 ? UINT64_MAX : (uint64_t)h->bytes);
   if (error) return error;
   if (args->table_bytes < (uint64_t)h->bytes) return PEGEN_ERROR_TABLE_BYTES;
   pegen_table_view(args, h->bytes, &table);
+  pegen_memory_begin(&memory, driver->kernel, args, 0);
   for (int s = 0; s < 2; s++)
-    if (call->stream[s].given && !call->stream[s].grid && pegen_views_meet(&table, &call->stream[s].positions))
-      return PEGEN_ERROR_OVERLAP;
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(&table, &operand))
-      return PEGEN_ERROR_OVERLAP;
-  return 0;
+    if (call->stream[s].given && !call->stream[s].grid) pegen_memory_reads(&memory, &call->stream[s].positions);
+  pegen_memory_writes(&memory, &table);
+  return pegen_check_memory(&memory);
 }
 
 static void sign_table(const pegen_args *args, const pegen_table_header *h) {

@@ -151,8 +151,6 @@ static int64_t whole_vector(const pegen_stream *s) {
 }
 
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   pegen_call call;
   run r;
   pegen_tuning tuning;

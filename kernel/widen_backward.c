@@ -250,8 +250,6 @@ static int begin_walk(walk *w, const pegen_driver *driver, const pegen_args *arg
 /* ---- the entries ---- */
 
 int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   const pegen_widen *widen = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;
@@ -281,8 +279,6 @@ int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *ar
 }
 
 int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
   const pegen_widen *widen = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;
@@ -303,10 +299,4 @@ int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_a
   return 0;
 }
 
-size_t pegen_driver_widen_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_own_driver own;
-  driver = pegen_from_first_token(driver, args, &own);
-  pegen_backward_facts facts;
-  find_facts(driver, &facts);
-  return pegen_backward_needs(driver, &facts, args);
-}
+PEGEN_SIZE_ENTRY(pegen_driver_widen_backward_workspace, find_facts, pegen_backward_needs)

@@ -3,8 +3,6 @@
  * which tensors of the call must be on one device; see launch.h. */
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/backward.h"
 
 /* Tensors of a call beside operands and inputs, some of them NULL. */

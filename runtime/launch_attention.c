@@ -4,8 +4,6 @@
  * that a block reads before it counts them is q's. */
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/check_attention.h"
 #include "../kernel/float_state.h"
 

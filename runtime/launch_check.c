@@ -1,14 +1,15 @@
 /* launch_check.c: the checks of the CPU's driver, compiled for calls whose memory is a GPU's.
  *
  * They look at shapes, strides and addresses, never at elements, so they hold for any
- * device; which device the tensors are on is asked by the launcher. One source, two
- * names: kernels carry their own copy, and both may be linked into one program.
+ * device; which device the tensors are on is asked by the launcher. Kernels carry their own copy, whose names
+ * are local to their objects.
  */
-#include "launch_names.h"
+#define PEGEN_CHECK_ANY_DEVICE
 
 #include "../kernel/check.c"
 #include "../kernel/check_backward.c"
 #include "../kernel/check_gradient.c"
+#include "../kernel/memory.c"
 #include "../kernel/sequences.c"
 #include "../kernel/table.c"
 #include "../kernel/view.c"

@@ -1,5 +1,5 @@
 /* launch_check_attention_backward.c: the checks of the driver of attention's gradients, as launch_check.c has those of
  * encode. */
-#include "launch_names.h"
+#define PEGEN_CHECK_ANY_DEVICE
 
 #include "../kernel/check_attention_backward.c"

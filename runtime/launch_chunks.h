@@ -5,8 +5,6 @@
 
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/backward.h"
 
 enum { PEGEN_LAUNCH_NUMBER = 8 /* bytes of a pair of float32 */ };

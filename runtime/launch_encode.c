@@ -8,8 +8,6 @@
  */
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/driver.h"
 #include "../kernel/loop.h"
 

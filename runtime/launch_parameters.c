@@ -1,8 +1,6 @@
 /* launch_parameters.c: what launches of all entries set alike; see launch.h and kernel/launch.h. */
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/driver.h"
 #include "../kernel/loop.h"
 

@@ -5,8 +5,6 @@
 
 #include "launch.h"
 
-#include "launch_names.h"
-
 #include "../kernel/attention_backward.h"
 
 typedef struct pegen_weights_cut {

@@ -5,7 +5,6 @@
  */
 #include "pegen/scan.h"
 
-#include "launch_names.h"
 #include "parallel.h"
 
 #include "../kernel/driver.h"

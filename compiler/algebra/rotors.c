@@ -1,8 +1,6 @@
 /* algebra/rotors: see algebra/rotors.h. */
 #include "algebra/rotors.h"
 
-#include <math.h>
-
 static const double PI = 3.14159265358979323846;
 
 /* Below this a square counts as zero: its direction is 0/tiny. Far inside the range of float32, in pairs of which GPUs

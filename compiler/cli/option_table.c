@@ -6,7 +6,6 @@
 #include "bench/shapes.h"
 #include "cli/parser.h"
 #include "dsl/confine.h"
-#include "gpu/target.h"
 
 #include <ctype.h>
 #include <limits.h>

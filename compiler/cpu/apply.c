@@ -5,7 +5,6 @@
 
 #include "cpu/apply_rows.h"
 #include "cpu/exponential_action.h"
-#include "cpu/rotors.h"
 
 #include "kernel/dense.h"
 

@@ -4,8 +4,6 @@
 #include "mlir/number.h"
 
 #include "cpu/product.h"
-#include "cpu/rotors.h"
-#include "cpu/rows.h"
 
 enum { FEW_PIECES = 2 }; /* that are not worth a loop */
 

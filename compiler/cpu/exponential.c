@@ -3,8 +3,6 @@
 #include "cpu/exponential_matrix.h"
 #include "mlir/arith.h"
 
-#include "cpu/rotors.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

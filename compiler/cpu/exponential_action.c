@@ -2,7 +2,6 @@
 #include "cpu/exponential_action.h"
 
 #include "cpu/product.h"
-#include "cpu/rotors.h"
 
 #include "kernel/dense.h"
 

@@ -7,8 +7,6 @@
 #include "cpu/exponential.h"
 #include "mlir/arith.h"
 
-#include "cpu/rotors.h"
-
 #include <math.h>
 #include <stdio.h>
 

@@ -10,8 +10,6 @@
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
 
-#include "spec/spec.h"
-
 #include <stdio.h>
 
 enum { TERM = LANES_X, OTHER = LANES_X2, GAINED = LANES_X4, PRODUCT = LANES_C, WHOLE = LANES_P };

@@ -1,7 +1,6 @@
 /* cpu/wedge: see cpu/wedge.h. */
 #include "cpu/wedge.h"
 
-#include "base/number.h"
 #include "cpu/apply_rows.h"
 #include "cpu/product.h"
 #include "mlir/arith.h"

@@ -1,7 +1,6 @@
 /* explain/explain: fills an explanation and prints it; see explain/explain.h. */
 #include "explain/explain.h"
 
-#include "base/diag.h"
 #include "base/json.h"
 #include "explain/map.h"
 #include "explain/numbers.h"

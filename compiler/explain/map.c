@@ -1,10 +1,6 @@
 /* explain/map: see explain/map.h. */
 #include "explain/map.h"
 
-#include "spec/size.h"
-
-#include <string.h>
-
 enum { MOST_OPERATIONS = 24, SUM = 1, PRODUCT = 2, FACTOR = 3 }; /* how tightly a node's parts hang together */
 
 static const char *text(arena *a, const expr *x, int around);

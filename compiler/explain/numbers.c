@@ -8,8 +8,6 @@
 #include "explain/words.h"
 #include "verify/reference.h"
 
-#include <math.h>
-
 enum { MOST_NUMBERS = 1 << 22, MOST_DIMENSIONS = SPEC_MAX_AXES + 2 };
 
 typedef struct shape {

@@ -6,7 +6,6 @@
 #include "verify/reference.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MOST_BLOCKS = 16, SAMPLES = 48 };
 static const uint64_t SEED = 20260101;

@@ -6,7 +6,6 @@
  */
 #include "explain/explain.h"
 #include "explain/rotor_facts.h"
-#include "plan/plan.h"
 #include "verify/reference.h"
 
 #include <string.h>

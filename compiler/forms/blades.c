@@ -6,9 +6,7 @@
 #include "algebra/dense_vectors.h"
 #include "base/diag.h"
 #include "forms/form.h"
-#include "plan/gradient.h"
 #include "plan/plan.h"
-#include "program/backward.h"
 #include "program/encode.h"
 
 #include "kernel/loop.h"
@@ -95,21 +93,13 @@ static const program *encode_program(arena *a, const void *of) {
 static const program *rows_backward(arena *a, const void *of) { return backward_build_rows(a, encode_program(a, of)); }
 
 /* NULL: nothing but rows has a gradient, or in this frame it is that of the other, or there is no table. */
-static const program *backward_program(arena *a, const plan *p, torque_frame frame, backward_way way) {
+static const program *backward_program(arena *a, const void *of, torque_frame frame, backward_way way) {
+  const plan *p = of;
   const plan_gradient *g = plan_gradient_build(a, p);
   if (spec_needs_input(p->spec) && frame == TORQUE_OF_Y) return NULL;
   if (!g || (plan_is_sum(p) && (frame == TORQUE_OF_X || way != BACKWARD_AT_ONCE))) return NULL;
   return backward_build(a, p, g, frame, way);
 }
-
-#define BACKWARD(name, frame, way) \
-  static const program *name(arena *a, const void *of) { return backward_program(a, of, frame, way); }
-BACKWARD(backward_of_y, TORQUE_OF_Y, BACKWARD_AT_ONCE)
-BACKWARD(backward_of_x, TORQUE_OF_X, BACKWARD_AT_ONCE)
-BACKWARD(to_table_of_y, TORQUE_OF_Y, BACKWARD_TO_TABLE)
-BACKWARD(to_table_of_x, TORQUE_OF_X, BACKWARD_TO_TABLE)
-BACKWARD(from_table_of_y, TORQUE_OF_Y, BACKWARD_FROM_TABLE)
-BACKWARD(from_table_of_x, TORQUE_OF_X, BACKWARD_FROM_TABLE)
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
@@ -153,87 +143,44 @@ static const program *sum_program(arena *a, const void *of) {
   return b->p;
 }
 
-#define GRADIENT_ENTRIES \
-  .encode_backward = "pegen_driver_encode_backward", .encode_backward_finish = "pegen_driver_encode_backward_finish", \
-  .encode_backward_workspace = "pegen_driver_encode_backward_workspace"
-
-#define TABLE_ENTRIES \
-  .prepare = "pegen_driver_prepare", .table_bytes = "pegen_driver_table_bytes", \
-  .prepare_backward = "pegen_driver_prepare_backward", \
-  .prepare_backward_finish = "pegen_driver_prepare_backward_finish", \
-  .prepare_backward_workspace = "pegen_driver_prepare_backward_workspace", \
-  .gradient_table_bytes = "pegen_driver_gradient_table_bytes"
-
-#define BACKWARD_PROGRAMS \
-  {"encode_backward", backward_of_y}, { "encode_backward_from_x", backward_of_x }
-#define ROTOR_PROGRAMS \
-  { \
-    {"encode", encode_program}, {"prepare", prepare_program}, {"encode_transposed", rows_backward}, BACKWARD_PROGRAMS, \
-        {"encode_backward_by_table", to_table_of_y}, {"encode_backward_by_table_from_x", to_table_of_x}, \
-        {"prepare_backward", from_table_of_y}, { \
-      "prepare_backward_from_x", from_table_of_x \
-    } \
-  }
-
 const form form_additive = {
     .kind = FORM_ADDITIVE,
     .name = "additive",
-    .entries = {.encode = "pegen_driver_encode",
-                .append = "pegen_driver_append",
-                .workspace = "pegen_driver_workspace",
-                GRADIENT_ENTRIES},
+    .entries = {FORM_BLADES_ENTRIES},
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
-    .programs = {{"encode", sum_program}, {"encode_transposed", sum_program, "transpose"}, BACKWARD_PROGRAMS},
+    .programs = {{"encode", sum_program},
+                 {"encode_transposed", sum_program, "transpose"},
+                 FORM_BACKWARD_PROGRAMS(backward_program, "encode_backward", BACKWARD_AT_ONCE)},
     .per_head = per_head,
     .converts = true,
 };
 
-const form form_blades = {
-    .kind = FORM_BLADES,
-    .name = "blades",
-    .entries = {.encode = "pegen_driver_encode",
-                .append = "pegen_driver_append",
-                .workspace = "pegen_driver_workspace",
-                TABLE_ENTRIES,
-                GRADIENT_ENTRIES},
-    .takes = takes,
-    .plan = build,
-    .print = print,
-    .programs = ROTOR_PROGRAMS,
-    .per_head = per_head,
-    .converts = true,
-};
+#define ROTOR_FORM(is, accepts, make) \
+  {.kind = is, \
+   .name = "blades", \
+   .entries = {FORM_BLADES_ENTRIES, FORM_TABLE_ENTRIES}, \
+   .takes = accepts, \
+   .plan = make, \
+   .print = print, \
+   .programs = {FORM_ROTOR_PROGRAMS(encode_program, prepare_program, rows_backward, backward_program)}, \
+   .per_head = per_head, \
+   .converts = true}
+const form form_blades = ROTOR_FORM(FORM_BLADES, takes, build);
+const form form_dense_four = ROTOR_FORM(FORM_DENSE_FOUR, takes_four, build_four);
 
 /* Matrices of rows are made where rows are: there is nothing that a table could hold. */
 const form form_row_blades = {
     .kind = FORM_ROW_BLADES,
     .name = "blades",
-    .entries = {.encode = "pegen_driver_encode",
-                .append = "pegen_driver_append",
-                .workspace = "pegen_driver_workspace",
-                GRADIENT_ENTRIES},
+    .entries = {FORM_BLADES_ENTRIES},
     .takes = takes_inputs,
     .plan = build,
     .print = print,
-    .programs = {{"encode", encode_program}, {"encode_transposed", rows_backward}, BACKWARD_PROGRAMS},
-    .per_head = per_head,
-    .converts = true,
-};
-
-const form form_dense_four = {
-    .kind = FORM_DENSE_FOUR,
-    .name = "blades",
-    .entries = {.encode = "pegen_driver_encode",
-                .append = "pegen_driver_append",
-                .workspace = "pegen_driver_workspace",
-                TABLE_ENTRIES,
-                GRADIENT_ENTRIES},
-    .takes = takes_four,
-    .plan = build_four,
-    .print = print,
-    .programs = ROTOR_PROGRAMS,
+    .programs = {{"encode", encode_program},
+                 {"encode_transposed", rows_backward},
+                 FORM_BACKWARD_PROGRAMS(backward_program, "encode_backward", BACKWARD_AT_ONCE)},
     .per_head = per_head,
     .converts = true,
 };

@@ -92,24 +92,14 @@ static const program *encode_program(arena *a, const void *of) {
   return b.p;
 }
 
-const form form_schur = {
-    .kind = FORM_SCHUR,
-    .name = "dense",
-    .entries = {FORM_DENSE_ENTRIES},
-    .takes = takes_schur,
-    .plan = build,
-    .print = print,
-    .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program),
-    .per_head = per_head,
-};
-
-const form form_dense = {
-    .kind = FORM_DENSE,
-    .name = "dense",
-    .entries = {FORM_DENSE_ENTRIES},
-    .takes = takes,
-    .plan = build,
-    .print = print,
-    .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program),
-    .per_head = per_head,
-};
+#define DENSE_FORM(is, accepts) \
+  {.kind = is, \
+   .name = "dense", \
+   .entries = {FORM_DENSE_ENTRIES}, \
+   .takes = accepts, \
+   .plan = build, \
+   .print = print, \
+   .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program), \
+   .per_head = per_head}
+const form form_schur = DENSE_FORM(FORM_SCHUR, takes_schur);
+const form form_dense = DENSE_FORM(FORM_DENSE, takes);

@@ -13,7 +13,7 @@ static const form *const forms[FORM_COUNT] = {
 };
 
 static const program *make(arena *a, const form *f, const form_program_row *row, const void *plan) {
-  const program *made = row->make(a, plan);
+  const program *made = row->back ? row->back(a, plan, row->frame, row->way) : row->make(a, plan);
   if (made && row->pass) made = program_run(a, made, row->pass);
   if (made) program_check(a, made, f->name);
   return made;

@@ -7,7 +7,7 @@
 #ifndef PEGEN_FORMS_FORM_H
 #define PEGEN_FORMS_FORM_H
 
-#include "program/program.h"
+#include "program/backward.h"
 #include "spec/spec.h"
 
 #include "kernel/entries.h"
@@ -39,6 +39,10 @@ typedef struct form_program_row {
   const char *word;                                    /* program.entry: "encode" */
   const program *(*make)(arena *a, const void *plan); /* NULL: this plan has none */
   const char *pass; /* that is run on what is made (program/passes.h); NULL: none */
+  /* In place of make: gradients in a frame, one way. */
+  const program *(*back)(arena *a, const void *plan, torque_frame frame, backward_way way);
+  torque_frame frame;
+  backward_way way;
 } form_program_row;
 
 enum { FORM_MAX_PROGRAMS = 12 };
@@ -91,6 +95,25 @@ int form_programs(arena *a, const form *f, const void *plan, const program **out
 const program *form_program(arena *a, const form *f, const void *plan, const char *word);
 /* The driver's function behind an entry; NULL where the form has none, or none without gradients. */
 const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
+
+/* Forms that the driver's text of blades (kernel/encode.c) serves; and of these, those with tables. */
+#define FORM_BLADES_ENTRIES \
+  .encode = "pegen_driver_encode", .append = "pegen_driver_append", .workspace = "pegen_driver_workspace", \
+  .encode_backward = "pegen_driver_encode_backward", .encode_backward_finish = "pegen_driver_encode_backward_finish", \
+  .encode_backward_workspace = "pegen_driver_encode_backward_workspace"
+#define FORM_TABLE_ENTRIES \
+  .prepare = "pegen_driver_prepare", .table_bytes = "pegen_driver_table_bytes", \
+  .prepare_backward = "pegen_driver_prepare_backward", \
+  .prepare_backward_finish = "pegen_driver_prepare_backward_finish", \
+  .prepare_backward_workspace = "pegen_driver_prepare_backward_workspace", \
+  .gradient_table_bytes = "pegen_driver_gradient_table_bytes"
+#define FORM_BACKWARD_PROGRAMS(back, word, way) \
+  {word, NULL, NULL, back, TORQUE_OF_Y, way}, { word "_from_x", NULL, NULL, back, TORQUE_OF_X, way }
+#define FORM_ROTOR_PROGRAMS(encode, prepare, transposed, back) \
+  {"encode", encode}, {"prepare", prepare}, {"encode_transposed", transposed}, \
+      FORM_BACKWARD_PROGRAMS(back, "encode_backward", BACKWARD_AT_ONCE), \
+      FORM_BACKWARD_PROGRAMS(back, "encode_backward_by_table", BACKWARD_TO_TABLE), \
+      FORM_BACKWARD_PROGRAMS(back, "prepare_backward", BACKWARD_FROM_TABLE)
 
 /* Of the forms that the driver's dense text (kernel/dense.c) serves: matrices of blocks, however they are made. */
 #define FORM_DENSE_ENTRIES \

@@ -6,9 +6,7 @@
  */
 #include "algebra/block.h"
 #include "forms/form.h"
-#include "plan/gradient.h"
 #include "plan/plan.h"
-#include "program/backward.h"
 #include "program/encode.h"
 
 #include "kernel/loop.h"
@@ -112,21 +110,13 @@ static const program *prepare_program(arena *a, const void *of) {
 static const program *rows_backward(arena *a, const void *of) { return backward_build_rows(a, encode_program(a, of)); }
 
 /* NULL: nothing but rows has a gradient, or, where what was read is needed, none in this frame. */
-static const program *backward_program(arena *a, const plan_row *row, torque_frame frame, backward_way way) {
+static const program *backward_program(arena *a, const void *of, torque_frame frame, backward_way way) {
+  const plan_row *row = of;
   const plan *const *plans = (const plan *const *)row->part;
   const plan_gradient_row *g = plan_gradient_build_row(a, plans, row->n_parts);
   if (frame == TORQUE_OF_Y && spec_needs_input(row->spec)) return NULL;
   return g ? backward_build_row(a, row->spec, plans, g, frame, way) : NULL;
 }
-
-#define BACKWARD(name, frame, way) \
-  static const program *name(arena *a, const void *of) { return backward_program(a, of, frame, way); }
-BACKWARD(backward_of_y, TORQUE_OF_Y, BACKWARD_AT_ONCE)
-BACKWARD(backward_of_x, TORQUE_OF_X, BACKWARD_AT_ONCE)
-BACKWARD(to_table_of_y, TORQUE_OF_Y, BACKWARD_TO_TABLE)
-BACKWARD(to_table_of_x, TORQUE_OF_X, BACKWARD_TO_TABLE)
-BACKWARD(from_table_of_y, TORQUE_OF_Y, BACKWARD_FROM_TABLE)
-BACKWARD(from_table_of_x, TORQUE_OF_X, BACKWARD_FROM_TABLE)
 
 static void print(FILE *out, const void *of) {
   const plan_row *row = of;
@@ -144,30 +134,11 @@ static int per_head(const void *of) {
 const form form_parts = {
     .kind = FORM_PARTS,
     .name = "blades",
-    .entries = {.encode = "pegen_driver_encode",
-                .append = "pegen_driver_append",
-                .workspace = "pegen_driver_workspace",
-                .prepare = "pegen_driver_prepare",
-                .table_bytes = "pegen_driver_table_bytes",
-                .prepare_backward = "pegen_driver_prepare_backward",
-                .prepare_backward_finish = "pegen_driver_prepare_backward_finish",
-                .prepare_backward_workspace = "pegen_driver_prepare_backward_workspace",
-                .gradient_table_bytes = "pegen_driver_gradient_table_bytes",
-                .encode_backward = "pegen_driver_encode_backward",
-                .encode_backward_finish = "pegen_driver_encode_backward_finish",
-                .encode_backward_workspace = "pegen_driver_encode_backward_workspace"},
+    .entries = {FORM_BLADES_ENTRIES, FORM_TABLE_ENTRIES},
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = {{"encode", encode_program},
-                 {"prepare", prepare_program},
-                 {"encode_transposed", rows_backward},
-                 {"encode_backward", backward_of_y},
-                 {"encode_backward_from_x", backward_of_x},
-                 {"encode_backward_by_table", to_table_of_y},
-                 {"encode_backward_by_table_from_x", to_table_of_x},
-                 {"prepare_backward", from_table_of_y},
-                 {"prepare_backward_from_x", from_table_of_x}},
+    .programs = {FORM_ROTOR_PROGRAMS(encode_program, prepare_program, rows_backward, backward_program)},
     .per_head = per_head,
     .converts = true,
 };

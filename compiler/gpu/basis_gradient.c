@@ -6,7 +6,6 @@
  */
 #include "gpu/basis_gradient.h"
 
-#include "base/diag.h"
 #include "gpu/basis.h"
 #include "gpu/finish.h"
 #include "gpu/gains.h"

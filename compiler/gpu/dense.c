@@ -1,7 +1,6 @@
 /* gpu/dense: see gpu/dense.h. */
 #include "gpu/dense.h"
 
-#include "base/diag.h"
 #include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/index.h"

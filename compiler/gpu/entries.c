@@ -8,8 +8,6 @@
 #include "gpu/schedule.h"
 
 #include "kernel/launch.h"
-#include "kernel/loop.h"
-#include "pegen/pegen.h"
 
 /* Bytes of rows a thread has under way, and how many rows at most; bytes of shared memory that leave a
  * multiprocessor of any chip (64 KiB) busy. */

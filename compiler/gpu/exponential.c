@@ -1,7 +1,6 @@
 /* gpu/exponential: products by tiles in registers, operands in shared memory; see gpu/exponential.h. */
 #include "gpu/exponential.h"
 
-#include "base/arena.h"
 #include "gpu/index.h"
 #include "mlir/exp2.h"
 

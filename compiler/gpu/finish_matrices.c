@@ -4,7 +4,6 @@
  * that is made of it, above the diagonal: of F - F^T an element below it gains the opposite.
  */
 #include "base/diag.h"
-#include "gpu/body.h"
 #include "gpu/exponential.h"
 #include "gpu/finish.h"
 #include "gpu/index.h"

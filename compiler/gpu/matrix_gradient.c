@@ -1,8 +1,6 @@
 /* gpu/matrix_gradient: see gpu/matrix_gradient.h. */
 #include "gpu/matrix_gradient.h"
 
-#include "base/diag.h"
-#include "base/number.h"
 #include "gpu/dense_gradient.h"
 #include "gpu/exponential_adjoint.h"
 #include "gpu/finish.h"

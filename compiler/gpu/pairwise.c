@@ -6,8 +6,6 @@
 #include "gpu/attention.h"
 #include "gpu/index.h"
 
-#include "kernel/launch.h"
-
 /* Operations of a bias that are written out for each of a thread's pairs. */
 enum { SHORT_OPERATIONS = 12 };
 

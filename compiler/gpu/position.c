@@ -8,7 +8,6 @@
 #include "gpu/body.h"
 #include "mlir/arith.h"
 
-#include "kernel/launch.h"
 #include "kernel/loop.h"
 
 /* Where they come from: what stands from PEGEN_PTX_POSITIONS on among an entry's parameters. */

@@ -3,8 +3,6 @@
 
 #include "gpu/index.h"
 
-#include "kernel/launch.h"
-
 enum { WARP = 32, FLIGHT_PIECES = 3 * WARP, MOST_FLIGHT = 4 };
 
 /* Pieces of one row of every owner. */

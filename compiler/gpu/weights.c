@@ -1,7 +1,6 @@
 /* gpu/weights: see gpu/weights.h. */
 #include "gpu/weights.h"
 
-#include "base/number.h"
 #include "gpu/index.h"
 
 #include "kernel/launch.h"

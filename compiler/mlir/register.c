@@ -6,7 +6,6 @@
 #include "mlir/register.h"
 
 #include "base/diag.h"
-#include "mlir/compat.h"
 #include "mlir/translations.h"
 
 #include <mlir-c/Conversion.h>

@@ -5,7 +5,6 @@
 #include "cpu/rotors.h"
 #include "object/describe_attention_few.h"
 #include "object/describe_form.h"
-#include "spec/expr_facts.h"
 
 #include "kernel/attention.h"
 

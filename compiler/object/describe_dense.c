@@ -1,7 +1,6 @@
 /* object/describe_dense: pegen_dense of programs whose rows are multiplied with matrices, exponentials of learned skew
  * ones or those of a change of basis: kernel/dense.h; see object/describe_form.h. */
 #include "cpu/basis_adjoint.h"
-#include "cpu/change_of_basis.h"
 #include "cpu/dense.h"
 #include "cpu/dense_backward.h"
 #include "cpu/rotors.h"

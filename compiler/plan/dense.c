@@ -7,8 +7,6 @@
 
 #include "kernel/dense.h"
 
-#include <math.h>
-
 static bool heads_differ(const plan_dense *p) {
   for (int i = 0; i < p->n_generators; i++)
     if (p->generator[i].n_heads > 1) return true;

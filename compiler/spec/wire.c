@@ -9,7 +9,6 @@
 #include "base/diag.h"
 #include "base/text.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 #include "verify/check_kind.h"
 
 #include "spec/expr_facts.h"
-#include "verify/reference.h"
 #include "verify/reference_map.h"
 #include "verify/trial.h"
 

@@ -4,7 +4,6 @@
 #include "verify/reference.h"
 
 #include <math.h>
-#include <string.h>
 
 /* q . k with the key's blocks turned by the displacement. */
 static long double turned_product(const spec *s, const reference_query *query, const double *k, const double *delta) {

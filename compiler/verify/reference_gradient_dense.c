@@ -7,7 +7,6 @@
  */
 #include "verify/reference_gradient.h"
 
-#include "verify/dual.h"
 #include "verify/reference.h"
 
 #include <math.h>

@@ -190,7 +190,7 @@ static const pegen_driver widen_driver = {.kernel = &fuzz_widen_twin_kernel,
                                           .chosen = &widen_chosen,
                                           .form = &widen_form};
 static int widen_encode(const pegen_args *args, int part, int parts) {
-  return pegen_driver_widen(&widen_driver, args, part, parts);
+  return pegen_enter(&widen_driver, args, part, parts, pegen_driver_widen);
 }
 static const char *const column_names[] = {"b", "a"};
 const pegen_kernel fuzz_widen_twin_kernel = {TITLE("twin_widen"),    .head_dim = HEAD_DIM,   .out_dim = WIDE_DIM,

@@ -1,0 +1,55 @@
+/* memory.c: does anything that a call writes share memory with another tensor of it? See memory.h. */
+#include "memory.h"
+
+#include "table.h"
+
+void pegen_memory_of_rows(pegen_memory *m, const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
+                          const pegen_view *const written[2]) {
+  pegen_memory_begin(m, driver->kernel, args, call->tabled != 0);
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *stream = &call->stream[s];
+    if (!stream->given) continue;
+    if (!written[s] || !stream->in_place) pegen_memory_reads(m, &stream->in);
+    if (written[s]) pegen_memory_writes(m, written[s]);
+    if (!stream->grid) pegen_memory_reads(m, &stream->positions);
+    pegen_memory_reads(m, &stream->scale);
+  }
+  for (int i = 0; i < driver->kernel->n_inputs; i++) pegen_memory_reads(m, &call->input[i]);
+  for (int s = 0; s < 2; s++) pegen_memory_reads(m, &call->bounds[s].view);
+  pegen_memory_reads(m, &call->origin.view);
+}
+
+static int meets_operand(const pegen_memory *m, const pegen_view *view) {
+  pegen_view operand;
+  if (m->tabled) {
+    pegen_table_view(m->args, pegen_table_extent(m->args), &operand);
+    return pegen_views_meet(view, &operand);
+  }
+  for (int i = 0; m->kernel && i < m->kernel->n_operands; i++)
+    if (pegen_view_contiguous(m->args->operands[i], &operand) || pegen_views_meet(view, &operand)) return 1;
+  return 0;
+}
+
+/* Does `view` meet what is read, or the first of what is written? */
+static int meets_any(const pegen_memory *m, const pegen_view *view, int n_written) {
+  for (int i = 0; i < m->n_read; i++)
+    if (pegen_views_meet(view, m->read[i])) return 1;
+  for (int i = 0; i < n_written; i++)
+    if (pegen_views_meet(view, m->written[i])) return 1;
+  return meets_operand(m, view);
+}
+
+int pegen_check_memory(const pegen_memory *m) {
+  pegen_view view, other;
+  for (int i = 0; i < m->n_written; i++)
+    if (meets_any(m, m->written[i], i)) return PEGEN_ERROR_OVERLAP;
+  for (int i = 0; m->gained && i < m->kernel->n_operands; i++) {
+    if (!m->gained[i]) continue;
+    pegen_view_contiguous(m->gained[i], &view);
+    if (meets_any(m, &view, m->n_written)) return PEGEN_ERROR_OVERLAP;
+    for (int k = 0; k < i; k++)
+      if (m->gained[k] && !pegen_view_contiguous(m->gained[k], &other) && pegen_views_meet(&view, &other))
+        return PEGEN_ERROR_OVERLAP;
+  }
+  return 0;
+}
