@@ -301,7 +301,7 @@ static void emit_begin_head(const attend *f) {
   ir_end_if(e->b, empty);
   ir_branch queries = emit_stage(e, PEGEN_STAGE_QUERIES);
   ir_value vector = ATTENTION_TILE(e, vector, e->b->i64), rows = ATTENTION_TILE(e, rows, e->b->ptr);
-  emit_attention_columns(e, &f->rows, vector, rows);
+  emit_attention_columns(e, vector, rows);
   ir_end_if(e->b, queries);
 }
 
@@ -399,7 +399,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
     emit_look(&f.e, dtype);
     emit_attend_rows(&f.e, dtype);
   }
-  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p, target)) emit_attention_dots(b, a, p, target);
+  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p->spec, target)) emit_attention_dots(b, a, p, target);
   emit_attention_few(b, a, p, target, dtypes);
   b->target_cpu = b->target_features = NULL;
 }

@@ -5,10 +5,6 @@
 
 enum { MOST_HALVES = 32 }; /* bfloat16 of a register */
 
-bool attention_has_dots(const attention_plan *p, const cpu_target *target) {
-  return target->dots && !p->matrix && p->head_dim % 2 == 0 && p->value_dim % 2 == 0;
-}
-
 ir_value attention_steps(const attention_emitter *e, ir_value count) {
   return e->dots ? attention_groups(e->b, count, 2) : count;
 }
@@ -57,12 +53,6 @@ ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high) {
   both = ir_bitcast_lanes(b, both, ir_vector(b, 2 * lanes, b->i16));
   for (int i = 0; i < 2 * lanes; i++) mask[i] = i / 2 + i % 2 * lanes;
   return ir_bitcast_lanes(b, ir_shuffle(b, both, both, 2 * lanes, mask), e->lanes);
-}
-
-ir_value emit_halves(const attention_emitter *e, ir_value x) {
-  ir *b = e->b;
-  MlirType halves = ir_vector(b, e->shape.lanes, b->bf16);
-  return ir_intrinsic(b, "llvm.x86.avx512bf16.cvtneps2bf16.512", halves, 1, &x);
 }
 
 /* `count` pairs of two rows' numbers, from channel `channel` on. upper: null: zeros. */

@@ -8,8 +8,6 @@
 
 #include "cpu/attention/tile.h"
 
-/* Whether rows of bfloat16 have functions with dot products beside those with float32. */
-bool attention_has_dots(const attention_plan *p, const cpu_target *target);
 /* Numbers of a row that one product takes: 1 of float32. */
 static inline int attention_step(const attention_emitter *e) { return e->dots ? 2 : 1; }
 /* Steps that hold `count` numbers. */
@@ -21,8 +19,6 @@ ir_value attention_product(const attention_emitter *e, ir_value x, ir_value y, i
 ir_value attention_guarded_product(const attention_emitter *e, ir_value value, ir_value weight, ir_value sum);
 /* Registers of float32 as the lower and upper halves of pairs. */
 ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high);
-/* A register of float32 as half as many bits. */
-ir_value emit_halves(const attention_emitter *e, ir_value x);
 /* Rows of bfloat16, `stride` bytes apart, to pairs of rows: [row / 2][width]; the last one's partner may be zeros. */
 void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width,
                      ir_value to);

@@ -120,9 +120,8 @@ static ir_value scale_of_lanes(const attention_emitter *e) {
   return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
 }
 
-void emit_attention_columns(const attention_emitter *e, const attention_rows *r, ir_value vector, ir_value rows) {
-  int width = e->p->head_dim / attention_step(e);
-  if (e->dots) rows = emit_rounded_rows(e, r, rows, i64(e->b, e->shape.lanes));
+void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows) {
+  int width = e->p->head_dim;
   square s = square_of(e, rows, e->queries, vector, width, width);
   emit_squares(e, &s, scale_of_lanes(e), false);
 }

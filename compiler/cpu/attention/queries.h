@@ -7,7 +7,7 @@
 /* Rows of the tile's queries, scaled (but for dot products); 0 in empty lanes. */
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r);
 /* The same of those of register `vector` (i64), which come as float32 [lanes][head_dim]. */
-void emit_attention_columns(const attention_emitter *e, const attention_rows *r, ir_value vector, ir_value rows);
+void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows);
 /* output / sums as rows of the tensor; 0 where a query saw nothing. */
 void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums);
 

@@ -28,7 +28,7 @@ const char *emit_attend_dots_name(arena *a, const cpu_target *target) {
 }
 
 static const char *shared_name(const attention_emitter *e) {
-  return arena_printf(e->memory, "attend_%s%s", e->dots ? "rows_of_dots_" : "", e->target->suffix);
+  return arena_printf(e->memory, "attend_%s%s", e->dots ? "pairs_" : "", e->target->suffix);
 }
 
 static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
@@ -51,8 +51,7 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
   ir_value v =
       emit_load_channels(b, native, in, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in_bytes)));
   ir_value at_lanes = ir_offset(b, to, attention_mul(b, loop.index, lanes * out_bytes));
-  if (e->dots && out == NUMBER_BF16) ir_store(b, emit_halves(e, v), at_lanes, 2, false);
-  else emit_store_channels(b, native, out, scaled(b, v, factor), at_lanes, false);
+  emit_store_channels(b, native, out, scaled(b, v, factor), at_lanes, false);
   ir_end_for(b, loop);
   for (int piece = lanes / 2; at < width; piece /= 2) {
     if (at + piece > width) continue;
@@ -63,22 +62,18 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
   }
 }
 
-/* name(from, stride, count, to): rows of one number type as another. */
-static void emit_convert(const attention_emitter *e, const char *name, int in, int out, int width) {
+/* name(from, stride, count, to) */
+static void emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_value arguments[4];
   ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
-  ir_value to = ir_offset(b, arguments[3], attention_mul(b, rows.index, (int64_t)width * number_bytes(out)));
-  emit_row_copy(e, ir_offset(b, arguments[0], ir_op2(b, "arith.muli", rows.index, arguments[1])), in, to, out, width,
-                (ir_value){NULL});
+  ir_value to = ir_offset(b, arguments[3], attention_mul(b, rows.index, (int64_t)width * 4));
+  emit_row_copy(e, ir_offset(b, arguments[0], ir_op2(b, "arith.muli", rows.index, arguments[1])), dtype, to, NUMBER_F32,
+                width, (ir_value){NULL});
   ir_end_for(b, rows);
   ir_return(b);
-}
-
-static void emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
-  emit_convert(e, name, dtype, NUMBER_F32, width);
 }
 
 /* name(from, to) */
@@ -112,22 +107,21 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
   ir_return(b);
 }
 
+/* A dword is copied as a float32 is. */
 void emit_dot_rows(attention_emitter *e) {
   ir *b = e->b;
   const attention_plan *p = e->p;
-  const char *copy_keys = function_name(e, "copy_keys", NUMBER_BF16), *round = function_name(e, "round", NUMBER_BF16),
-             *copy_values = function_name(e, "copy_values", NUMBER_BF16);
-  bool turned = attention_is_turned(p);
-  /* A dword is copied as a float32 is. */
-  if (turned) emit_convert(e, round, NUMBER_F32, NUMBER_BF16, p->head_dim);
-  else emit_read(e, copy_keys, NUMBER_F32, p->head_dim / 2);
-  if (!p->turns_values) emit_read(e, copy_values, NUMBER_F32, p->value_dim / 2);
-  const char *keys = turned ? round : copy_keys, *values = p->turns_values ? round : copy_values,
-             *write = emit_write_name(e->memory, e->target, p->turns_values ? NUMBER_F32 : NUMBER_BF16);
+  const char *keys = function_name(e, "copy", NUMBER_BF16), *values = keys,
+             *write = emit_write_name(e->memory, e->target, NUMBER_BF16);
+  emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
+  if (p->value_dim != p->head_dim) {
+    values = function_name(e, "copy_values", NUMBER_BF16);
+    emit_read(e, values, NUMBER_F32, p->value_dim / 2);
+  }
   ir_function(b, emit_attend_dots_name(e->memory, e->target), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
-  ir_value copied = p->turns_values ? i64(b, 1) : ATTENTION_TILE(e, stage, b->i64);
+  ir_value stage = ATTENTION_TILE(e, stage, b->i64);
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
-                          ir_function_address(b, write), copied};
+                          ir_function_address(b, write), stage};
   ir_call(b, shared_name(e), 5, arguments);
   ir_return(b);
 }
@@ -279,18 +273,10 @@ static row_view emit_rows(const attention_emitter *e, const attention_rows *r, c
   return (row_view){results[0], results[1]};
 }
 
-ir_value emit_rounded_rows(const attention_emitter *e, const attention_rows *r, ir_value rows, ir_value count) {
-  ir_value arguments[] = {rows, i64(e->b, (int64_t)e->p->head_dim * 4), count, r->key_room};
-  ir_call_pointer(e->b, r->read_keys, 4, arguments);
-  return r->key_room;
-}
-
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
   if (attention_is_turned(e->p)) { /* float32, in their panel */
     ir_value stride = ATTENTION_TILE(e, k_token, e->b->i64);
-    ir_value rows = ir_offset(e->b, ATTENTION_HEAD(e, k), mul(e->b, first, stride));
-    if (!e->dots) return (row_view){rows, stride};
-    return (row_view){emit_rounded_rows(e, r, rows, count), i64(e->b, (int64_t)e->p->head_dim * 2)};
+    return (row_view){ir_offset(e->b, ATTENTION_HEAD(e, k), mul(e->b, first, stride)), stride};
   }
   row_run run = {.first = first, .count = count, .read = r->read_keys, .room = r->key_room};
   run.width = e->p->head_dim / attention_step(e);

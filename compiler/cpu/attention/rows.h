@@ -27,8 +27,6 @@ void emit_attend_rows(attention_emitter *e, int dtype);
 /* attend_dots_T and its rows' functions. */
 void emit_dot_rows(attention_emitter *e);
 const char *emit_attend_dots_name(arena *a, const cpu_target *target);
-/* Rows of float32, [count][head_dim], as bfloat16 in the room of keys. */
-ir_value emit_rounded_rows(const attention_emitter *e, const attention_rows *r, ir_value rows, ir_value count);
 /* read_T_DTYPE: rows of q and k as float32; write_T_DTYPE: a row of out of them. */
 const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_write_name(arena *a, const cpu_target *target, int dtype);
