@@ -17,7 +17,7 @@ static int begin_call(pegen_attention_walk *w, pegen_attention_call *call, const
   if (error) return error;
   *target = pegen_dispatch(driver, &tuning);
   if (*target < 0) return PEGEN_ERROR_PROCESSOR;
-  pegen_attention_begin(w, driver, args, call, *target);
+  pegen_attention_begin(w, driver, args, call, *target, &tuning);
   return w->attend ? check_split(w, *target) : PEGEN_ERROR_DTYPE;
 }
 
@@ -56,7 +56,7 @@ size_t pegen_driver_attention_workspace(const pegen_driver *driver, const pegen_
   if (pegen_check_attention(driver, args, 0, 1, &call)) return 0;
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return 0;
-  pegen_attention_begin(&w, driver, args, &call, target);
+  pegen_attention_begin(&w, driver, args, &call, target, &tuning);
   int64_t bytes = pegen_attention_split_bytes(&w, target);
   return bytes < 0 ? 0 : (size_t)bytes;
 }

@@ -140,6 +140,7 @@ typedef struct pegen_attention_code {
   int64_t block; /* keys: whole groups of those whose scores are summed together, so that wherever a run of keys begins,
                     a key is in the same group */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
+  pegen_attend_function *attend_dots; /* of bfloat16 by dot products; NULL: none */
   pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */

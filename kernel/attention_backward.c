@@ -459,7 +459,7 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
                                   const pegen_attention_backward_call *call, int target, const pegen_tuning *tuning,
                                   int part, int parts, char *workspace) {
   backward w;
-  pegen_attention_begin(&w.walk, driver, args, &call->forward, target);
+  pegen_attention_begin(&w.walk, driver, args, &call->forward, target, tuning);
   w.call = call;
   w.code = &w.walk.form->gradients[target];
   w.attend = w.code->attend[call->forward.type];

@@ -22,6 +22,7 @@ typedef struct ragged {
   int has_pages; /* else keys are between boundaries */
   pegen_pages pages;
   int target;
+  pegen_tuning tuning;
   int64_t sequence; /* the window's */
   int64_t before;   /* work of the sequences before it */
 } ragged;
@@ -105,7 +106,7 @@ static int64_t work_of_item(const pegen_attention_walk *w, int64_t items, int64_
  * much to count. Its own stack for each, for what stands there depends on the number of keys. */
 __attribute__((noinline)) static int64_t run_sequence(const ragged *r, int64_t begin, int64_t end, pass of) {
   pegen_attention_walk w;
-  pegen_attention_begin(&w, r->driver, &r->args, &r->call, r->target);
+  pegen_attention_begin(&w, r->driver, &r->args, &r->call, r->target, &r->tuning);
   int64_t bytes = pegen_attention_split_bytes(&w, r->target), work, first, last;
   if (bytes < 0 || of == ROOM) return bytes < 0 ? -1 : (bytes + LINE - 1) / LINE * LINE;
   int finishes = of == FINISH || of == FINISH_COUNT;
@@ -162,13 +163,12 @@ static int check_room(ragged *r, const pegen_args *args) {
 }
 
 static int begin_call(ragged *r, const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_tuning tuning;
   r->driver = driver;
   r->sequence = 0;
   int error = check(r, args, part, parts);
   if (error) return error;
   const pegen_attention *form = driver->form;
-  r->target = pegen_dispatch(driver, &tuning);
+  r->target = pegen_dispatch(driver, &r->tuning);
   if (r->target < 0) return PEGEN_ERROR_PROCESSOR;
   return form->targets[r->target].attend[r->call.type] ? 0 : PEGEN_ERROR_DTYPE;
 }

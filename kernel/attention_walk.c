@@ -292,7 +292,7 @@ void pegen_attention_cut_tiles(walk *w, int64_t by_rows) {
 }
 
 void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args *args,
-                           const pegen_attention_call *call, int target) {
+                           const pegen_attention_call *call, int target, const pegen_tuning *tuning) {
   const pegen_attention *form = driver->form;
   const pegen_attention_code *code = &form->targets[target];
   const pegen_kernel *kernel = driver->kernel;
@@ -301,6 +301,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->args = args;
   w->call = call;
   w->attend = code->attend[call->type];
+  if (call->type == PEGEN_NUMBER_BF16 && tuning->dots && code->attend_dots) w->attend = code->attend_dots;
   w->look = call->causal || form->hides ? code->look[call->type] : 0;
   w->looked = w->looked_last = -1;
   w->heads = code->heads;

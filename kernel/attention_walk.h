@@ -36,10 +36,10 @@ typedef struct pegen_attention_walk {
   pegen_attention_tile tile;
 } pegen_attention_walk;
 
-/* All that a call's tiles share, with the functions of `target`. Room for leaves, prepared values, weights and operands
- * is the caller's (PEGEN_ATTENTION_ROOM). */
+/* All that a call's tiles share, with the functions of `target` that the processor wants. Room for leaves, prepared
+ * values, weights and operands is the caller's (PEGEN_ATTENTION_ROOM). */
 PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_driver *driver, const pegen_args *args,
-                                          const pegen_attention_call *call, int target);
+                                          const pegen_attention_call *call, int target, const pegen_tuning *tuning);
 /* Rows of inputs that head `head` of q reads of its tokens and of keys, which heads may have in common. */
 PEGEN_INTERNAL void pegen_attention_set_inputs(pegen_attention_walk *w, int64_t batch, int64_t head);
 /* Where tokens of a batch are. */

@@ -78,8 +78,14 @@ static void read_processor(pegen_processor_id *id) {
                : r.b == 0x68747541u && r.d == 0x69746e65u && r.c == 0x444d4163u ? PEGEN_VENDOR_AMD /* AuthenticAMD */
                                                                                 : PEGEN_VENDOR_ANY;
   cpuid(1, 0, &r);
+  id->has_dots = 0;
   id->family = (r.a >> 8 & 15) + ((r.a >> 8 & 15) == 15 ? r.a >> 20 & 255 : 0);
   id->last_cache = leaves >= 4 && id->vendor == PEGEN_VENDOR_INTEL ? last_cache(4) : 0;
+  if (leaves >= 7) cpuid(7, 0, &r);
+  if (leaves >= 7 && r.a >= 1) {
+    cpuid(7, 1, &r);
+    id->has_dots = has(r.a, BIT(5)); /* avx512_bf16 */
+  }
   cpuid(0x80000000u, 0, &r);
   if (id->last_cache || r.a < 0x8000001du) return;
   cpuid(0x80000001u, 0, &r);
@@ -93,6 +99,7 @@ static void read_processor(pegen_processor_id *id) {
   id->vendor = PEGEN_VENDOR_ARM; /* the one other architecture that kernels are made for */
   id->family = 0;
   id->last_cache = 0;
+  id->has_dots = 0;
 }
 
 #endif
@@ -100,7 +107,8 @@ static void read_processor(pegen_processor_id *id) {
 static int32_t choice(int32_t target) {
   pegen_processor_id id;
   read_processor(&id);
-  return pegen_choice(target, pegen_processor_row(&id), id.last_cache);
+  int32_t dots = id.has_dots ? PEGEN_CHOSEN_DOTS : 0;
+  return pegen_choice(target, pegen_processor_row(&id), id.last_cache) | dots;
 }
 
 int pegen_dispatch(const pegen_driver *driver, pegen_tuning *tuning) {

@@ -264,7 +264,7 @@ PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
 /* The target to run here, index of the first of driver->levels that this processor has, and what it wants; -1: none. */
 PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, pegen_tuning *tuning);
 /* What *pegen_driver.chosen keeps: 1 + the target, the processor's row in the table, its last cache. */
-enum { PEGEN_CHOSEN_TARGET = 255 };
+enum { PEGEN_CHOSEN_TARGET = 255, PEGEN_CHOSEN_DOTS = 1 << 30 };
 PEGEN_INTERNAL int32_t pegen_choice(int32_t target, int32_t row, int64_t last_cache);
 PEGEN_INTERNAL int32_t pegen_processor_row(const pegen_processor_id *id);
 /* The row's wishes on a machine with that cache. */

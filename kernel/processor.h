@@ -1,7 +1,7 @@
 /* processor.h: what a processor wants of a walk through memory, as rows of a table (processor.c).
  *
- * None of it changes a result: rows are asked for ahead or not, stored through the caches or past them, and walked
- * in another order.
+ * None of it changes a result but `dots`: rows are asked for ahead or not, stored through the caches or past them, and
+ * walked in another order.
  */
 #ifndef PEGEN_KERNEL_PROCESSOR_H
 #define PEGEN_KERNEL_PROCESSOR_H
@@ -15,6 +15,7 @@ typedef struct pegen_processor_id {
   int64_t vendor; /* PEGEN_VENDOR_ */
   int64_t family; /* as cpuid counts: 6 is every Intel of today, 0x19 Zen 3 and 4, 0x1a Zen 5 */
   int64_t last_cache; /* bytes of the last cache before memory; 0: unknown */
+  int64_t has_dots; /* 1: dot products of bfloat16 in registers of 512 bits */
 } pegen_processor_id;
 
 /* What this processor wants; bytes are those that a call reads and writes. */
@@ -30,6 +31,7 @@ typedef struct pegen_tuning {
   int64_t tile_rotors; /* rotors built at once where every head has its own and batches share them */
   int64_t group_rows; /* rows walked together over a tile where a head's tokens are neighbours */
   int64_t torque_prefetch; /* how far ahead where torques are summed head by head; 0: as elsewhere, by tiles */
+  int64_t dots; /* 1: attention multiplies bfloat16 by dot products, where the processor has them; 0: float32 */
   int64_t attention_ahead; /* 1: gradients of attention ask for the next tile's rows while they multiply; 0: never */
 } pegen_tuning;
 

@@ -73,6 +73,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, asks, describe_i64(d, attention_asks(forward, &shape))),
         FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
         FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, attend_dots, describe_function(d, emit_attend_dots_name(a, targets[i]))),
         FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, prepare,
               p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),

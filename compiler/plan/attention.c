@@ -508,6 +508,10 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
   return s;
 }
 
+bool attention_has_dots(const spec *s, const cpu_target *target) {
+  return target->dots && !s->pairwise->rotates && s->head_dim % 2 == 0 && s->pairwise->value_dim % 2 == 0;
+}
+
 turned_shape turned_gradient_shape_of(const attention_plan *p, const attention_shape *s) {
   turned_shape t = {.keys = s->keys};
   int64_t rows = (int64_t)s->queries * attention_pitch(p->head_dim) * 4,

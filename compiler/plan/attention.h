@@ -155,6 +155,9 @@ typedef struct grid_shape {
   int keys; /* whose scores are summed together over those blocks */
 } grid_shape;
 
+/* Whether rows of bfloat16 have functions with dot products beside those with float32. Rows that rotate have not: they
+ * are float32 where they meet. */
+bool attention_has_dots(const spec *s, const cpu_target *target);
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
 
 /* Of rows that come turned: tiles of queries that go through a panel of turned keys before the next ones are turned.

@@ -17,6 +17,7 @@ static const cpu_target TARGETS[] = {
      .triple = TARGET_X86_TRIPLE,
      .cpu = "x86-64-v4",
      .features = "",
+     .dots = "+avx512bf16",
      .level = PEGEN_LEVEL_X86_64_V4,
      .lanes = 16,
      .registers = 32,

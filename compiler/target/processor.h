@@ -18,6 +18,7 @@ typedef struct cpu_target {
   const char *triple;
   const char *cpu;         /* LLVM's name */
   const char *features;    /* "+avx2,+fma", beyond what cpu implies */
+  const char *dots;        /* features for dot products of bfloat16, which the driver asks for; NULL: not used */
   int level;               /* pegen_level that the driver checks */
   int lanes;               /* float32 in a vector register */
   int registers;           /* vector registers */

@@ -1,9 +1,12 @@
 /* verify/trial_attention: see verify/trial_attention.h. */
 #include "verify/trial_attention.h"
 
+#include "plan/attention.h"
 #include "verify/reference.h"
 #include "verify/reference_attention.h"
 #include "verify/run_threads.h"
+
+#include "kernel/driver.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -228,11 +231,38 @@ static void compare_all(arena *a, comparison *c, int64_t step) {
   attention_trial_queries(a, c->trial, step, compare_query, c);
 }
 
+/* Whether a kernel of this processor's target with dot products of bfloat16 runs them here. */
+static bool has_dots(const spec *s, const pegen_kernel *kernel) {
+  const int64_t level = PEGEN_LEVEL_BASELINE;
+  int32_t chosen = 0;
+  pegen_tuning tuning;
+  const pegen_driver any = {.n_targets = 1, .levels = &level, .chosen = &chosen};
+  pegen_dispatch(&any, &tuning);
+  if (!tuning.dots) return false;
+  arena *scratch = arena_create();
+  const cpu_target *targets[TARGET_MAX];
+  char *names = arena_strdup(scratch, kernel->targets);
+  for (char *at = names; *at; at++)
+    if (*at == ' ') *at = ',';
+  int count = target_parse(scratch, names, targets);
+  bool found = false;
+  for (int i = 0; i < count; i++) found = found || attention_has_dots(s, targets[i]);
+  arena_destroy(scratch);
+  return found;
+}
+
+bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args) {
+  if (kernel->ptx) return run_threads_rounds_weights(kernel, backward, args);
+  return !backward && number_type_of(args->q->dtype) == NUMBER_BF16 && has_dots(s, kernel);
+}
+
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
                              int64_t step, trial_error *worst) {
   pegen_args args = attention_trial_args(kernel, t, out);
-  comparison c = {
-      .trial = t, .out = out, .worst = worst, .rounds_weights = run_threads_rounds_weights(kernel, false, &args)};
+  comparison c = {.trial = t,
+                  .out = out,
+                  .worst = worst,
+                  .rounds_weights = attention_trial_rounds_weights(t->spec, kernel, false, &args)};
   compare_all(a, &c, step);
 }
 

@@ -41,9 +41,12 @@ int64_t attention_trial_input(const attention_trial *t, int i, int64_t batch, in
 /* One call, as `parts` parts from the last to the first; the first error. */
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts);
 
+/* Whether a call rounds weights to the rows' type before it multiplies them. Nothing is run. */
+bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args);
+
 /* The largest error of `out`, which the kernel wrote, in units of the row's largest score (1 at least) times the
- * largest number of v: beyond half a unit in the last place of 16-bit types, and beyond what it costs that tensor cores
- * round weights to the rows' type. step: rows that are looked at. */
+ * largest number of v: beyond half a unit in the last place of 16-bit types, and beyond what it costs that tensor
+ * cores, and dot products of bfloat16, round weights to the rows' type. step: rows that are looked at. */
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
                              int64_t step, trial_error *worst);
 /* The same of t->lse, in units of the row's largest score (1 at least). */

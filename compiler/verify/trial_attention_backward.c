@@ -1,8 +1,6 @@
 /* verify/trial_attention_backward: see verify/trial_attention_backward.h. */
 #include "verify/trial_attention_backward.h"
 
-#include "verify/run_threads.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,12 +154,12 @@ static bool rounds_weights(const attention_gradients *g, bool backward) {
   pegen_grad_args grad = attention_gradients_args(g);
   pegen_args args = attention_trial_args(g->kernel, &g->forward, g->out);
   args.grad = backward ? &grad : NULL;
-  return run_threads_rounds_weights(g->kernel, backward, &args);
+  return attention_trial_rounds_weights(g->forward.spec, g->kernel, backward, &args);
 }
 
 /* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u
- * |out| at most, behind weights that tensor cores round with one of u times the sum of P |v|, so dS is wrong by u times
- * a summand of its own unit for each; there P and dS are then rounded themselves. */
+ * |out| at most, behind weights that tensor cores, and dot products of bfloat16, round with one of u times the sum of P
+ * |v|, so dS is wrong by u times a summand of its own unit for each; there P and dS are then rounded themselves. */
 long double attention_gradients_bound(const attention_gradients *g) {
   number_type type = number_type_of(g->q->dtype);
   int roundings = type == NUMBER_F32 ? 0 : 1 + rounds_weights(g, false) + rounds_weights(g, true);

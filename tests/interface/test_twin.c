@@ -169,11 +169,11 @@ static void streams_apart(void **state) {
 
 /* Every kind of processor, as a machine whose last cache does or does not hold what the call reads and writes. */
 static void large_calls_stream(void **state) {
-  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0},
-                                             {PEGEN_VENDOR_AMD, 0x19, 0},
-                                             {PEGEN_VENDOR_AMD, 0x1a, 0},
-                                             {PEGEN_VENDOR_ARM, 0, 0},
-                                             {PEGEN_VENDOR_ANY, 0, 0}};
+  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0, 0},
+                                             {PEGEN_VENDOR_AMD, 0x19, 0, 0},
+                                             {PEGEN_VENDOR_AMD, 0x1a, 0, 0},
+                                             {PEGEN_VENDOR_ARM, 0, 0, 0},
+                                             {PEGEN_VENDOR_ANY, 0, 0, 0}};
   enum { KINDS = sizeof kinds / sizeof *kinds };
   const int64_t mib = 1 << 20;
   host h;
@@ -216,7 +216,7 @@ static void large_calls_stream(void **state) {
 /* Where heads have rotors of their own, rows are asked for while these are built, where that was measured to be better
  * than asking ahead: within the last cache of a Xeon. */
 static void rows_are_asked_for_while_rotors_are_built(void **state) {
-  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0}};
+  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0, 0}};
   const int64_t mib = 1 << 20;
   int32_t own = *twin_learned_driver.chosen;
   (void)state;
@@ -244,7 +244,7 @@ static void rows_are_asked_for_while_rotors_are_built(void **state) {
 
 /* A cache that is not known, or larger than the number has room for. */
 static void caches_of_any_size(void **state) {
-  static const pegen_processor_id zen_5 = {PEGEN_VENDOR_AMD, 0x1a, 0};
+  static const pegen_processor_id zen_5 = {PEGEN_VENDOR_AMD, 0x1a, 0, 0};
   pegen_tuning tuning;
   (void)state;
   pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&zen_5), 0));
@@ -254,12 +254,28 @@ static void caches_of_any_size(void **state) {
   pegen_tune(&tuning, large);
   assert_true(tuning.stream_above > (int64_t)1 << 33);
   /* A Xeon's cache of a whole socket: no program has it to itself. */
-  static const pegen_processor_id xeon = {PEGEN_VENDOR_INTEL, 6, 0};
+  static const pegen_processor_id xeon = {PEGEN_VENDOR_INTEL, 6, 0, 0};
   pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&xeon), (int64_t)480 << 20));
   assert_int_equal(tuning.stream_above, 80 << 20);
   pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&xeon), (int64_t)24 << 20));
   assert_int_equal(tuning.stream_above, 24 << 20);
   assert_int_equal(tuning.tile_tokens, 128);
+}
+
+/* Where dot products are twice as fast, and only where the processor has them, whatever its cache. */
+static void dots_where_they_pay(void **state) {
+  static const pegen_processor_id zen_4 = {PEGEN_VENDOR_AMD, 0x19, 0, 1}, xeon = {PEGEN_VENDOR_INTEL, 6, 0, 1};
+  int32_t any = pegen_choice(254, pegen_processor_row(&zen_4), INT64_MAX);
+  pegen_tuning with, without;
+  (void)state;
+  pegen_tune(&without, any);
+  pegen_tune(&with, any | PEGEN_CHOSEN_DOTS);
+  assert_int_equal(without.dots, 0);
+  assert_int_equal(with.dots, 1);
+  assert_int_equal(with.stream_above, without.stream_above);
+  assert_int_equal((any | PEGEN_CHOSEN_DOTS) & PEGEN_CHOSEN_TARGET, 255);
+  pegen_tune(&with, pegen_choice(3, pegen_processor_row(&xeon), 0) | PEGEN_CHOSEN_DOTS);
+  assert_int_equal(with.dots, 0);
 }
 
 static void no_code_for_processor(void **state) {
@@ -394,6 +410,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(large_calls_stream),
       cmocka_unit_test(rows_are_asked_for_while_rotors_are_built),
       cmocka_unit_test(caches_of_any_size),
+      cmocka_unit_test(dots_where_they_pay),
       cmocka_unit_test(no_code_for_processor),
       cmocka_unit_test(float16_operands),
       cmocka_unit_test(overlap_is_exact),

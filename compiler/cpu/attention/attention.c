@@ -6,6 +6,7 @@
 #include "cpu/attention/attention.h"
 
 #include "cpu/attention/blocks.h"
+#include "cpu/attention/dots.h"
 #include "cpu/attention/few.h"
 #include "cpu/attention/lone.h"
 #include "cpu/attention/lse.h"
@@ -56,7 +57,8 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
 static void emit_ask_for_values(const attention_emitter *e, const row_view *values, ir_value key) {
   ir *b = e->b;
   ir_value row = ir_offset(b, values->at, ir_op2(b, "arith.muli", key, values->stride));
-  for (int at = 0; at < e->p->value_dim * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
+  int bytes = e->p->value_dim / attention_step(e) * 4;
+  for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
 }
 
 /* Rows that the next tile of queries reads and writes, one a key from the first of a run of keys on: a few requests at
@@ -73,7 +75,22 @@ static void emit_ask_for_queries(const attention_emitter *e, ir_value key) {
   for (int at = 0; at < e->p->value_dim * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 2);
 }
 
-/* Scores become p; *decay receives 2^(old maximum - maximum). */
+/* The i-th key of a step. */
+static ir_value key_of_step(const attention_emitter *e, ir_value step, int i) {
+  return e->dots ? add(e->b, attention_mul(e->b, step, 2), i64(e->b, i)) : step;
+}
+
+/* Of an odd number of keys the last one's partner weighs nothing. */
+static void emit_lonely_key(const attention_emitter *e, const key_tile *t) {
+  ir *b = e->b;
+  ir_value odd = ir_op2(b, "arith.remui", t->count, i64(b, 2));
+  ir_branch is_odd = ir_if(b, ir_compare_int(b, "ne", odd, e->zero));
+  for (int x = 0; x < e->shape.vectors; x++)
+    store(e, ir_float(b, e->lanes, -__builtin_inf()), attention_at(e, t->scores, t->count, x));
+  ir_end_if(b, is_odd);
+}
+
+/* Scores become p, of dot products pairs of them; *decay receives 2^(old maximum - maximum). */
 static void emit_softmax(const attend *f, const key_tile *t, const ir_value *maxima, ir_value *decay) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
@@ -86,16 +103,25 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
   }
   ir_value now[ATTENTION_MAX_VECTORS];
   row_view values = {{NULL}, {NULL}};
+  if (e->dots) emit_lonely_key(e, t);
   if (t->lone.ptr) values = emit_value_place(e, &f->rows, t->first);
-  ir_loop loop = ir_for_with(b, e->zero, t->count, vectors, sums, now);
-  if (t->lone.ptr) emit_ask_for_values(e, &values, loop.index);
-  if (t->lone.ptr && attention_asks(e->p, &e->shape))
-    emit_ask_for_queries(e, add(b, sub(b, t->first, t->run_begin), loop.index));
+  int step = attention_step(e);
+  ir_loop loop = ir_for_with(b, e->zero, attention_steps(e, t->count), vectors, sums, now);
+  for (int i = 0; i < step; i++) {
+    ir_value key = key_of_step(e, loop.index, i);
+    if (t->lone.ptr) emit_ask_for_values(e, &values, key);
+    if (t->lone.ptr && attention_asks(e->p, &e->shape))
+      emit_ask_for_queries(e, add(b, sub(b, t->first, t->run_begin), key));
+  }
   for (int x = 0; x < vectors; x++) {
-    ir_value at = attention_at(e, t->scores, loop.index, x);
-    ir_value p = emit_exp2(b, ir_op2(b, "arith.subf", load(e, at), maxima[x]));
-    store(e, p, at);
-    next[x] = ir_op2(b, "arith.addf", now[x], p);
+    ir_value p[2];
+    for (int i = 0; i < step; i++) {
+      ir_value score = load(e, attention_at(e, t->scores, key_of_step(e, loop.index, i), x));
+      p[i] = emit_exp2(b, ir_op2(b, "arith.subf", score, maxima[x]));
+    }
+    store(e, e->dots ? emit_pairs(e, p[0], p[1]) : p[0], attention_at(e, t->scores, loop.index, x));
+    next[x] = now[x];
+    for (int i = 0; i < step; i++) next[x] = ir_op2(b, "arith.addf", next[x], p[i]);
   }
   ir_end_for_with(b, loop, vectors, next, sums);
   for (int x = 0; x < vectors; x++) store(e, sums[x], attention_at_constant(e, f->sum, 0, x));
@@ -232,6 +258,10 @@ static void emit_begin(attend *f) {
   f->output = state_room(f, &state, e->p->value_dim);
   f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
+  if (e->dots) {
+    ir_value scale = ATTENTION_TILE(e, scale, b->f64);
+    e->scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
+  }
   if (attention_has_lone(e->p, s)) f->lone = ir_alloca(b, (int64_t)(s->keys / s->rows) * 8, 8);
   f->maximum = state_room(f, &state, 1);
   f->sum = state_room(f, &state, 1);
@@ -343,6 +373,17 @@ bool attention_asks(const attention_plan *p, const attention_shape *s) {
   return attention_has_lone(p, s) && !attention_is_turned(p);
 }
 
+/* Rows of bfloat16 by dot products: functions of their own, since they multiply nothing that is float32. */
+static void emit_attention_dots(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
+  attend f = {.e = attention_emitter_create(b, a, p, target)};
+  f.e.dots = true;
+  const char *own = target->features, *between = *own ? "," : "";
+  b->target_features = arena_printf(a, "%s%s%s", own, between, target->dots);
+  emit_attend(&f);
+  emit_dot_rows(&f.e);
+  b->target_features = own;
+}
+
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
   attend f = {.e = attention_emitter_create(b, a, p, target)};
   b->target_cpu = target->cpu;
@@ -358,6 +399,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
     emit_look(&f.e, dtype);
     emit_attend_rows(&f.e, dtype);
   }
+  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p->spec, target)) emit_attention_dots(b, a, p, target);
   emit_attention_few(b, a, p, target, dtypes);
   b->target_cpu = b->target_features = NULL;
 }

@@ -17,7 +17,8 @@
 #include "cpu/attention/rows.h"
 #include "cpu/attention/values.h"
 
-/* attend_T_DTYPE(tile) for each number type: attend_T, which is float32 throughout, with the type's own rows. */
+/* attend_T_DTYPE(tile) for each number type: attend_T, which is float32 throughout, with the type's own rows; and
+ * attend_dots_T(tile) of bfloat16, which multiplies pairs of them (cpu/attention/dots). */
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
 void emit_attention_imports(ir *b);
 

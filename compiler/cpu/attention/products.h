@@ -4,8 +4,8 @@
 
 #include "cpu/attention/tile.h"
 
-/* sums [rows][vectors] += channels [begin, end) of each of shape.rows rows (pointers to float32) times those of
- * e->queries. */
+/* sums [rows][vectors] += channels [begin, end) of each of shape.rows rows (pointers to float32, or to
+ * bfloat16 that dot products take) times those of e->queries. */
 void emit_products(const attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "cpu/attention/queries.h"
 
+#include "cpu/attention/dots.h"
 #include "cpu/attention/squares.h"
 #include "mlir/arith.h"
 
@@ -45,7 +46,8 @@ static void emit_squares(const attention_emitter *e, const square *s, ir_value f
     ir_value at = column_at(e, s, i64(b, c)), numbers;
     if (!back) {
       for (int i = 0; i < lanes; i++) x[i] = ir_load(b, b->f32, row_at(e, s, i64(b, c), i), 4);
-      numbers = ir_op2(b, "arith.mulf", ir_elements(b, e->lanes, lanes, x), factor);
+      numbers = ir_elements(b, e->lanes, lanes, x);
+      if (factor.ptr) numbers = ir_op2(b, "arith.mulf", numbers, factor);
       store(e, numbers, at);
     } else {
       numbers = ir_op2(b, "arith.mulf", load(e, at), factor);
@@ -111,8 +113,10 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir_end_for(b, vectors);
 }
 
+/* Of rows of queries; null: scores are scaled, since their pairs are not numbers. */
 static ir_value scale_of_lanes(const attention_emitter *e) {
   ir *b = e->b;
+  if (e->dots) return (ir_value){NULL};
   return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
 }
 
@@ -124,7 +128,7 @@ void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_valu
 
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r) {
   ir *b = e->b;
-  int width = e->p->head_dim;
+  int width = e->p->head_dim / attention_step(e);
   ir_value scale = scale_of_lanes(e);
   ir_value q = ATTENTION_HEAD(e, q), stride = ATTENTION_TILE(e, q_token, b->i64);
   turned_rows t = {{q, stride}, r->read_keys, width, width, r->key_room, false, e->queries, false};

@@ -4,7 +4,7 @@
 
 #include "cpu/attention/rows.h"
 
-/* Rows of the tile's queries, scaled; 0 in empty lanes. */
+/* Rows of the tile's queries, scaled (but for dot products); 0 in empty lanes. */
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r);
 /* The same of those of register `vector` (i64), which come as float32 [lanes][head_dim]. */
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows);
@@ -25,7 +25,7 @@ typedef struct turned_rows {
   bool by_lane;     /* row i is of lane i, not of its token */
 } turned_rows;
 
-/* Columns = rows times a factor (lanes that are all the same); 0 in empty lanes. */
+/* Columns = rows times a factor (lanes that are all the same; null: 1); 0 in empty lanes. */
 void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value factor);
 
 /* And on their way back. */

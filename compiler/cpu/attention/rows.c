@@ -4,6 +4,7 @@
  * number type brings short functions: rows of keys (and of queries, as wide), rows of values, a row of the output.
  */
 #include "cpu/attention/rows.h"
+#include "cpu/attention/dots.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
 #include "mlir/number.h"
@@ -22,8 +23,12 @@ const char *emit_write_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "write_%s_%s", target->suffix, number_name(dtype));
 }
 
+const char *emit_attend_dots_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "attend_dots_%s", target->suffix);
+}
+
 static const char *shared_name(const attention_emitter *e) {
-  return arena_printf(e->memory, "attend_%s", e->target->suffix);
+  return arena_printf(e->memory, "attend_%s%s", e->dots ? "pairs_" : "", e->target->suffix);
 }
 
 static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
@@ -98,6 +103,25 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
   ir_value copied = given == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
                           ir_function_address(b, write), copied};
+  ir_call(b, shared_name(e), 5, arguments);
+  ir_return(b);
+}
+
+/* A dword is copied as a float32 is. */
+void emit_dot_rows(attention_emitter *e) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  const char *keys = function_name(e, "copy", NUMBER_BF16), *values = keys,
+             *write = emit_write_name(e->memory, e->target, NUMBER_BF16);
+  emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
+  if (p->value_dim != p->head_dim) {
+    values = function_name(e, "copy_values", NUMBER_BF16);
+    emit_read(e, values, NUMBER_F32, p->value_dim / 2);
+  }
+  ir_function(b, emit_attend_dots_name(e->memory, e->target), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_value stage = ATTENTION_TILE(e, stage, b->i64);
+  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
+                          ir_function_address(b, write), stage};
   ir_call(b, shared_name(e), 5, arguments);
   ir_return(b);
 }
@@ -211,6 +235,7 @@ attention_rows emit_attend_begin(attention_emitter *e) { return emit_shared_begi
 void emit_attend_room(const attention_emitter *e, attention_rows *r) {
   r->key_room = attention_heads_room(e, (int64_t)e->shape.keys * e->p->head_dim * 4);
   r->value_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->value_dim * 4, CACHE_LINE);
+  if (e->dots) r->woven_room = ir_alloca(e->b, (int64_t)e->shape.keys / 2 * e->p->value_dim * 4, CACHE_LINE);
 }
 
 /* Rows first, first + 1, ... of a head's tensor. */
@@ -253,7 +278,8 @@ row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_v
     ir_value stride = ATTENTION_TILE(e, k_token, e->b->i64);
     return (row_view){ir_offset(e->b, ATTENTION_HEAD(e, k), mul(e->b, first, stride)), stride};
   }
-  row_run run = {.first = first, .count = count, .read = r->read_keys, .room = r->key_room, .width = e->p->head_dim};
+  row_run run = {.first = first, .count = count, .read = r->read_keys, .room = r->key_room};
+  run.width = e->p->head_dim / attention_step(e);
   run.token = ATTENTION_TILE(e, k_token, e->b->i64);
   run.base = ATTENTION_HEAD(e, k);
   return emit_rows(e, r, &run);
@@ -269,7 +295,7 @@ row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir
                  .count = count,
                  .read = r->read_values,
                  .room = r->value_room,
-                 .width = e->p->value_dim,
+                 .width = e->p->value_dim / attention_step(e),
                  .of_values = true};
   run.token = ATTENTION_TILE(e, v_token, e->b->i64);
   run.base = ATTENTION_HEAD(e, v);
@@ -278,7 +304,7 @@ row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir
 
 row_view emit_value_place(const attention_emitter *e, const attention_rows *r, ir_value first) {
   ir *b = e->b;
-  row_view room = {r->value_room, i64(b, (int64_t)e->p->value_dim * 4)};
+  row_view room = {r->value_room, i64(b, (int64_t)e->p->value_dim / attention_step(e) * 4)};
   if (attention_turns_pairs_and_values(e->p)) return room;
   ir_value token = ATTENTION_TILE(e, v_token, b->i64), copied = ir_compare_int(b, "ne", r->copied, e->zero);
   ir_value given = ir_offset(b, ATTENTION_HEAD(e, v), mul(b, first, token));

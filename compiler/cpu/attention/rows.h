@@ -6,9 +6,11 @@
 
 /* Rows of a number type, as attend_T is given them: functions. */
 typedef struct attention_rows {
-  ir_value read_keys, read_values; /* (from, stride in bytes, count, to): rows as float32 */
+  ir_value read_keys, read_values; /* (from, stride in bytes, count, to): rows as float32, or as dot
+                                      products take them */
   ir_value write;                  /* (from, to): a row of float32 as a row of the output */
   ir_value copied;                 /* i64: 0 where rows of keys and values are float32 and used where they are */
+  ir_value woven_room; /* of dot products: pairs of values, [keys / 2][value_dim] */
   ir_value key_room, value_room; /* of a tile of keys as float32: [keys][head_dim] (of each head), [keys][value_dim] */
 } attention_rows;
 
@@ -22,6 +24,9 @@ void emit_attend_room(const attention_emitter *e, attention_rows *r);
 /* A number type's functions; and attend_T_DTYPE, which calls attend_T with them, or with those of float32. */
 void emit_row_functions(attention_emitter *e, int dtype);
 void emit_attend_rows(attention_emitter *e, int dtype);
+/* attend_dots_T and its rows' functions. */
+void emit_dot_rows(attention_emitter *e);
+const char *emit_attend_dots_name(arena *a, const cpu_target *target);
 /* read_T_DTYPE: rows of q and k as float32; write_T_DTYPE: a row of out of them. */
 const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_write_name(arena *a, const cpu_target *target, int dtype);

@@ -2,6 +2,7 @@
 #include "cpu/attention/scores.h"
 
 #include "cpu/attention/ahead.h"
+#include "cpu/attention/dots.h"
 #include "cpu/attention/lone.h"
 #include "cpu/attention/products.h"
 #include "cpu/attention/seen.h"
@@ -114,6 +115,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   for (int begin = t->lone.ptr ? e->p->head_dim : 0, end;
        (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end)
     emit_products(e, rows, begin, end, sums);
+  for (int i = 0; e->dots && i < n * vectors; i++) sums[i] = mul(b, sums[i], e->scale);
   if (t->paired && e->p->columns) emit_columns_products(s->columns, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];
   if (is_finished) emit_finish(s, t, key, n, sums, next);

@@ -40,7 +40,8 @@ static void emit_squares(const attention_emitter *e, const ir_value *o) {
   ir_value from = ir_offset(b, o[FROM], mul(b, squares.index, o[FROM_NEXT])),
            to = ir_offset(b, o[TO], mul(b, squares.index, o[TO_NEXT]));
   for (int i = 0; i < lanes; i++) {
-    x[i] = mul(b, load(e, from), o[FACTOR]);
+    x[i] = load(e, from);
+    if (o[FACTOR].ptr) x[i] = mul(b, x[i], o[FACTOR]);
     from = ir_offset(b, from, o[FROM_ROW]);
   }
   turn(e, x);

@@ -14,8 +14,8 @@ typedef struct square_rows {
   int64_t row, next;
 } square_rows;
 
-/* `count` squares: lane j of row i of `from`, times the factor of lane j (a register), becomes lane i of row j of `to`,
- * which may be `from` itself. */
+/* `count` squares: lane j of row i of `from`, times the factor of lane j (a register; null: 1), becomes lane i of row j
+ * of `to`, which may be `from` itself. */
 void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int64_t count, ir_value factor);
 /* Lane i of `to` is the sum of the lanes of row i of a contiguous square, two at a time; `to` may be in the square.
  * By a call always. */

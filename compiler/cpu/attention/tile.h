@@ -31,6 +31,8 @@ typedef struct attention_emitter {
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
   bool calls_squares; /* squares are turned by the module's function (cpu/attention/squares), not in place */
+  bool dots;        /* rows are bfloat16, two of which a product takes (cpu/attention/dots); else float32 */
+  ir_value scale;   /* of dot products: what scores are multiplied by, lanes */
   ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
 } attention_emitter;
 

@@ -6,6 +6,7 @@
  * at the end, so that a tile whose outputs are all finite met none, and the driver need not ask (emit_tell_lost).
  */
 #include "cpu/attention/values.h"
+#include "cpu/attention/dots.h"
 #include "cpu/attention/lone.h"
 #include "cpu/attention/seen.h"
 #include "cpu/rows.h"
@@ -33,24 +34,24 @@ typedef struct running_output {
 
 /* A block of the output's channels: sums += p v over keys. */
 typedef struct value_block {
-  ir_value weights; /* p: [keys][queries] */
+  ir_value weights; /* p: [keys][queries]; of dot products [keys / 2][queries] */
   ir_value column;  /* its first channel in the first row of values */
   ir_value stride;
   int n;
   bool guarded; /* products of p = 0 are left out */
 } value_block;
 
+/* key: of dot products a pair of keys. */
 static void emit_key(const attention_emitter *e, const value_block *block, ir_value key, ir_value *sums) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
-  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->stride)), p[ATTENTION_MAX_VECTORS],
-           zero = ir_float(b, e->lanes, 0);
+  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->stride)), p[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, block->weights, key, x), 4);
   for (int c = 0; c < block->n; c++) {
     ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
     for (int x = 0; x < vectors; x++) {
-      ir_value *sum = &sums[c * vectors + x], next = attention_multiply_add(b, v, p[x], *sum);
-      *sum = block->guarded ? ir_select(b, ir_compare_float(b, "une", p[x], zero), next, *sum) : next;
+      ir_value *sum = &sums[c * vectors + x];
+      *sum = block->guarded ? attention_guarded_product(e, v, p[x], *sum) : attention_product(e, v, p[x], *sum);
     }
   }
 }
@@ -106,14 +107,18 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
   }
   value_block block = {o->keys->scores, ir_offset(b, rows->at, attention_mul(b, channel, 4)), rows->stride, n, guarded};
   const lone_edges *edges = guarded ? NULL : o->edges;
-  ir_value first = edges ? edges->begin : e->zero, end = edges ? edges->end : o->keys->count,
-           total = sub(b, end, first);
+  ir_value count = attention_steps(e, o->keys->count), first = e->zero, end = count;
+  if (edges) {
+    first = attention_steps(e, edges->begin);
+    end = attention_steps(e, edges->end);
+  }
+  ir_value total = sub(b, end, first);
   ir_value turns = ir_op2(b, "arith.divui", total, i64(b, step)), whole = attention_mul(b, turns, step);
   if (edges) emit_lone_keys(e, &block, e->zero, first, edges->first, sums);
   emit_value_keys(e, &block, first, turns, step, sums);
   ir_value behind = add(b, first, whole);
   if (step > 1) emit_value_keys(e, &block, behind, sub(b, total, whole), 1, sums);
-  if (edges) emit_lone_keys(e, &block, end, o->keys->count, edges->last, sums);
+  if (edges) emit_lone_keys(e, &block, end, count, edges->last, sums);
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
 
@@ -218,5 +223,9 @@ void emit_weighted_rows(const attention_emitter *e, const row_view *rows, const 
 void emit_attention_values(const attention_emitter *e, const attention_rows *r, const key_tile *t, ir_value output,
                            const ir_value *decay) {
   row_view rows = emit_value_rows(e, r, t->first, t->count);
+  if (e->dots) {
+    emit_woven_rows(e, rows.at, rows.stride, t->count, e->p->value_dim, r->woven_room);
+    rows = (row_view){r->woven_room, i64(e->b, (int64_t)e->p->value_dim * 4)};
+  }
   emit_weighted_rows(e, &rows, t, e->p->value_dim, output, decay);
 }
