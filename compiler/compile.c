@@ -10,6 +10,7 @@
 #include "gpu/target.h"
 #include "object/describe.h"
 #include "object/object.h"
+#include "plan/widen.h"
 #include "tile/tile.h"
 
 #include "spec/adjoint.h"
@@ -42,11 +43,16 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
                s->name);
     return false;
   }
-  const tile_program *forward = tile_forward(a);
+  const plan_widen *polynomial = s->polynomial ? plan_widen_build(a, s) : NULL;
+  if (s->polynomial && !polynomial) return false;
+  bool columns = polynomial && polynomial->n_columns > 0;
+  const tile_program *forward = tile_forward(a, columns);
   FILE *stream = arena_must(open_memstream(&out->data, &out->size));
   tile_print(stream, tile_pipeline(a, forward));
-  fputc('\n', stream);
-  tile_print(stream, tile_pipeline(a, tile_few(a, forward)));
+  if (!columns) {
+    fputc('\n', stream);
+    tile_print(stream, tile_pipeline(a, tile_few(a, forward)));
+  }
   for (int own_keys = 0; own_keys < 2 && !options->no_gradients; own_keys++) {
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, own_keys)));

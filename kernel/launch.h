@@ -149,8 +149,8 @@ enum {
        either [heads][pegen_ptx_attention.n_sums]; 0: not wanted. Older kernels do not have it. */
   PEGEN_PTX_ATTENTION_WEIGHTS, /* of a bias that is a polynomial, address of what its weights gain: float32
        [batches][heads][queries][weights], that the entry of queries writes; 0: not wanted */
-  PEGEN_PTX_ATTENTION_KEPT, /* the same of the weights themselves, times the scale, where positions gain: that of keys
-                               reads them, too */
+  PEGEN_PTX_ATTENTION_KEPT, /* the same of the weights themselves, where positions gain or tensor cores serve rows:
+                               that of keys reads them, too */
   PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
   PEGEN_PTX_ATTENTION_WARPS = PEGEN_PTX_BLOCK / 32
 };

@@ -29,6 +29,7 @@ typedef struct backward_plan {
   int64_t kept, less, sums, groups, bytes; /* bytes: its end */
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
+  const pegen_ptx_entry *mma[2]; /* on tensor cores, of rows of queries and of keys; NULL: there is none for them */
 } backward_plan;
 
 /* ---- the call ---- */
@@ -112,12 +113,23 @@ static int wants_places(const pegen_launch_request *request, const pegen_attenti
   return pegen_attention_wants_places(call, request->args, 0) || pegen_attention_wants_places(call, request->args, 1);
 }
 
-/* The same of the weights of queries by which they gain of a polynomial. */
+/* Whether tensor cores may serve rows of keys, however these lie. */
+static int may_be_mma(const pegen_launch_request *request, const pegen_attention_backward_call *call) {
+  const pegen_kernel *kernel = request->kernel;
+  uint32_t dtype = pegen_number_at(call->forward.type)->dtype;
+  int has = 0;
+  for (int i = pegen_launch_next(kernel, PEGEN_PTX_WORD_KEYS_MMA, 0); i >= 0;
+       i = pegen_launch_next(kernel, PEGEN_PTX_WORD_KEYS_MMA, i + 1))
+    has |= kernel->ptx->entries[i].dtype == dtype;
+  return has;
+}
+
+/* The same of the weights of queries: by them coordinates gain of a polynomial, and tensor cores make its columns. */
 static int place_kept(const pegen_launch_request *request, const pegen_attention_backward_call *call, int64_t queries,
                       backward_plan *p) {
   int64_t row = pegen_launch_n_weights(request->kernel) * (int64_t)sizeof(float), bytes;
   p->kept = p->bytes;
-  if (!row || !wants_places(request, call)) return 1;
+  if (!row || (!wants_places(request, call) && !may_be_mma(request, call))) return 1;
   if (__builtin_mul_overflow(queries, row, &bytes) || __builtin_add_overflow(p->bytes, bytes, &p->bytes)) return 0;
   p->bytes = pegen_divide_up(p->bytes, NUMBER) * NUMBER;
   p->keeps = 1;
@@ -232,9 +244,10 @@ static int launch(const backward_plan *p, const pegen_ptx_entry *entry, int64_t 
   return run ? run(context, &step) : 0;
 }
 
-/* The entry on tensor cores that makes rows of this side; NULL: there is none for them. */
-static const pegen_ptx_entry *mma_entry(const backward_plan *p, int of_keys) {
-  return choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS_MMA : PEGEN_PTX_WORD_QUERIES_MMA);
+/* That of keys reads the weights of a polynomial's queries, which that of queries has kept. */
+static void choose_mma(backward_plan *p) {
+  p->mma[0] = choose_entry(p, PEGEN_PTX_WORD_QUERIES_MMA);
+  if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_entry(p, PEGEN_PTX_WORD_KEYS_MMA);
 }
 
 static int64_t mma_blocks(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys) {
@@ -242,13 +255,13 @@ static int64_t mma_blocks(const backward_plan *p, const pegen_ptx_entry *entry, 
   return pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
 }
 
-/* Whether something that is not a row gains in the launch of this side. */
+/* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
 static int gains_more(const backward_plan *p, int of_keys) {
-  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted || p->keeps));
+  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
 }
 
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
-  const pegen_ptx_entry *mma = mma_entry(p, of_keys),
+  const pegen_ptx_entry *mma = p->mma[of_keys],
                         *other = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
   if (!other) return PEGEN_ERROR_DTYPE;
   if (mma) {
@@ -264,6 +277,7 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   int error = check(request, 1, &call);
   if (error) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
+  choose_mma(&p);
   int of_keys = !call.g_k.empty || !call.g_v.empty || wants_sums(request, &call, 1);
   if (p.blocks) error = launch_rows(&p, 0, run, context);
   if (!error) error = pegen_launch_weights(request, &call, &p.weights, run, context);

@@ -518,6 +518,7 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   d->gradient = attend_gradient_plan(a, p);
   for (int kind = 0; kind < MMA_KIND_COUNT && d->forward == p && d->gradient == p; kind++)
     d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
+  if (attend_has_columns(p) && !d->mma[MMA_QUERIES]) d->mma[MMA_KEYS] = NULL; /* it reads the weights of queries */
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";

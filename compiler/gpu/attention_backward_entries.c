@@ -1,6 +1,7 @@
 /* gpu/attention_backward_entries: which entries gradients of attention have and the shape of their tiles; see
  * gpu/attention_backward.h. */
 #include "gpu/attention_backward.h"
+#include "gpu/mma.h"
 
 #include "kernel/launch.h"
 
@@ -178,7 +179,9 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
     program->inputs = attend_input_sums_of(a, p);
     add_finish(a, program, GPU_INPUTS, PEGEN_PTX_WORD_ATTENTION_INPUTS);
   }
-  if (shape.weighs || shape.moves) program->n_weights = p->columns->p->n_weights;
+  const attend_design *design = program->plan;
+  bool keeps = attend_has_columns(p) && design->mma[MMA_KEYS];
+  if (shape.weighs || shape.moves || keeps) program->n_weights = p->columns->p->n_weights;
   if (shape.weighs) add_weights(a, program, p, dtypes);
   if (!attend_gaining_of_pairs(p)) return;
   add_finish(a, program, GPU_SUM, PEGEN_PTX_WORD_ATTENTION_SUM);

@@ -186,6 +186,7 @@ void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_va
   ir_value zero = ir_float(b, b->f32, 0), counts = ir_compare_float(b, "une", gained, zero);
   ir_value query = g->of_keys ? add(b, first, column) : clamped(b, add(b, t->first, row), t->tokens),
            weights = ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_KEPT], attend_weight_byte(t, query)));
+  ir_value scale = attend_natural_scale(t);
   power_table powers = {.b = b, .type = b->f32};
   set_displacement(g, row, column, gained, &powers);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
@@ -193,7 +194,7 @@ void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_va
     for (int w = 0; w < p->n_weights; w++) {
       ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
       if (of_shape.ptr) {
-        ir_value weight = ir_load(b, b->f32, ir_offset_const(b, weights, 4LL * w), 4);
+        ir_value weight = mul(b, ir_load(b, b->f32, ir_offset_const(b, weights, 4LL * w), 4), scale);
         slope = ir_fma(b, weight, of_shape, slope);
       }
     }

@@ -18,6 +18,8 @@ int mma_column_tiles(const mma *m, int value) { return mma_width(m, value) / MMA
 
 int mma_registers(const mma *m, int value) { return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT; }
 
+int mma_pitch_of(const mma *m, int value) { return mma_pitch(&m->shape.tile, m->p->value[value].columns); }
+
 int mma_pitch(const tile_shape *shape, tile_space width) { return tile_size(shape, width) * ELEMENT + PIECE; }
 
 int mma_half(const mma *m, int value, int i) {
@@ -72,7 +74,7 @@ mma_query mma_query_of(const mma *m, ir_value row) {
 
 /* ---- rows to shared memory ---- */
 
-static ir_value stage_at(const mma *m, int value, ir_value stage) {
+ir_value mma_tile_at(const mma *m, int value, ir_value stage) {
   const tile_value *v = &m->p->value[value];
   if (v->stages < 2) return m->memory_of[value];
   int64_t bytes = (int64_t)tile_size(&m->shape.tile, v->rows) * mma_pitch(&m->shape.tile, v->columns);
@@ -90,6 +92,7 @@ static const struct {
 };
 
 static int width_of(const mma *m, tile_space columns) {
+  if (columns == TILE_PARTS) return m->shape.tile.parts;
   return columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim;
 }
 
@@ -144,13 +147,17 @@ void mma_copy(mma *m, const tile_op *op) {
   bool own = v->rows == TILE_OWN;
   int width = width_of(m, v->columns), pieces = width / PIECE_NUMBERS, rows = tile_size(&m->shape.tile, v->rows),
       all = rows * pieces, pitch = mma_pitch(&m->shape.tile, v->columns);
-  attend_rows from = mma_rows_of(m, op->tensor);
   ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
   if (op->ahead) {
     first = add(b, first, i32(b, rows));
     stage = sub(b, i32(b, 1), stage);
   }
-  ir_value to = own ? m->memory_of[op->value] : stage_at(m, op->value, stage);
+  if (tile_is_of_columns(op->tensor)) {
+    mma_lay_columns(m, op, first, stage);
+    return;
+  }
+  attend_rows from = mma_rows_of(m, op->tensor);
+  ir_value to = own ? m->memory_of[op->value] : mma_tile_at(m, op->value, stage);
   ir_value last = sub(b, tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys, i32(b, 1));
   last = larger(b, last, i32(b, 0));
   for (int i = 0; i < all; i += PEGEN_PTX_BLOCK) {
@@ -209,7 +216,7 @@ static ir_value lane_offset(mma *m, int pitch, bool down_first) {
 static ir_value read_at(mma *m, int value, bool down_first, ir_value first) {
   ir *b = m->b;
   int pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
-  ir_value at = ir_offset(b, stage_at(m, value, m->stage), wide(b, lane_offset(m, pitch, down_first)));
+  ir_value at = ir_offset(b, mma_tile_at(m, value, m->stage), wide(b, lane_offset(m, pitch, down_first)));
   return first.ptr ? ir_offset(b, at, wide(b, scaled(b, first, pitch))) : at;
 }
 
@@ -250,12 +257,14 @@ typedef struct factors {
   bool transposed;
   ir_value left_at, right_at; /* shared memory; null: the left one is in registers */
   int steps, columns; /* inner steps, column tiles */
+  bool is_bf16;
 } factors;
 
 static factors begin_factors(mma *m, const tile_op *op) {
   factors f = {.left = op->arg[0], .right = op->arg[1], .transposed = op->transposed};
   f.steps = mma_width(m, f.left) / MMA_INNER;
   f.columns = mma_column_tiles(m, op->value);
+  f.is_bf16 = m->is_bf16 || m->p->value[f.left].columns == TILE_PARTS;
   f.right_at = read_at(m, f.right, !f.transposed, (ir_value){NULL});
   if (!m->p->value[f.left].is_sum && !is_held(m, f.left)) f.left_at = read_at(m, f.left, true, first_row(m));
   return f;
@@ -279,7 +288,7 @@ static void load_right(mma *m, const factors *f, int k, int column, ir_value *x)
 static void multiply(mma *m, const factors *f, const ir_value *a, const ir_value *x, int column, ir_value *sum) {
   for (int i = 0; i < m->shape.row_tiles; i++)
     for (int j = 0; j < 2; j++)
-      ir_mma(m->b, m->is_bf16, a + i * MMA_FRAGMENT, x + 2 * j, sum + (i * f->columns + column + j) * MMA_FRAGMENT);
+      ir_mma(m->b, f->is_bf16, a + i * MMA_FRAGMENT, x + 2 * j, sum + (i * f->columns + column + j) * MMA_FRAGMENT);
 }
 
 static void walk(mma *m, const factors *f, ir_value *sum) {

@@ -18,6 +18,7 @@ typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
   int row_tiles;     /* of 16 own rows, of a warp */
   bool holds_own;    /* own rows that products read stay in registers */
+  int64_t scratch;   /* bytes in which own queries' columns are made; gpu/weights.h */
   int64_t shared;    /* bytes of dynamic shared memory */
 } mma_shape;
 
@@ -30,7 +31,7 @@ typedef struct mma_plan {
 /* The plans of a description: out, also of few queries, dq, dk and dv. */
 typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_KIND_COUNT } mma_kind;
 
-/* NULL: mma.sync does not serve this: pairs or rows are rotated, columns, or rows are too long. */
+/* NULL: mma.sync does not serve this: pairs or rows are rotated, few queries have columns, or rows are too long. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
@@ -60,6 +61,7 @@ typedef struct mma {
   ir_value chunk; /* i32: of few queries' keys */
   ir_value q_head, k_head; /* i32; of few queries q_head is that of the thread's rows */
   ir_value sums_of; /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
+  ir_value scratch_of; /* shared memory of streamed tiles, before they are loaded */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
@@ -80,6 +82,8 @@ ir_value mma_column(const mma *m, int value, int i);
 int mma_half(const mma *m, int value, int i); /* which of the thread's rows register i is of */
 /* An op over a tile: copies of rows that are begun, and products. */
 void mma_copy(mma *m, const tile_op *op);
+ir_value mma_tile_at(const mma *m, int value, ir_value stage); /* shared memory */
+int mma_pitch_of(const mma *m, int value);
 void mma_clear_padding(mma *m);
 void mma_hold(mma *m, const tile_op *op);
 void mma_product(mma *m, const tile_op *op);
@@ -127,6 +131,22 @@ void mma_set_side(mma *m, bool own, ir_value stage);
 int64_t mma_row_bytes(const mma *m); /* of shared memory, in place of tiles */
 void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end);
 
+/* ---- gpu/mma_columns.c: a polynomial's columns, as 16-bit parts; nothing where there are none ---- */
+
+int mma_parts(const attention_plan *p); /* of a row */
+/* Shared memory: in which own queries' columns are made, in place of streamed tiles; of what columns leave out. */
+int64_t mma_scratch_bytes(const mma *m);
+int64_t mma_constant_bytes(const mma *m);
+bool mma_set_columns(mma *m); /* how own queries' columns are made; false: there is no room */
+/* What coordinates count from, where keys are owned: all threads of the block come here and meet. */
+void mma_begin_columns(mma *m);
+/* A tile of parts, and with streamed queries' their facts; all threads of the block, before a barrier. */
+void mma_lay_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
+/* The log-sum-exp of the products of own query `row`. */
+ir_value mma_without_constant(mma *m, ir_value lse, ir_value row);
+/* What a product of columns is of a pair of rows of the tiles (i32). */
+ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);
+
 /* ---- gpu/mma_few.c: queries of all heads that share one of k ---- */
 
 /* A warp has 16 rows, of which the first 8 are queries; the others repeat them, so that a thread's rows are of one head
@@ -151,6 +171,8 @@ void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 /* What is known of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another
  * wrote it. */
 ir_value mma_load_lse(mma *m, ir_value token);
+/* The same less what columns leave out, as weights of products need it; row: of the query's tile. */
+ir_value mma_product_lse(mma *m, ir_value row, ir_value token);
 ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */
 ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
@@ -159,6 +181,8 @@ ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, i
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
 void mma_lay_facts(mma *m, ir_value first, ir_value stage); /* of streamed queries, before a barrier */
+/* Those of the thread's query, whose columns leave out `constant`. */
+void mma_store_facts(mma *m, ir_value first, ir_value stage, ir_value constant);
 void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);
 void mma_store_gradient(mma *m, const tile_op *op);

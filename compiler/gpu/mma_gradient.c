@@ -35,12 +35,23 @@ static ir_value load_number(mma *m, int parameter, ir_value token) {
   return ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
 }
 
+static ir_value fact_at(mma *m, ir_value stage, ir_value index) {
+  ir *b = m->b;
+  ir_value row = add(b, scaled(b, stage, m->shape.tile.streamed), index);
+  return ir_offset(b, m->facts_of, wide(b, scaled(b, row, FACT_BYTES)));
+}
+
 /* In powers of two; a query that saw nothing has weights of 0 by an infinite one. */
 ir_value mma_load_lse(mma *m, ir_value token) {
   ir *b = m->b;
   ir_value lse = load_number(m, attend_lse_parameter(m->t->p->spec), token);
   ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
   return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
+}
+
+ir_value mma_product_lse(mma *m, ir_value row, ir_value token) {
+  if (!m->p->owns_keys) return mma_without_constant(m, mma_load_lse(m, token), row);
+  return ir_load(m->b, m->b->f32, fact_at(m, m->stage, row), 4);
 }
 
 ir_value mma_load_delta(mma *m, ir_value token) { return ir_load(m->b, m->b->f32, delta_at(m, token), 4); }
@@ -95,7 +106,7 @@ void mma_own_facts(mma *m) {
   ir *b = m->b;
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
     ir_value row = add(b, m->own_first, mma_row_of(m, h)), token = clamped(b, row, m->t->tokens);
-    m->lse[h] = mma_load_lse(m, token);
+    m->lse[h] = mma_product_lse(m, mma_row_of(m, h), token);
     ir_value sum = mma_row_sum(m, outputs_gain(m, token));
     m->delta[h] = sub(b, sum, load_g_lse(m, token));
     ir_value writes = both(b, ir_compare_int(b, "eq", m->quad, i32(b, 0)), less(b, row, m->t->tokens));
@@ -105,19 +116,19 @@ void mma_own_facts(mma *m) {
   }
 }
 
-static ir_value fact_at(mma *m, ir_value stage, ir_value index) {
+void mma_store_facts(mma *m, ir_value first, ir_value stage, ir_value constant) {
   ir *b = m->b;
-  ir_value row = add(b, scaled(b, stage, m->shape.tile.streamed), index);
-  return ir_offset(b, m->facts_of, wide(b, scaled(b, row, FACT_BYTES)));
+  ir_value token = clamped(b, add(b, first, m->t->thread), m->t->tokens), at = fact_at(m, stage, m->t->thread);
+  ir_value lse = mma_load_lse(m, token);
+  ir_store(b, constant.ptr ? sub(b, lse, constant) : lse, at, 4, false);
+  ir_store(b, mma_load_delta(m, token), ir_offset_const(b, at, 4), 4, false);
 }
 
 void mma_lay_facts(mma *m, ir_value first, ir_value stage) {
   ir *b = m->b;
-  if (!mma_fact_bytes(m)) return;
+  if (!mma_fact_bytes(m) || m->shape.tile.parts) return; /* with columns */
   ir_branch some = ir_if(b, less(b, m->t->thread, i32(b, m->shape.tile.streamed)));
-  ir_value token = clamped(b, add(b, first, m->t->thread), m->t->tokens), at = fact_at(m, stage, m->t->thread);
-  ir_store(b, mma_load_lse(m, token), at, 4, false);
-  ir_store(b, mma_load_delta(m, token), ir_offset_const(b, at, 4), 4, false);
+  mma_store_facts(m, first, stage, (ir_value){NULL});
   ir_end_if(b, some);
 }
 

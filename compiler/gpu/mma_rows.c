@@ -66,6 +66,7 @@ static void load_two(row_walk *w, ir_value row, ir_value pair, ir_value *two) {
 static ir_value product(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
   int pairs;
+  if (tile_is_of_columns(tensor_of(w->m, op->arg[0]))) return mma_columns_product(w->m, op, w->row, w->index);
   ir_value x = row_of(w, op->arg[0], &pairs), y = row_of(w, op->arg[1], &pairs), sum = ir_float(b, b->f32, 0), now;
   ir_value one[2], other[2];
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, pairs), 1, &sum, &now);
@@ -125,15 +126,22 @@ static ir_value online(row_walk *w, const tile_op *op) {
 static void run(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
   attend_pair_of of = pair_of(w);
-  ir_value *to = &w->value[op->value == TILE_NONE ? 0 : op->value];
+  ir_value *to = &w->value[op->value == TILE_NONE ? 0 : op->value], x;
   switch (op->kind) {
   case TILE_MMA:
-    if (op->adds) add_row(w, op);
-    else *to = product(w, op);
+    if (is_row_sum(&w->m->p->value[op->value])) {
+      add_row(w, op);
+      break;
+    }
+    x = product(w, op);
+    *to = op->adds ? add(w->m->b, *to, x) : x;
     break;
   case TILE_SCORE: *to = score(w, op); break;
   case TILE_ONLINE: *to = online(w, op); break;
-  case TILE_WEIGHT: *to = emit_exp2_fast(b, sub(b, w->value[op->arg[0]], mma_load_lse(w->m, of.query_token))); break;
+  case TILE_WEIGHT:
+    x = mma_product_lse(w->m, of.query, of.query_token);
+    *to = emit_exp2_fast(b, sub(b, w->value[op->arg[0]], x));
+    break;
   case TILE_GAIN:
     *to = mma_gain_of(w->m, w->value[op->arg[0]], w->value[op->arg[1]], mma_load_delta(w->m, of.query_token),
                       w->value[op->arg[2]], &of);
@@ -177,6 +185,9 @@ static void walk_tiles(row_walk *w, int each, ir_value begin, ir_value end) {
   ir_wait(b, IR_BARRIER_BLOCK);
   mma_set_turn(m, narrow(b, loop.index));
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
+  for (int i = 0; i < each; i++)
+    if (tile_is_of_columns(m->p->op[i].tensor) && m->p->value[m->p->op[i].value].rows == TILE_STREAMED)
+      mma_copy(m, &m->p->op[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
   walk_tile(w, each);
   now[0] = w->maximum;

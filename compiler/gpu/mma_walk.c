@@ -363,17 +363,29 @@ static ir_value scale_of(mma *m) {
   return ir_op2(b, "arith.maxnumf", ir_op1(b, "math.absf", scale), ir_float(b, b->f32, LEAST_SCALE));
 }
 
-/* Dynamic shared memory: tiles, coordinates and numbers of own tokens and of two streamed tiles', and a word. */
-static int64_t lay_out(mma *m, ir_value base) {
-  int64_t at = 0;
+/* Tiles of one side, of rows or of columns, from byte `at` on; gives where they end. */
+static int64_t lay_tiles(mma *m, ir_value base, tile_space side, bool columns, int64_t at) {
   for (int v = 0; v < m->p->n_values; v++) {
     const tile_value *value = &m->p->value[v];
-    if (value->is_sum) continue;
+    if (value->is_sum || value->rows != side || (value->columns == TILE_PARTS) != columns) continue;
     if (base.ptr) m->memory_of[v] = ir_offset_const(m->b, base, at);
     at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch(&m->shape.tile, value->columns);
   }
-  if (base.ptr) m->sums_of = base;
+  return at;
+}
+
+/* Dynamic shared memory: tiles, coordinates and numbers of own tokens and of two streamed tiles', and a word. */
+static int64_t lay_out(mma *m, ir_value base) {
+  int64_t own = lay_tiles(m, base, TILE_OWN, false, 0), at = lay_tiles(m, base, TILE_STREAMED, false, own),
+          scratch = mma_scratch_bytes(m);
+  if (base.ptr) {
+    m->sums_of = base;
+    m->scratch_of = ir_offset_const(m->b, base, own);
+  }
+  if (at < own + scratch) at = own + scratch;
   if (at < mma_row_bytes(m)) at = mma_row_bytes(m);
+  at = lay_tiles(m, base, TILE_OWN, true, at);
+  at = lay_tiles(m, base, TILE_STREAMED, true, at);
   for (int own = 0; own < 2; own++) {
     int64_t places = mma_place_bytes(m, own), numbers = mma_number_bytes(m, own), stages = own ? 1 : 2;
     if (base.ptr && places) m->places_of[own] = ir_offset_const(m->b, base, at);
@@ -383,7 +395,11 @@ static int64_t lay_out(mma *m, ir_value base) {
   }
   if (base.ptr) m->facts_of = ir_offset_const(m->b, base, at);
   at += 2 * mma_fact_bytes(m);
+  if (base.ptr && mma_constant_bytes(m)) m->t->constants = ir_offset_const(m->b, base, at);
+  at += mma_constant_bytes(m);
   at = (at + 15) / 16 * 16;
+  if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
+  if (m->shape.tile.parts) at += 8LL * SPEC_MAX_AXES;
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
   if (base.ptr && m->places_of[0].ptr) m->t->far = ir_offset_const(m->b, base, at + 4);
   return at + 16;
@@ -422,7 +438,8 @@ static pair_functions functions_of(arena *a, const attention_plan *p) {
 
 static int operations_of(arena *a, const attention_plan *p) {
   pair_functions f = functions_of(a, p);
-  return p->own_operations + 2 * p->n_places + (f.jumps ? LONG_FUNCTION * f.elementary : 0);
+  return p->own_operations + (attend_has_places(p) ? 2 * p->n_places : 0) +
+         (f.jumps ? LONG_FUNCTION * f.elementary : 0);
 }
 
 static int find_each(const tile_program *p) {
@@ -469,6 +486,7 @@ static void emit_program(mma *m) {
     attend_find_origin(m->t, m->p->owns_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS,
                        m->own_first, m->shape.tile.own, m->origin);
   }
+  mma_begin_columns(m);
   begin_rows(m, each);
   if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
   emit_each(m, each);
@@ -492,12 +510,14 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   else if (more) m.gradient = f.parameter + count;
   t.block = f.block;
   t.thread = f.thread;
+  mma_set_columns(&m);
   const char *name = arena_printf(a, "%s_memory", entry->name);
   ir_shared_dynamic(b, name, m.shape.shared);
   lay_out(&m, ir_shared_address(b, name));
   set_thread(&m);
   attend_set_emitters(&t, native);
-  if (!functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
+  /* A column is larger than the bias, and its weights are exact. */
+  if (!t.p->columns && !functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
   emit_program(&m);
 }
 
@@ -518,6 +538,7 @@ static bool fits(mma *m) {
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += m->gradient ? 2 * pairs : pairs;
+  if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
   return registers <= MOST_REGISTERS && m->shape.shared <= MOST_SHARED &&
@@ -526,9 +547,10 @@ static bool fits(mma *m) {
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
   static const ir_value none;
-  if (p->matrix || p->columns || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
+  if (p->matrix || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
+  if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
   mma_plan *plan = arena_new(a, mma_plan);
-  const tile_program *forward = tile_forward(a);
+  const tile_program *forward = tile_forward(a, attend_has_columns(p));
   bool reverses = kind == MMA_QUERIES || kind == MMA_KEYS;
   plan->program = tile_pipeline(a, reverses          ? tile_reverse(a, forward, kind == MMA_KEYS)
                                    : kind == MMA_FEW ? tile_few(a, forward)
@@ -541,7 +563,8 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
     m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
                                 .streamed = sizes[i].streamed,
                                 .channels = whole_steps(p->head_dim),
-                                .values = whole_steps(p->value_dim)};
+                                .values = whole_steps(p->value_dim),
+                                .parts = mma_parts(p)};
     m.shape.holds_own = !reverses && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
     if (!fits(&m)) continue;
     plan->shape = m.shape;

@@ -12,20 +12,18 @@
 
 #include "kernel/launch.h"
 
-/* The place of the query in the middle; all threads of the block come here and meet. */
-static void lay_origin(attend *t, const attend_column_rows *rows) {
+void attend_lay_origin(attend *t, int parameter, ir_value first, int count) {
   ir *b = t->b;
   ir_value origin[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
-  attend_find_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, rows->count, origin);
+  attend_find_origin(t, parameter, first, count, origin);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     ir_store(b, origin[axis], ir_offset_const(b, t->origin, 8LL * axis), 8, false);
   ir_end_if(b, one);
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
-/* A token's coordinates less the origin's. */
-static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
+two_float *attend_displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   ir_value origin[SPEC_MAX_AXES];
@@ -57,7 +55,7 @@ static void set_lanes(attend *t, ir_value scratch) {
 }
 
 /* What the columns leave out of the query's scores, and its log-sum-exp has. */
-static void lay_constant(attend *t, ir_value query, ir_value token, ir_value scale) {
+static void lay_constant(attend *t, ir_value query, ir_value token) {
   ir *b = t->b;
   weight_lanes *w = &t->weights;
   two_float place[SPEC_MAX_AXES];
@@ -65,10 +63,10 @@ static void lay_constant(attend *t, ir_value query, ir_value token, ir_value sca
   ir_branch wanted = ir_if(b, attend_lse_is_wanted(t));
   ir_wait(b, IR_BARRIER_WARP);
   ir_branch first = ir_if(b, is_first);
-  weight_lay_constant_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  weight_lay_constant_monomials(w, attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
-  ir_value constant = weight_constant(w);
+  ir_value constant = weight_constant(w), scale = attend_scale(t);
   ir_branch one = ir_if(b, is_first);
   ir_store(b, mul(b, constant, scale), attend_constant_at(t, query), 4, false);
   ir_end_if(b, one);
@@ -90,12 +88,12 @@ ir_value attend_weight_byte(attend *t, ir_value token) {
 /* Those of query `token`, which may be none. */
 static void keep_weights(attend *t, ir_value token) {
   ir *b = t->b;
-  ir_value wanted = ir_compare_int(b, "ne", t->kept, i64(b, 0)), scale = attend_natural_scale(t);
+  ir_value wanted = ir_compare_int(b, "ne", t->kept, i64(b, 0));
   ir_branch given = ir_if(b, both(b, wanted, less(b, token, t->tokens)));
   ir_value at = ir_pointer(b, add(b, t->kept, attend_weight_byte(t, token)));
   lane_turns turns = begin_turns(&t->weights, t->p->columns->p->n_weights);
-  ir_store(b, mul(b, weight_at(&t->weights, turns.index), scale), ir_offset(b, at, wide(b, scaled(b, turns.index, 4))),
-           4, false);
+  ir_value weight = weight_at(&t->weights, turns.index);
+  ir_store(b, weight, ir_offset(b, at, wide(b, scaled(b, turns.index, 4))), 4, false);
   end_turns(&t->weights, turns);
   ir_end_if(b, given);
 }
@@ -106,7 +104,7 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   weight_lanes *w = &t->weights;
   two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lane, i32(b, 0)));
-  weight_lay_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  weight_lay_monomials(w, attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
   weight_lay_gains(w);
@@ -121,13 +119,13 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   ir_store(b, mul(b, weight_column(w, column), scale), ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4,
            false);
   end_turns(w, turns);
-  if (attend_has_constant(t->p)) lay_constant(t, query, token, scale);
+  if (attend_has_constant(t->p)) lay_constant(t, query, token);
 }
 
 void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale) {
   ir *b = t->b;
   set_lanes(t, scratch);
-  lay_origin(t, rows);
+  attend_lay_origin(t, PEGEN_PTX_ATTENTION_POSITIONS, rows->first, rows->count);
   int at_once = PEGEN_PTX_BLOCK / t->weights.lanes;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (rows->count + at_once - 1) / at_once));
   ir_value query = add(b, t->weights.token, scaled(b, narrow(b, loop.index), at_once));
@@ -148,24 +146,27 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
   return sum;
 }
 
-void attend_key_columns(attend *t, const attend_column_rows *rows) {
+void attend_columns_of_key(attend *t, ir_value token, ir_value *column) {
   ir *b = t->b;
   const plan_widen *p = t->p->columns;
   two_float place[SPEC_MAX_AXES];
+  power_table powers = {.b = b, .type = b->f32};
+  attend_displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, token, place);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
+  for (int c = 0; c < p->n_columns; c++) column[c] = key_column(&powers, &p->column[c]);
+}
+
+void attend_key_columns(attend *t, const attend_column_rows *rows) {
+  ir *b = t->b;
+  int n = t->p->columns->n_columns, width = t->shape.width - t->shape.columns_at;
+  ir_value *column = arena_array(t->memory, ir_value, width);
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
   ir_value key = attend_placed_token(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, add(b, rows->first, t->thread));
-  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, key, place);
-  power_table powers = {.b = b, .type = b->f32};
-  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
+  attend_columns_of_key(t, key, column);
+  for (int c = n; c < width; c++) column[c] = ir_float(b, b->f32, 0);
   ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);
-  for (int at = t->shape.columns_at; at < t->shape.width; at += ATTEND_QUAD) {
-    ir_value four[ATTEND_QUAD];
-    for (int i = 0; i < ATTEND_QUAD; i++) {
-      int column = at - t->shape.columns_at + i;
-      four[i] = column < p->n_columns ? key_column(&powers, &p->column[column]) : ir_float(b, b->f32, 0);
-    }
-    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), ir_offset_const(b, row, 4LL * at),
-             16, false);
-  }
+  for (int at = 0; at < width; at += ATTEND_QUAD)
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, column + at),
+             ir_offset_const(b, row, 4LL * (t->shape.columns_at + at)), 16, false);
   ir_end_if(b, some);
 }

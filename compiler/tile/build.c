@@ -26,6 +26,7 @@ const char *tile_kind_name(tile_kind kind) { return kinds[kind].name; }
 const char *tile_tensor_name(tile_tensor tensor) { return tensors[tensor].name; }
 int tile_arguments(tile_kind kind) { return kinds[kind].arguments; }
 bool tile_is_of_queries(tile_tensor tensor) { return tensors[tensor].of_queries; }
+bool tile_is_of_columns(tile_tensor tensor) { return tensors[tensor].width == TILE_PARTS; }
 tile_space tile_width_of(tile_tensor tensor) { return tensors[tensor].width; }
 
 int tile_size(const tile_shape *shape, tile_space space) {
@@ -33,7 +34,8 @@ int tile_size(const tile_shape *shape, tile_space space) {
                        [TILE_OWN] = shape->own,
                        [TILE_STREAMED] = shape->streamed,
                        [TILE_CHANNELS] = shape->channels,
-                       [TILE_VALUES] = shape->values};
+                       [TILE_VALUES] = shape->values,
+                       [TILE_PARTS] = shape->parts};
   return sizes[space];
 }
 
@@ -83,16 +85,19 @@ tile_op *tile_add_store(tile_program *p, tile_tensor tensor, int value) {
   return op;
 }
 
-const tile_program *tile_forward(arena *a) {
+const tile_program *tile_forward(arena *a, bool columns) {
   tile_program *p = arena_new(a, tile_program);
   p->name = "attention";
   int out = tile_add_value(p, "O", TILE_OWN, TILE_VALUES, true), q = tile_add_load(p, "Q", TILE_Q);
+  int own_columns = columns ? tile_add_load(p, "Qc", TILE_Q_COLUMNS) : TILE_NONE;
   tile_add_op(p, TILE_EACH, TILE_NONE);
   int k = tile_add_load(p, "K", TILE_K), v = tile_add_load(p, "V", TILE_V);
+  int streamed_columns = columns ? tile_add_load(p, "Kc", TILE_K_COLUMNS) : TILE_NONE;
   int product = tile_add_value(p, "S", TILE_OWN, TILE_STREAMED, true);
   int score = tile_add_value(p, "T", TILE_OWN, TILE_STREAMED, true);
   int weights = tile_add_value(p, "P", TILE_OWN, TILE_STREAMED, true);
   tile_add_mma(p, product, q, k, true, false);
+  if (columns) tile_add_mma(p, product, own_columns, streamed_columns, true, true);
   tile_add_unary(p, TILE_SCORE, score, product);
   tile_add_binary(p, TILE_ONLINE, weights, score, out);
   tile_add_mma(p, out, weights, v, false, true);

@@ -72,12 +72,13 @@ static void multiply(machine *m, const tile_op *op) {
   const long double *a = tile_of(m, op->arg[0]), *b = tile_of(m, op->arg[1]);
   long double *to = tile_of(m, op->value);
   int rows = rows_of(m, op->value), columns = columns_of(m, op->value), inner = columns_of(m, op->arg[0]);
+  bool by_weights = m->p->value[op->arg[0]].is_sum;
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < columns; j++) {
       long double sum = op->adds ? to[i * columns + j] : 0;
       for (int k = 0; k < inner; k++) {
         long double y = op->transposed ? b[j * inner + k] : b[k * columns + j];
-        sum += op->adds ? weighted(a[i * inner + k], y) : a[i * inner + k] * y;
+        sum += by_weights ? weighted(a[i * inner + k], y) : a[i * inner + k] * y;
       }
       to[i * columns + j] = sum;
     }

@@ -1,11 +1,9 @@
 /* tile/print: a tile program as text (--emit tile); see tile/tile.h. */
 #include "tile/tile.h"
 
-static const char *const spaces[] = {[TILE_ONE] = "1",
-                                     [TILE_OWN] = "own",
-                                     [TILE_STREAMED] = "streamed",
-                                     [TILE_CHANNELS] = "channels",
-                                     [TILE_VALUES] = "values"};
+static const char *const spaces[] = {
+    [TILE_ONE] = "1",         [TILE_OWN] = "own",    [TILE_STREAMED] = "streamed", [TILE_CHANNELS] = "channels",
+    [TILE_VALUES] = "values", [TILE_PARTS] = "parts"};
 
 static void print_value(FILE *out, const tile_program *p, const tile_op *op) {
   const tile_value *v = &p->value[op->value];

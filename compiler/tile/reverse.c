@@ -3,8 +3,10 @@
  * Scores are computed again from rows that are loaded again; the softmax is one op of each direction: its reverse takes
  * the log-sum-exp that forward wrote, and delta, the sum over channels of out times its gradient (less the gradient of
  * the log-sum-exp). Each product C = A B^T then gives dA += dC B and dB += dC^T A, and C = A B gives dA += dC B^T and
- * dB += A^T dC. A block sums what its own rows gain, so that no two blocks write one number: a program of its own for
- * each side. Where keys are owned every [own, streamed] value is the transpose of forward's.
+ * dB += A^T dC. What is added to the product of q and k, of a polynomial's columns, is made again and reversed
+ * elsewhere: inputs and coordinates gain of it. A block sums what its own rows gain, so that no two blocks write one
+ * number: a program of its own for each side. Where keys are owned every [own, streamed] value is the transpose of
+ * forward's.
  */
 #include "tile/tile.h"
 
@@ -49,10 +51,21 @@ static int add_pairs(reversal *r, const char *name) {
   return tile_add_value(r->p, name, TILE_OWN, TILE_STREAMED, true);
 }
 
-/* [own, streamed] = product of two tensors' rows over their channels, whichever of them is own. */
-static void add_product(reversal *r, int value, tile_tensor one, tile_tensor other) {
+/* [own, streamed] = product of two tensors' rows over their channels, whichever of them is own; or added to it. */
+static void add_product(reversal *r, int value, tile_tensor one, tile_tensor other, bool adds) {
   tile_tensor own = is_own(r, one) ? one : other, streamed = own == one ? other : one;
-  tile_add_mma(r->p, value, r->load[own], r->load[streamed], true, false);
+  tile_add_mma(r->p, value, r->load[own], r->load[streamed], true, adds);
+}
+
+/* The products that a value of the forward program is the sum of. */
+static void add_products(reversal *r, int value, int forward_value) {
+  const tile_program *f = r->forward;
+  for (int i = 0; i < f->n_ops; i++) {
+    const tile_op *op = &f->op[i];
+    if (op->kind != TILE_MMA || op->value != forward_value) continue;
+    tile_tensor one = maker_of(f, op->arg[0])->tensor, other = maker_of(f, op->arg[1])->tensor;
+    add_product(r, value, one, other, op->adds);
+  }
 }
 
 /* What own rows of a tensor gain: sums over streamed tiles of pairs times the rows of the other tensor. */
@@ -86,11 +99,11 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own
   add_loads(&r, false);
   int s = add_pairs(&r, "S"), t = add_pairs(&r, "T"), weights = add_pairs(&r, "P"), dp = add_pairs(&r, "dP"),
       ds = add_pairs(&r, "dS");
-  add_product(&r, s, q, k);
+  add_products(&r, s, score->arg[0]);
   tile_add_unary(p, TILE_SCORE, t, s);
   tile_add_unary(p, TILE_WEIGHT, weights, t);
   add_gain(&r, v, weights, TILE_G_OUT, sum);
-  add_product(&r, dp, TILE_G_OUT, v);
+  add_product(&r, dp, TILE_G_OUT, v, false);
   tile_add_binary(p, TILE_GAIN, ds, weights, dp)->arg[2] = s;
   add_gain(&r, q, ds, k, sum);
   add_gain(&r, k, ds, q, sum);

@@ -26,13 +26,17 @@
 #include <stdio.h>
 
 /* What a dimension of a value counts. */
-typedef enum tile_space { TILE_ONE, TILE_OWN, TILE_STREAMED, TILE_CHANNELS, TILE_VALUES } tile_space;
+typedef enum tile_space { TILE_ONE, TILE_OWN, TILE_STREAMED, TILE_CHANNELS, TILE_VALUES, TILE_PARTS } tile_space;
 
-/* Tensors of a call: name, what its rows count as: queries (1) or keys (0), width. */
+/* Tensors of a call: name, what its rows count as: queries (1) or keys (0), width. Columns are what a bias that is a
+ * polynomial adds to a product (plan/widen.h). Their rows lie nowhere: a load computes them from tokens' coordinates
+ * and weights, as parts that a machine multiplies exactly enough. */
 #define TILE_TENSORS(X) \
   X(Q, "q", 1, TILE_CHANNELS) \
   X(K, "k", 0, TILE_CHANNELS) \
   X(V, "v", 0, TILE_VALUES) \
+  X(Q_COLUMNS, "q_columns", 1, TILE_PARTS) \
+  X(K_COLUMNS, "k_columns", 0, TILE_PARTS) \
   X(OUT, "out", 1, TILE_VALUES) \
   X(G_OUT, "dout", 1, TILE_VALUES) \
   X(G_Q, "dq", 1, TILE_CHANNELS) \
@@ -93,11 +97,12 @@ typedef struct tile_program {
 /* Rows of a tile of each side, and channels. */
 typedef struct tile_shape {
   int own, streamed;
-  int channels, values;
+  int channels, values, parts;
 } tile_shape;
 
-/* Attention as above, with every load where its tile is needed. */
-const tile_program *tile_forward(arena *a);
+/* Attention as above, with every load where its tile is needed. columns: products are those of q and k and, added to
+ * them, those of a polynomial's columns. */
+const tile_program *tile_forward(arena *a, bool columns);
 /* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals
  * are stored as they are, and merged in the order of ranges. */
 const tile_program *tile_few(arena *a, const tile_program *forward);
@@ -110,6 +115,7 @@ const char *tile_kind_name(tile_kind kind);
 const char *tile_tensor_name(tile_tensor tensor);
 int tile_arguments(tile_kind kind);
 bool tile_is_of_queries(tile_tensor tensor);
+bool tile_is_of_columns(tile_tensor tensor);
 tile_space tile_width_of(tile_tensor tensor);
 int tile_size(const tile_shape *shape, tile_space space);
 

@@ -252,10 +252,11 @@ static void faults(void **state) {
 static void waits_are_needed(void **state) {
   (void)state;
   arena *a = arena_create();
-  const tile_program *forward = tile_forward(a);
-  const tile_program *programs[] = {forward, tile_reverse(a, forward, false), tile_reverse(a, forward, true)};
-  for (int i = 0; i < 6; i++) {
-    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2]);
+  const tile_program *forward[] = {tile_forward(a, false), tile_forward(a, true)};
+  for (int i = 0; i < 12; i++) {
+    const tile_program *plain = forward[i / 6],
+                       *programs[] = {plain, tile_reverse(a, plain, false), tile_reverse(a, plain, true)};
+    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2 % 3]);
     int waits = 0;
     assert_string_equal(message_of(a, p), "");
     for (int op = 0; op < p->n_ops; op++) {
@@ -305,6 +306,25 @@ static const char keys_text[] = //
     "  store dk, dK  ; times the scale\n"
     "  store dv, dV\n";
 
+/* With a polynomial's columns; no tensor gains of them. */
+static const char columns_text[] = //
+    "tile program attention_backward_queries: a block owns queries, keys are streamed\n"
+    "  Q = load q  ; [own, channels], shared memory\n"
+    "  Qc = load q_columns  ; [own, parts], shared memory\n"
+    "  dO = load dout  ; [own, values], shared memory\n"
+    "  each streamed tile\n"
+    "    K = load k  ; [streamed, channels], shared memory\n"
+    "    V = load v  ; [streamed, values], shared memory\n"
+    "    Kc = load k_columns  ; [streamed, parts], shared memory\n"
+    "    S = mma Q, K^T  ; [own, streamed], float32 in registers\n"
+    "    S += mma Qc, Kc^T\n"
+    "    T = score S  ; [own, streamed], float32 in registers\n"
+    "    P = weight T  ; [own, streamed], float32 in registers\n"
+    "    dP = mma dO, V^T  ; [own, streamed], float32 in registers\n"
+    "    dS = gain P, dP, S  ; [own, streamed], float32 in registers\n"
+    "    dQ += mma dS, K\n"
+    "  store dq, dQ  ; times the scale\n";
+
 static void assert_text(const tile_program *p, const char *expected) {
   char *text;
   size_t size;
@@ -318,8 +338,9 @@ static void assert_text(const tile_program *p, const char *expected) {
 static void texts(void **state) {
   (void)state;
   arena *a = arena_create();
-  const tile_program *forward = tile_forward(a);
+  const tile_program *forward = tile_forward(a, false);
   assert_text(forward, forward_text);
+  assert_text(tile_reverse(a, tile_forward(a, true), false), columns_text);
   assert_text(tile_pipeline(a, tile_reverse(a, forward, true)), keys_text);
   arena_destroy(a);
 }

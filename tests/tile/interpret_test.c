@@ -1,8 +1,10 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
- * whose pairs are a score of q . k, with its variants, before and after tile_pipeline, by tiles of several sizes.
+ * whose pairs are a score of q . k, with its variants, before and after tile_pipeline, by tiles of several sizes. A
+ * bias that is a polynomial is part of the score, and once more columns beside the product.
  */
 #include "unit.h"
 
+#include "plan/widen.h"
 #include "scheduled.h"
 #include "tile/interpret.h"
 #include "variants.h"
@@ -45,6 +47,9 @@ typedef struct fixture {
   double *rows[TILE_TENSOR_COUNT];       /* of q, k, v, dout */
   double *g_lse;
   int head;
+  const plan_widen *widen; /* products have the columns of it; NULL: none */
+  long double *columns[2]; /* of queries and keys, [n_columns] */
+  long double *constant;   /* [queries]: what columns leave out */
 } fixture;
 
 static int64_t tokens_of(const fixture *f, tile_tensor tensor) {
@@ -52,6 +57,7 @@ static int64_t tokens_of(const fixture *f, tile_tensor tensor) {
 }
 
 static int width_of(const fixture *f, tile_tensor tensor) {
+  if (tile_is_of_columns(tensor)) return f->widen ? f->widen->n_columns : 0;
   return tile_width_of(tensor) == TILE_CHANNELS ? f->spec->head_dim : f->spec->pairwise->value_dim;
 }
 
@@ -106,6 +112,53 @@ static reference_query query_of(const fixture *f, int64_t token, const double **
                            .inputs = inputs};
 }
 
+/* ---- columns ---- */
+
+static long double weight_of(const fixture *f, const polynomial_weight *weight, const reference_query *query) {
+  long double sum = 0;
+  for (int term = 0; term < f->spec->polynomial->n_terms; term++)
+    for (int i = 0; i < weight->n_products; i++) {
+      expr_environment env = {.head = f->head,
+                              .block = term,
+                              .blocks = f->spec->n_blocks,
+                              .operands = query->operands,
+                              .inputs = query->inputs};
+      const polynomial_product *product = &weight->product[i];
+      long double of_query = product->query ? expr_eval_long(product->query, &env) : 1;
+      sum += of_query * expr_eval_long(product->fixed, &env);
+    }
+  return sum;
+}
+
+/* Positions are small whole numbers, and monomials of them exact. Prefix tokens have columns of 0. */
+static void make_columns(fixture *f) {
+  const spec *s = f->spec;
+  const plan_widen *w = f->widen;
+  int n = w->n_columns;
+  f->columns[0] = arena_array(f->memory, long double, f->sizes->queries *n + 1);
+  f->columns[1] = arena_array(f->memory, long double, f->sizes->keys *n + 1);
+  f->constant = arena_array(f->memory, long double, f->sizes->queries + 1);
+  for (int64_t token = 0; token < f->sizes->queries; token++) {
+    const double *inputs[SPEC_MAX_INPUTS];
+    reference_query query = query_of(f, token, inputs);
+    if (s->skip_tokens && query.index < s->skip_tokens) continue;
+    for (int i = 0; i < w->n_gains; i++)
+      f->columns[0][token * n + w->gain[i].column] += weight_of(f, &w->p->weight[w->gain[i].weight], &query) *
+                                                      w->gain[i].factor *
+                                                      monomial_value(&w->gain[i].power, s->n_axes, query.position);
+    for (int i = 0; i < w->n_constant; i++)
+      f->constant[token] += weight_of(f, &w->p->weight[w->constant[i].weight], &query) * w->constant[i].factor *
+                            monomial_value(&w->constant[i].power, s->n_axes, query.position);
+  }
+  for (int64_t key = s->skip_tokens; key < f->sizes->keys; key++)
+    for (int c = 0; c < n; c++)
+      for (int i = 0; i < w->column[c].n_key; i++)
+        f->columns[1][key * n + c] += w->column[c].key_factor[i] *
+                                      monomial_value(&w->column[c].key[i], s->n_axes, f->k_positions + key * s->n_axes);
+}
+
+/* ---- pairs ---- */
+
 /* A pair as an expression's leaves read it; product: scale q . k with a polynomial's bias. */
 typedef struct pair {
   double at[SPEC_MAX_PLACES];
@@ -121,7 +174,8 @@ static void set_pair(const fixture *f, long double product, int64_t query, int64
   reference_score_places(s, &p->query, key, product, p->at);
   reference_pair_inputs(s, &p->query, key, p->inputs);
   p->product = product;
-  if (s->polynomial) p->product += SCALE * reference_bias(s, p->at, p->query.operands, p->own, f->head);
+  if (f->widen) p->product += SCALE * f->constant[query];
+  else if (s->polynomial) p->product += SCALE * reference_bias(s, p->at, p->query.operands, p->own, f->head);
   p->at[SPEC_OF_SCORE] = (double)p->product;
   p->env = (expr_environment){.head = f->head,
                               .blocks = expr_pool_blocks(s->pool),
@@ -202,20 +256,25 @@ static results interpreted(fixture *f, const tile_program *p, const results *exa
   const spec *s = f->spec;
   results got = {.lse = arena_array(f->memory, long double, f->sizes->queries + 1)};
   bool forward = p->op[p->n_ops - 1].tensor == TILE_OUT;
-  tile_call call = {.shape = {f->sizes->own, f->sizes->streamed, s->head_dim, s->pairwise->value_dim},
-                    .queries = f->sizes->queries,
-                    .keys = f->sizes->keys,
-                    .lse = forward ? got.lse : exact->lse,
-                    .delta = exact->delta,
-                    .scale = SCALE,
-                    .score = score,
-                    .derivative = derivative,
-                    .context = f};
+  tile_call call = {
+      .shape = {f->sizes->own, f->sizes->streamed, s->head_dim, s->pairwise->value_dim, width_of(f, TILE_Q_COLUMNS)},
+      .queries = f->sizes->queries,
+      .keys = f->sizes->keys,
+      .lse = forward ? got.lse : exact->lse,
+      .delta = exact->delta,
+      .scale = SCALE,
+      .score = score,
+      .derivative = derivative,
+      .context = f};
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) {
     int64_t count = tokens_of(f, (tile_tensor)i) * width_of(f, (tile_tensor)i);
     call.in[i] = wide(f, (tile_tensor)i);
     call.out[i] = got.of[i] = arena_array(f->memory, long double, count + 1);
     for (int64_t c = 0; c < count; c++) got.of[i][c] = NAN;
+  }
+  if (f->widen) {
+    call.in[TILE_Q_COLUMNS] = f->columns[0];
+    call.in[TILE_K_COLUMNS] = f->columns[1];
   }
   tile_interpret(f->memory, p, &call);
   return got;
@@ -246,14 +305,16 @@ static void compare_program(fixture *f, const char *name, const tile_program *p,
   }
 }
 
-static void compare_description(const char *name, const spec *s) {
+static void compare_description(const char *name, const spec *s, const plan_widen *widen) {
   for (size_t i = 0; i < sizeof all_sizes / sizeof *all_sizes; i++)
     for (int head = 0; head < s->heads && head < MOST_HEADS; head++) {
-      fixture f = {.memory = arena_create(), .spec = s, .sizes = &all_sizes[i], .random = 5 + i, .head = head};
+      fixture f = {
+          .memory = arena_create(), .spec = s, .sizes = &all_sizes[i], .random = 5 + i, .head = head, .widen = widen};
       results exact = {.lse = NULL};
       gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
-      const tile_program *forward = tile_forward(f.memory);
+      const tile_program *forward = tile_forward(f.memory, widen != NULL);
       fill_call(&f);
+      if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
       const tile_program *programs[] = {forward, tile_reverse(f.memory, forward, false),
                                         tile_reverse(f.memory, forward, true)};
@@ -277,7 +338,13 @@ static void compare_defined(const char *name, const char *file, int n, const loa
   arena *a = arena_create();
   const spec *s = loader_load(a, file, DSL_DIR, n, defines);
   assert_non_null(s);
-  if (is_told_by_products(s)) compare_description(name, s);
+  if (is_told_by_products(s)) compare_description(name, s, NULL);
+  if (is_told_by_products(s) && s->polynomial) {
+    const plan_widen *widen = plan_widen_build(a, s);
+    assert_non_null(widen);
+    assert_true(widen->n_columns > 0);
+    compare_description(arena_printf(a, "%s, columns", name), s, widen);
+  }
   arena_destroy(a);
 }
 
@@ -343,8 +410,8 @@ static void unseen_rows(void **state) {
     exact_results(&f, &exact, gained);
     /* The last key, which the last query alone sees. */
     f.rows[TILE_K][8 * s->head_dim + 3] = f.rows[TILE_V][8 * s->pairwise->value_dim + 5] = bad[i];
-    results out = interpreted(&f, tile_pipeline(a, tile_forward(a)), &exact),
-            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a), false)), &exact);
+    results out = interpreted(&f, tile_pipeline(a, tile_forward(a, false)), &exact),
+            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), false)), &exact);
     compare(&f, "unseen", "out", 1, out.of[TILE_OUT], exact.of[TILE_OUT], NULL, 8 * s->pairwise->value_dim, 1);
     compare(&f, "unseen", "dq", 1, dq.of[TILE_G_Q], NULL, gained[TILE_G_Q], 8 * s->head_dim, 1);
     const double *inputs[SPEC_MAX_INPUTS];

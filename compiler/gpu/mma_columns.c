@@ -1,0 +1,248 @@
+/* gpu/mma_columns: a bias that is a polynomial, on tensor cores; see gpu/mma.h and gpu/polynomial.c.
+ *
+ * A column's float32 number is the sum of three bfloat16 parts, each 2^-8 of the one before. Of the nine products of a
+ * query's parts with a key's the six largest are made, and leave out no more than 2^-24 of the number: as much as
+ * float32 does. Two parts would leave 2^-16 of columns that are larger than the bias, since they cancel. Parts are
+ * bfloat16 also where rows are float16, whose exponents are too few for powers of coordinates.
+ *
+ * A row of parts has 6 numbers of each column. Those of two columns share words, so that rounding gives words.
+ */
+#include "gpu/index.h"
+#include "gpu/mma.h"
+#include "mlir/monomial.h"
+
+#include "kernel/launch.h"
+
+enum { PARTS = 3, PRODUCTS = 6, WORD = 4, PIECE_WORDS = 4 };
+
+static const struct {
+  int of_query, of_key; /* parts, the largest first */
+} products[PRODUCTS] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {0, 2}, {2, 0}};
+
+static int whole(int x, int step) { return (x + step - 1) / step * step; }
+
+static const plan_widen *columns_of(const mma *m) { return m->t->p->columns; }
+
+/* ---- memory ---- */
+
+int mma_parts(const attention_plan *p) {
+  return attend_has_columns(p) ? whole(PRODUCTS * p->columns->n_columns, MMA_INNER) : 0;
+}
+
+/* float32 of a query's columns, before they are parts. */
+static int pitch_of(const mma *m) { return whole(columns_of(m)->n_columns, ATTEND_QUAD); }
+
+int64_t mma_scratch_bytes(const mma *m) {
+  if (!m->shape.tile.parts || m->p->owns_keys) return 0;
+  return m->shape.scratch + (int64_t)m->shape.tile.own * pitch_of(m) * WORD;
+}
+
+int64_t mma_constant_bytes(const mma *m) {
+  return attend_has_constant(m->t->p) && !m->p->owns_keys ? (int64_t)m->shape.tile.own * WORD : 0;
+}
+
+bool mma_set_columns(mma *m) {
+  enum { ROOM = 48 << 10 };
+  attend_shape *s = &m->t->shape;
+  if (!m->shape.tile.parts || m->p->owns_keys) return true;
+  if (!attend_columns_fit(m->memory, m->t->p, s, ROOM, ROOM)) return false;
+  s->columns_at = 0;
+  s->width = pitch_of(m);
+  m->shape.scratch = s->scratch;
+  return true;
+}
+
+/* ---- a row of parts ---- */
+
+/* x of a pair of columns becomes words of its parts. */
+static void split(ir *b, const ir_value *x, ir_value *part) {
+  ir_value left[2] = {x[0], x[1]};
+  for (int i = 0; i < PARTS; i++) {
+    part[i] = ir_pack(b, true, left[0], left[1]);
+    if (i + 1 == PARTS) return;
+    ir_value rounded[2];
+    ir_unpack(b, true, part[i], rounded);
+    for (int k = 0; k < 2; k++) left[k] = sub(b, left[k], rounded[k]);
+  }
+}
+
+static int part_of(int product, bool of_keys) {
+  return of_keys ? products[product].of_key : products[product].of_query;
+}
+
+/* Words whose halves are parts of one column: those of two products. */
+static ir_value joined(ir *b, const ir_value *part, int first, int second) {
+  if (first == second) return part[first];
+  ir_value low = ir_op2(b, "arith.andi", part[first], i32(b, 0xffff)),
+           high = ir_op2(b, "arith.andi", part[second], i32(b, (int32_t)0xffff0000));
+  return ir_op2(b, "arith.ori", low, high);
+}
+
+static void store_row(mma *m, ir_value at, bool of_keys, const ir_value *column) {
+  ir *b = m->b;
+  int n = columns_of(m)->n_columns, words = m->shape.tile.parts / 2, count = 0;
+  ir_value *word = arena_array(m->memory, ir_value, words), part[PARTS];
+  for (int c = 0; c < n; c += 2) {
+    bool alone = c + 1 == n;
+    const ir_value two[2] = {column[c], column[alone ? c : c + 1]};
+    split(b, two, part);
+    for (int i = 0; i < PRODUCTS; i += alone ? 2 : 1)
+      word[count++] = alone ? joined(b, part, part_of(i, of_keys), part_of(i + 1, of_keys)) : part[part_of(i, of_keys)];
+  }
+  while (count < words) word[count++] = i32(b, 0);
+  for (int i = 0; i < words; i += PIECE_WORDS) {
+    ir_value piece = ir_elements(b, ir_vector(b, PIECE_WORDS, b->i32), PIECE_WORDS, word + i);
+    ir_store(b, piece, ir_offset_const(b, at, (int64_t)i * WORD), PIECE_WORDS * WORD, false);
+  }
+}
+
+/* Row `index` (i32) of the tile's parts. */
+static ir_value row_at(mma *m, int value, ir_value stage, ir_value index) {
+  return ir_offset(m->b, mma_tile_at(m, value, stage), wide(m->b, scaled(m->b, index, mma_pitch_of(m, value))));
+}
+
+/* Prefix tokens have no bias: a product with 0 is none. */
+static void clear_prefix(mma *m, bool of_keys, ir_value token, ir_value *column) {
+  ir *b = m->b;
+  int skip = m->t->p->spec->skip_tokens;
+  if (!skip) return;
+  ir_value first = of_keys ? i32(b, skip) : attend_first_query(m->t), zero = ir_float(b, b->f32, 0);
+  ir_value is_prefix = less(b, token, first);
+  for (int c = 0; c < columns_of(m)->n_columns; c++) column[c] = ir_select(b, is_prefix, zero, column[c]);
+}
+
+/* Own rows of products change their sign where the scale is negative; see begin_rows of gpu/mma_walk.c. */
+static void set_sign(mma *m, ir_value *column) {
+  ir *b = m->b;
+  ir_value negative = ir_compare_float(b, "olt", attend_scale(m->t), ir_float(b, b->f32, 0));
+  ir_value sign = ir_select(b, negative, ir_float(b, b->f32, -1), ir_float(b, b->f32, 1));
+  for (int c = 0; c < columns_of(m)->n_columns; c++) column[c] = mul(b, column[c], sign);
+}
+
+/* The threads that have a row of a tile each. */
+static ir_branch begin_threads(mma *m, bool own) {
+  return ir_if(m->b, less(m->b, m->t->thread, i32(m->b, mma_side_tokens(m, own))));
+}
+
+/* ---- keys ---- */
+
+static void lay_keys(mma *m, int value, bool own, ir_value first, ir_value stage) {
+  ir *b = m->b;
+  ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns);
+  ir_branch some = begin_threads(m, own);
+  ir_value token = add(b, first, m->t->thread);
+  attend_columns_of_key(m->t, attend_placed_token(m->t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, token), column);
+  clear_prefix(m, true, token, column);
+  if (own) set_sign(m, column);
+  store_row(m, row_at(m, value, stage, m->t->thread), true, column);
+  ir_end_if(b, some);
+}
+
+/* ---- own queries: from inputs and operands, by several threads a query ---- */
+
+static void lay_own_queries(mma *m, int value) {
+  ir *b = m->b;
+  attend *t = m->t;
+  int n = columns_of(m)->n_columns, pitch = pitch_of(m);
+  ir_value *column = arena_array(m->memory, ir_value, n), one = ir_float(b, b->f32, 1);
+  ir_value rows = ir_offset_const(b, m->scratch_of, m->shape.scratch);
+  if (m->gradient) t->kept = m->gradient[PEGEN_PTX_ATTENTION_KEPT];
+  t->exprs.head = t->head;
+  two_float *remembered = emit_thread_remember(&t->exprs);
+  attend_query_columns(t, &(attend_column_rows){rows, pitch, m->own_first, m->shape.tile.own}, m->scratch_of, one);
+  emit_thread_forget(&t->exprs, remembered);
+  ir_branch some = begin_threads(m, true);
+  ir_value row = attend_row_at(t, rows, t->thread, pitch);
+  for (int c = 0; c < n; c++) column[c] = ir_load(b, b->f32, ir_offset_const(b, row, (int64_t)c * WORD), WORD);
+  clear_prefix(m, false, add(b, m->own_first, t->thread), column);
+  set_sign(m, column);
+  store_row(m, row_at(m, value, i32(b, 0), t->thread), false, column);
+  ir_end_if(b, some);
+  ir_wait(b, IR_BARRIER_BLOCK); /* streamed tiles come where columns were made */
+}
+
+/* ---- streamed queries: from the weights that the program of queries kept ---- */
+
+/* A sum of weights times gains, n of them. */
+static ir_value sum_gains(ir *b, power_table *powers, const ir_value *weight, const widen_gain *gain, int n) {
+  ir_value sum = {NULL};
+  for (int first = 0, end; first < n; first = end) {
+    ir_value of_weight = {NULL};
+    for (end = first; end < n && gain[end].weight == gain[first].weight; end++) {
+      ir_value term = emit_monomial(powers, &gain[end].power, gain[end].factor);
+      of_weight = of_weight.ptr ? add(b, of_weight, term) : term;
+    }
+    ir_value by = weight[gain[first].weight];
+    sum = sum.ptr ? ir_fma(b, by, of_weight, sum) : mul(b, by, of_weight);
+  }
+  return sum.ptr ? sum : ir_float(b, b->f32, 0);
+}
+
+/* Columns of query `token`, which has coordinates, and what they leave out of its log-sum-exp. */
+static ir_value make_query(mma *m, ir_value token, ir_value *column) {
+  ir *b = m->b;
+  attend *t = m->t;
+  const plan_widen *p = columns_of(m);
+  ir_value weights = ir_pointer(b, add(b, m->gradient[PEGEN_PTX_ATTENTION_KEPT], attend_weight_byte(t, token)));
+  ir_value *weight = arena_array(m->memory, ir_value, p->p->n_weights);
+  widen_gain *own = arena_array(m->memory, widen_gain, p->n_gains + 1);
+  two_float place[SPEC_MAX_AXES];
+  power_table powers = {.b = b, .type = b->f32};
+  for (int w = 0; w < p->p->n_weights; w++)
+    weight[w] = ir_load(b, b->f32, ir_offset_const(b, weights, (int64_t)w * WORD), WORD);
+  attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
+  for (int c = 0; c < p->n_columns; c++) {
+    int count = 0;
+    for (int i = 0; i < p->n_gains; i++)
+      if (p->gain[i].column == c) own[count++] = p->gain[i];
+    column[c] = sum_gains(b, &powers, weight, own, count);
+  }
+  ir_value constant = sum_gains(b, &powers, weight, p->constant, p->n_constant);
+  return mul(b, constant, attend_scale(t));
+}
+
+static void lay_streamed_queries(mma *m, int value, ir_value first, ir_value stage) {
+  ir *b = m->b;
+  ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns);
+  ir_branch some = begin_threads(m, false);
+  ir_value token = add(b, first, m->t->thread);
+  ir_value constant = make_query(m, attend_placed_token(m->t, PEGEN_PTX_ATTENTION_POSITIONS, token), column);
+  clear_prefix(m, false, token, column);
+  store_row(m, row_at(m, value, stage, m->t->thread), false, column);
+  mma_store_facts(m, first, stage, constant);
+  ir_end_if(b, some);
+}
+
+void mma_lay_columns(mma *m, const tile_op *op, ir_value first, ir_value stage) {
+  bool own = m->p->value[op->value].rows == TILE_OWN;
+  if (!tile_is_of_queries(op->tensor)) lay_keys(m, op->value, own, first, stage);
+  else if (own) lay_own_queries(m, op->value);
+  else lay_streamed_queries(m, op->value, first, stage);
+}
+
+void mma_begin_columns(mma *m) {
+  if (!m->shape.tile.parts || !m->p->owns_keys) return; /* queries' own columns begin with it */
+  attend_lay_origin(m->t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, m->own_first, m->shape.tile.own);
+}
+
+ir_value mma_without_constant(mma *m, ir_value lse, ir_value row) {
+  if (!mma_constant_bytes(m)) return lse;
+  return sub(m->b, lse, ir_load(m->b, m->b->f32, attend_constant_at(m->t, row), WORD));
+}
+
+/* ---- one row a thread ---- */
+
+ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed) {
+  ir *b = m->b;
+  ir_value x = row_at(m, op->arg[0], i32(b, 0), own), y = row_at(m, op->arg[1], m->stage, streamed), one[2], other[2],
+           sum = ir_float(b, b->f32, 0), now;
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, m->shape.tile.parts / 2), 1, &sum, &now);
+  ir_value at = mul(b, loop.index, i64(b, WORD));
+  ir_unpack(b, true, ir_load(b, b->i32, ir_offset(b, x, at), WORD), one);
+  ir_unpack(b, true, ir_load(b, b->i32, ir_offset(b, y, at), WORD), other);
+  for (int i = 0; i < 2; i++) now = ir_fma(b, one[i], other[i], now);
+  ir_end_for_with(b, loop, 1, &now, &sum);
+  ir_value negative = ir_compare_float(b, "olt", attend_scale(m->t), ir_float(b, b->f32, 0));
+  return ir_select(b, negative, ir_op1(b, "arith.negf", sum), sum);
+}
