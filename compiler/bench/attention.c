@@ -1,45 +1,38 @@
 /* bench/attention: see bench/attention.h.
  *
  * The kernel, the same attention without bias, rotation and mask (made by the same emitter), and the multiply-adds'
- * peak take turns in one process; times are processor time of one thread, and what is printed are the fastest. Of a
- * number of keys that was asked for one reading of keys and values takes turns, too. What a mask hides is the
- * reference's word.
+ * peak take turns in one process; what is printed are the fastest times. Of a number of keys that was asked for, and on
+ * a device, one reading of keys and values takes turns, too. What a mask hides is the reference's word.
  */
 #include "bench/attention.h"
 
 #include "base/diag.h"
-#include "bench/limits.h"
+#include "bench/attention_machine.h"
 #include "bench/report.h"
 #include "bench/seen.h"
 #include "bench/shapes.h"
+#include "gpu/target.h"
 #include "plan/attention.h"
-#include "verify/run.h"
-#include "verify/trial_attention_backward.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { REPETITIONS = 15, MOST_REPETITIONS = 400, SHAPE_PARTS = 4 };
 static const double SECONDS_OF_TURNS = 1; /* where calls are short */
 
 typedef struct shape {
   int64_t batch, tokens, heads;
+  unsigned on;           /* BENCH_ON_ bits */
   int64_t keys, k_heads; /* tokens and heads, unless asked for */
 } shape;
 
-static const shape shapes[] = {{.batch = 1, .tokens = 196, .heads = 12},
-                               {.batch = 1, .tokens = 1024, .heads = 12},
-                               {.batch = 8, .tokens = 196, .heads = 12}};
+static const shape shapes[] = {{.batch = 1, .tokens = 196, .heads = 12, .on = BENCH_ON_CPU},
+                               {.batch = 1, .tokens = 1024, .heads = 12, .on = BENCH_ON_CPU},
+                               {.batch = 8, .tokens = 196, .heads = 12, .on = BENCH_ON_CPU},
+                               {.batch = 64, .tokens = 196, .heads = 12, .on = BENCH_ON_GPU},
+                               {.batch = 4, .tokens = 4096, .heads = 16, .on = BENCH_ON_GPU}};
 static const shape one_query = {.batch = 1, .tokens = 1, .heads = 12};
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, DECODE_KEYS = 4096 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* The description without its pair functions. */
 static const spec *without_pairs(arena *a, const spec *s) {
@@ -55,14 +48,6 @@ static const spec *without_pairs(arena *a, const spec *s) {
   plain->grid[0] = 0;
   plain->pool = expr_pool_create(a, 1);
   return plain;
-}
-
-static loaded_kernel *load(arena *a, const spec *s, const compile_options *options) {
-  compile_output object;
-  if (!compile(a, s, options, &object)) return NULL;
-  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
-  free(object.data);
-  return loaded;
 }
 
 /* Row-major whole numbers of the smallest cube that holds all tokens, of the last `rows` of them. */
@@ -91,22 +76,6 @@ typedef struct contender {
   double seconds, backward;
 } contender;
 
-static void keep_fastest(double *best, double start) {
-  double seconds = now() - start;
-  if (*best == 0 || seconds < *best) *best = seconds;
-}
-
-static int take_turn(contender *c, bool backward) {
-  double start = now();
-  int error = attention_trial_call(c->kernel, &c->trial, c->out, 1);
-  keep_fastest(&c->seconds, start);
-  if (error || !backward) return error;
-  start = now();
-  error = attention_gradients_call(c->kernel, &c->gradients, 1);
-  keep_fastest(&c->backward, start);
-  return error;
-}
-
 /* Multiplications and additions of the two products of attention without pairs; of the five of its gradients. */
 static double flops_of(const spec *s, const shape *size, bool backward) {
   int head_dim = s->head_dim, value_dim = s->pairwise->value_dim;
@@ -116,22 +85,21 @@ static double flops_of(const spec *s, const shape *size, bool backward) {
 
 /* What was measured of a shape. */
 typedef struct figures {
+  attention_machine *machine;
   const spec *s;
   const bench_options *bench;
   const shape *size;
   number_type type;
   contender with, without;
   int samples;
-  double peak;
+  attention_limits limits;
   double seen; /* share of pairs; 1 where nothing is hidden */
-  size_t bytes;   /* of k and v */
-  double reading; /* seconds; 0: not asked for */
 } figures;
 
 /* The longer of the times that one reading of k and v and the multiply-adds take at least. */
 static double limit_of(const figures *f) {
-  double arithmetic = flops_of(f->s, f->size, false) / f->peak;
-  return f->reading > arithmetic ? f->reading : arithmetic;
+  double arithmetic = flops_of(f->s, f->size, false) / f->limits.peak;
+  return f->limits.reading > arithmetic ? f->limits.reading : arithmetic;
 }
 
 static double share_of(const figures *f) { return f->with.seconds / (f->without.seconds * f->seen); }
@@ -139,9 +107,9 @@ static double share_of(const figures *f) { return f->with.seconds / (f->without.
 static void write_keys(json_writer *w, const figures *f) {
   json_integer(w, "keys", f->size->keys);
   json_integer(w, "key_heads", f->size->k_heads);
-  json_integer(w, "bytes", (int64_t)f->bytes);
-  json_number(w, "reading_seconds", f->reading);
-  json_number(w, "multiply_add_seconds", flops_of(f->s, f->size, false) / f->peak);
+  json_integer(w, "bytes", (int64_t)(tensor_bytes(f->limits.k) + tensor_bytes(f->limits.v)));
+  json_number(w, "reading_seconds", f->limits.reading);
+  json_number(w, "multiply_add_seconds", flops_of(f->s, f->size, false) / f->limits.peak);
   json_number(w, "plain_ratio", limit_of(f) / f->without.seconds);
   json_number(w, "ratio", limit_of(f) / f->with.seconds);
 }
@@ -149,17 +117,21 @@ static void write_keys(json_writer *w, const figures *f) {
 static void write_row(json_writer *w, const figures *f) {
   const pegen_kernel *kernel = f->with.kernel;
   double seconds = f->with.seconds, plain = f->without.seconds, flops = flops_of(f->s, f->size, false);
-  report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(f->type)->name);
+  const attention_machine *m = f->machine;
+  report_kernel(w, kernel->name, kernel->options, m->device ? m->chip : kernel->targets,
+                number_type_info(f->type)->name);
   report_sizes(w, "attention", f->size->batch, f->size->tokens, f->size->heads, f->s->head_dim);
-  json_integer(w, "threads", 1);
+  if (m->device) json_text(w, "device", m->device);
+  else json_integer(w, "threads", 1);
   json_integer(w, "samples", f->samples);
   json_number(w, "seconds", seconds);
   json_number(w, "plain_seconds", plain);
   json_number(w, "times_plain", seconds / plain);
   json_number(w, "plain_flops", flops);
-  json_number(w, "peak_flops_per_second", f->peak);
-  json_number(w, "plain_of_peak", flops / plain / f->peak);
-  if (f->reading > 0) write_keys(w, f);
+  json_text(w, "peak_loop", m->peak_name(m, f->type));
+  json_number(w, "peak_flops_per_second", f->limits.peak);
+  json_number(w, "plain_of_peak", flops / plain / f->limits.peak);
+  if (f->limits.reading > 0) write_keys(w, f);
   if (f->seen < 1) {
     json_number(w, "seen", f->seen);
     json_number(w, "times_share", share_of(f));
@@ -170,70 +142,80 @@ static void write_row(json_writer *w, const figures *f) {
     json_number(w, "backward_plain_seconds", f->without.backward);
     json_number(w, "backward_times_plain", f->with.backward / f->without.backward);
     json_number(w, "backward_plain_flops", flops);
-    json_number(w, "backward_plain_of_peak", flops / f->without.backward / f->peak);
+    json_number(w, "backward_plain_of_peak", flops / f->without.backward / f->limits.peak);
   }
   report_row_end(w);
 }
 
+/* The columns behind the first one: times of a call and of plain attention, and what the latter does of `flops`. */
+static void print_times(const figures *f, double seconds, double plain, double flops) {
+  int digits = plain < 1e-3 ? 4 : 3;
+  printf(" %10.*f %10.*f %7.2f %10.1f %10.1f %7.2f\n", digits, seconds * 1e3, digits, plain * 1e3, seconds / plain,
+         flops / plain * 1e-9, f->limits.peak * 1e-9, flops / plain / f->limits.peak);
+}
+
 static void print_row(const figures *f) {
   const shape *size = f->size;
-  double plain = f->without.seconds, flops = flops_of(f->s, size, false) / plain;
-  printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
-         (int)size->tokens, f->s->head_dim, size->tokens < 1000 ? 3 : 2, "", f->with.seconds * 1e3, plain * 1e3,
-         f->with.seconds / plain, flops * 1e-9, f->peak * 1e-9, flops / f->peak);
-  if (f->reading > 0)
-    printf("    %d keys of %d heads: one reading %.3f ms, multiply-adds %.3f ms; limit/plain %.2f, limit/call %.2f\n",
-           (int)size->keys, (int)size->k_heads, f->reading * 1e3, flops_of(f->s, size, false) / f->peak * 1e3,
+  char dims[64];
+  double plain = f->without.seconds, flops = flops_of(f->s, size, false);
+  snprintf(dims, sizeof dims, "[%d,%d,%d,%d]", (int)size->batch, (int)size->heads, (int)size->tokens, f->s->head_dim);
+  printf("  %-16s", dims);
+  print_times(f, f->with.seconds, plain, flops);
+  if (f->limits.reading > 0)
+    printf("    %d keys of %d heads: one reading %.4f ms, multiply-adds %.4f ms; limit/plain %.2f, limit/call %.2f\n",
+           (int)size->keys, (int)size->k_heads, f->limits.reading * 1e3, flops / f->limits.peak * 1e3,
            limit_of(f) / plain, limit_of(f) / f->with.seconds);
   if (f->seen < 1) printf("    %.2f %% of pairs seen: %.2f times their share of plain\n", f->seen * 100, share_of(f));
   if (!f->bench->backward) return;
-  flops = flops_of(f->s, size, true) / f->without.backward;
-  printf("    backward          %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", f->with.backward * 1e3,
-         f->without.backward * 1e3, f->with.backward / f->without.backward, flops * 1e-9, f->peak * 1e-9,
-         flops / f->peak);
+  printf("    %-14s", "backward");
+  print_times(f, f->with.backward, f->without.backward, flops_of(f->s, size, true));
 }
 
-/* Gradients of all that the kernel has gradients of. */
-static int lay_gradients(arena *a, contender *c, uint64_t *random) {
-  int error = attention_gradients_fill(a, &c->gradients, &c->trial, c->kernel, false, 1, ROWS_BHND, random);
-  if (error || attention_gradients_call(c->kernel, &c->gradients, 1) != PEGEN_ERROR_NO_GRADIENT) return error;
-  c->gradients.operands = NULL; /* of rows alone */
-  return 0;
+/* ---- calls ---- */
+
+static int call(const figures *f, contender *c, bool backward) {
+  attention_machine *m = f->machine;
+  return backward ? m->backward(m, c->kernel, &c->gradients) : m->forward(m, c->kernel, &c->trial, c->out);
 }
 
-/* One reading of k and v, by whichever loop is fastest. */
-static void read_keys(figures *f) {
-  const limit_loop *loops;
-  float sink[LIMIT_SINK / sizeof(float)];
-  const attention_trial *t = &f->with.trial;
-  int64_t rows = f->size->batch * f->size->k_heads * f->size->keys, number = number_bytes(f->type);
-  size_t of_k = (size_t)(rows * f->s->head_dim * number), of_v = (size_t)(rows * f->s->pairwise->value_dim * number);
-  f->bytes = of_k + of_v;
-  for (int i = 0, count = limit_reads(&loops); i < count; i++) {
-    double start = now();
-    loops[i].run(sink, t->k->data, of_k / LIMIT_SINK * LIMIT_SINK);
-    loops[i].run(sink, t->v->data, of_v / LIMIT_SINK * LIMIT_SINK);
-    keep_fastest(&f->reading, start);
-  }
+/* As many calls as fill the machine's sample; one of the first turn. */
+static int take_turn(const figures *f, contender *c, bool backward) {
+  attention_machine *m = f->machine;
+  double *best = backward ? &c->backward : &c->seconds, seconds = 0;
+  double fill = *best > 0 ? m->sample_seconds / *best : 1;
+  int calls = fill < 1 ? 1 : fill < m->most_calls ? (int)fill : m->most_calls, error = m->start(m);
+  for (int i = 0; i < calls && !error; i++) error = call(f, c, backward);
+  if (!error) error = m->stop(m, &seconds);
+  seconds /= calls;
+  if (*best == 0 || seconds < *best) *best = seconds;
+  return error;
 }
 
 static int take_turns(figures *f) {
-  int error = 0;
   bool decodes = f->bench->keys || f->size->keys != f->size->tokens; /* beside one reading of keys and values */
+  int error = 0;
   f->samples = REPETITIONS;
   for (int turn = 0; turn < f->samples && !error; turn++) {
-    if ((error = take_turn(&f->with, f->bench->backward))) return error;
-    error = take_turn(&f->without, f->bench->backward);
-    if (decodes) read_keys(f);
-    if (turn == 0 && decodes) {
-      double turns = SECONDS_OF_TURNS / (f->with.seconds + f->without.seconds);
-      f->samples = turns < REPETITIONS ? REPETITIONS : turns < MOST_REPETITIONS ? (int)turns : MOST_REPETITIONS;
+    for (int backward = 0; backward <= f->bench->backward && !error; backward++) {
+      error = take_turn(f, &f->with, backward);
+      if (!error) error = take_turn(f, &f->without, backward);
     }
-    if (turn >= REPETITIONS) continue;
-    double flops = bench_peak_flops();
-    f->peak = flops > f->peak ? flops : f->peak;
+    if (!error) error = f->machine->limit(f->machine, &f->limits, decodes, turn < REPETITIONS);
+    if (turn > 0 || !decodes) continue;
+    double turns = SECONDS_OF_TURNS / (f->with.seconds + f->without.seconds);
+    f->samples = turns < REPETITIONS ? REPETITIONS : turns < MOST_REPETITIONS ? (int)turns : MOST_REPETITIONS;
   }
   return error;
+}
+
+/* Gradients of all that the kernel has gradients of. */
+static int lay_gradients(arena *a, const figures *f, contender *c, uint64_t *random) {
+  attention_machine *m = f->machine;
+  attention_gradients_lay(a, &c->gradients, &c->trial, c->kernel, false, 1, ROWS_BHND, random);
+  int error = m->forward(m, c->kernel, &c->gradients.forward, c->gradients.out);
+  if (error || call(f, c, true) != PEGEN_ERROR_NO_GRADIENT) return error;
+  c->gradients.operands = NULL; /* of rows alone */
+  return 0;
 }
 
 /* Tensors of both; an error of the kernel's. */
@@ -250,33 +232,42 @@ static int lay_tensors(arena *a, figures *f, const spec *bare) {
   f->without.trial.spec = bare;
   t->causal = f->bench->causal;
   f->with.out = f->without.out = attention_trial_out(a, t, ROWS_BHND);
-  if (!f->bench->backward) return 0;
-  int error = lay_gradients(a, &f->with, &random);
-  return error ? error : lay_gradients(a, &f->without, &random);
+  f->limits = (attention_limits){.k = t->k, .v = t->v};
+  int error = f->machine->open(f->machine, a, f->type);
+  if (!error && f->bench->backward) error = lay_gradients(a, f, &f->with, &random);
+  if (!error && f->bench->backward) error = lay_gradients(a, f, &f->without, &random);
+  return error;
 }
 
-static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain,
-                   const shape *size, number_type type, const bench_options *bench) {
+/* Both kernels, of one number type. */
+typedef struct kernels {
+  attention_machine *machine;
+  const spec *s, *bare;
+  const pegen_kernel *kernel, *plain;
+  number_type type;
+  const bench_options *bench;
+} kernels;
+
+static int measure(const kernels *k, const shape *size) {
   arena *a = arena_create();
-  int status = STATUS_OK;
-  figures f = {.s = s, .bench = bench, .size = size, .type = type, .seen = 1};
-  f.with.kernel = kernel;
-  f.without.kernel = plain;
-  int error = lay_tensors(a, &f, bare);
+  figures f = {.machine = k->machine, .s = k->s, .bench = k->bench, .size = size, .type = k->type, .seen = 1};
+  f.with.kernel = k->kernel;
+  f.without.kernel = k->plain;
+  int error = lay_tensors(a, &f, k->bare);
   if (!error) error = take_turns(&f);
-  if (error) {
+  if (error > 0)
     diag_error(NULL, 0, "bench: the kernel refused [%d,%d,%d,%d]: %s", (int)size->batch, (int)size->heads,
-               (int)size->tokens, s->head_dim, pegen_strerror(error));
-    status = STATUS_ERROR;
-  } else {
-    const attention_plan *plan = attention_plan_build(a, s);
-    if (bench->causal || (plan && plan->mask)) f.seen = bench_seen_share(&f.with.trial);
-    json_writer *w = report_row(bench);
+               (int)size->tokens, k->s->head_dim, pegen_strerror(error));
+  if (!error) {
+    const attention_plan *plan = attention_plan_build(a, k->s);
+    if (k->bench->causal || (plan && plan->mask)) f.seen = bench_seen_share(&f.with.trial);
+    json_writer *w = report_row(k->bench);
     if (w) write_row(w, &f);
     else print_row(&f);
   }
+  k->machine->clear(k->machine);
   arena_destroy(a);
-  return status;
+  return error ? STATUS_ERROR : STATUS_OK;
 }
 
 /* A name, "B,N,H" or "B,N,H,D"; D must be the kernel's. One token by a name is decoding: a query against many keys,
@@ -308,14 +299,6 @@ static shape fit(shape size, const spec *s, int64_t keys, int group) {
   return size;
 }
 
-/* Both kernels, of one number type. */
-typedef struct kernels {
-  const spec *s, *bare;
-  const pegen_kernel *kernel, *plain;
-  number_type type;
-  const bench_options *bench;
-} kernels;
-
 static int measure_keys(const kernels *k, shape given, int64_t keys) {
   int group = k->bench->group ? k->bench->group : 1;
   shape size = fit(given, k->s, keys, group);
@@ -326,7 +309,7 @@ static int measure_keys(const kernels *k, shape given, int64_t keys) {
                (int)size.tokens, (int)size.heads, (int)size.keys, group);
     return STATUS_ERROR;
   }
-  return measure(k->s, k->kernel, k->bare, k->plain, &size, k->type, k->bench);
+  return measure(k, &size);
 }
 
 static int measure_shape(const kernels *k, shape given) {
@@ -345,14 +328,19 @@ static void print_advice(const kernels *k) {
   arena_destroy(a);
 }
 
+static void print_head(const kernels *k) {
+  const attention_machine *m = k->machine;
+  printf("%s, %s, ", k->s->name, number_type_info(k->type)->name);
+  if (m->device) printf("%s, PTX of %s, times by its events", m->device, m->chip);
+  else printf("one thread, processor time");
+  printf("; plain: the same attention without positions; flops: 2 N M (D + Dv) of q k^T and p v, plain\n");
+  printf("  peak: %s\n", m->peak_name(m, k->type));
+  printf("  %-16s %10s %10s %7s %10s %10s  plain/peak\n", "[B,H,N,D]", "ms", "plain ms", "times", "Gflop/s", "peak");
+}
+
 static int measure_type(const kernels *k) {
   shape given = one_query;
-  if (!k->bench->report) {
-    printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of "
-           "q k^T and p v, plain\n",
-           k->s->name, number_type_info(k->type)->name);
-    printf("  [B,H,N,D]               ms   plain ms  times   Gflop/s    peak  plain/peak\n");
-  }
+  if (!k->bench->report) print_head(k);
   if (k->bench->shape) {
     int status = read_shape(k->bench->shape, k->s, k->bench, &given);
     if (!status) status = measure_shape(k, given);
@@ -361,7 +349,11 @@ static int measure_type(const kernels *k) {
   }
   if (k->bench->keys) return measure_shape(k, given);
   int status = STATUS_OK;
-  for (int i = 0; !status && i < (k->s->grid[0] ? 1 : SHAPE_COUNT); i++) status = measure_shape(k, shapes[i]);
+  for (int i = 0, measured = 0; !status && i < SHAPE_COUNT && !(measured && k->s->grid[0]); i++) {
+    if (!(shapes[i].on & k->machine->shapes)) continue;
+    status = measure_shape(k, shapes[i]);
+    measured++;
+  }
   print_advice(k);
   return status;
 }
@@ -374,23 +366,32 @@ static int refuse_keys(const spec *s, const bench_options *bench) {
   return STATUS_ERROR;
 }
 
+static int measure_types(const spec *s, const spec *bare, const loaded_kernel *loaded, const loaded_kernel *plain,
+                         unsigned dtypes, attention_machine *machine, const bench_options *bench) {
+  int status = STATUS_OK;
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES && !status; i++) {
+    kernels k = {machine, s, bare, run_kernel(loaded), run_kernel(plain), (number_type)i, bench};
+    if (dtypes & number_type_info(k.type)->dtype) status = measure_type(&k);
+  }
+  return status;
+}
+
 int bench_attention(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   compile_options compiling = *options;
+  const char *processors;
+  bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;
+  if (refuse_keys(s, bench)) return STATUS_ERROR;
+  attention_machine *machine = on_gpu ? attention_device(a, options->targets) : attention_processor(a);
+  if (!machine) return STATUS_ERROR;
+  if (on_gpu) compiling.targets = arena_printf(a, "native,%s", options->targets);
   compiling.emit = EMIT_OBJ;
   compiling.no_gradients = !bench->backward;
-  if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
-  int status = refuse_keys(s, bench);
-  if (status) return status;
+  if (!compiling.dtypes) compiling.dtypes = machine->dtypes;
   const spec *bare = without_pairs(a, s);
-  loaded_kernel *loaded = load(a, s, &compiling), *plain = loaded ? load(a, bare, &compiling) : NULL;
-  if (!plain) status = STATUS_ERROR;
-  for (int i = 0; i < NUMBER_CHANNEL_TYPES && !status; i++) {
-    number_type type = (number_type)i;
-    if (!(compiling.dtypes & number_type_info(type)->dtype)) continue;
-    kernels k = {s, bare, run_kernel(loaded), run_kernel(plain), type, bench};
-    status = measure_type(&k);
-  }
+  loaded_kernel *loaded = trial_load_as(a, s, &compiling), *plain = loaded ? trial_load_as(a, bare, &compiling) : NULL;
+  int status = plain ? measure_types(s, bare, loaded, plain, compiling.dtypes, machine, bench) : STATUS_ERROR;
   if (plain) run_unload(plain);
   if (loaded) run_unload(loaded);
+  machine->close(machine);
   return status;
 }

@@ -1,5 +1,5 @@
 /* bench/attention: `pegen bench` of attention: beside the same attention without a function of positions, and beside
- * the multiply-adds that the processor can do. */
+ * the multiply-adds that the machine can do. */
 #ifndef PEGEN_BENCH_ATTENTION_H
 #define PEGEN_BENCH_ATTENTION_H
 
@@ -7,11 +7,8 @@
 #include "compile.h"
 #include "spec/spec.h"
 
-/* As bench_spec, of a description of attention. float32 or the types of --dtype, one thread, a number of keys or as
- * many as queries. */
+/* As bench_spec, of a description of attention: on one thread, of float32 unless --dtype says otherwise, or on an
+ * NVIDIA device, of bfloat16; a number of keys, or as many as queries. */
 int bench_attention(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
-
-/* Multiplications and additions of float32 a second that one thread of this processor does at most. */
-double bench_peak_flops(void);
 
 #endif

@@ -67,9 +67,10 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   }
   if (bench->append && (on_gpu || !f->entries.append))
     return bench_refuse_append(s, on_gpu ? "the GPU's kernel" : "the kernel");
-  if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
-  if (s->n_inputs && on_gpu) return refuse_gpu(s, "an encoding that reads inputs");
   if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
+  if (f->out_dim && on_gpu) return refuse_gpu(s, f->name);
+  if (s->n_inputs && on_gpu) return refuse_gpu(s, "an encoding that reads inputs");
+  if (bench->backward && on_gpu) return refuse_gpu(s, "--backward of an encode");
   if (bench->then_read && on_gpu) return refuse_reading(s, "the GPU's kernel");
   if (on_gpu) return bench->table ? bench_refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;

@@ -3,13 +3,12 @@
 
 #include "base/diag.h"
 #include "base/number.h"
+#include "bench/cuda.h"
 #include "bench/report.h"
 #include "bench/shapes.h"
-#include "gpu/target.h"
 #include "pegen/cuda.h"
-#include "verify/run.h"
+#include "verify/trial.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,65 +17,13 @@
 enum { REPETITIONS = 23, WARM_UP = 3, MOST_SETS = 64, PATTERN_ELEMENTS = 1 << 20 };
 static const size_t CYCLED_BYTES = (size_t)512 << 20; /* several times the largest L2 cache */
 
-typedef unsigned long long address;
-
-/* ---- the driver: what the runtime's launcher does not offer ---- */
-
-#define FUNCTIONS(X) \
-  X(cuDeviceGet, (int *device, int ordinal)) \
-  X(cuDeviceGetName, (char *name, int length, int device)) \
-  X(cuDevicePrimaryCtxRetain, (void **context, int device)) \
-  X(cuDevicePrimaryCtxRelease_v2, (int device)) \
-  X(cuCtxPushCurrent_v2, (void *context)) \
-  X(cuCtxPopCurrent_v2, (void **context)) \
-  X(cuMemAlloc_v2, (address * memory, size_t bytes)) \
-  X(cuMemFree_v2, (address memory)) \
-  X(cuMemcpyHtoD_v2, (address to, const void *from, size_t bytes)) \
-  X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, void *stream)) \
-  X(cuEventCreate, (void **event, unsigned flags)) \
-  X(cuEventDestroy_v2, (void *event)) \
-  X(cuEventRecord, (void *event, void *stream)) \
-  X(cuEventSynchronize, (void *event)) \
-  X(cuEventElapsedTime, (float *milliseconds, void *begin, void *end)) \
-  X(cuGetErrorName, (int error, const char **name))
-
-static struct {
-#define MEMBER(name, arguments) int(*name) arguments;
-  FUNCTIONS(MEMBER)
-#undef MEMBER
-} cuda;
-
-static bool find(void *library, const char *name, void *function) {
-  void *symbol = dlsym(library, name);
-  memcpy(function, &symbol, sizeof symbol);
-  return symbol != NULL;
-}
-
-static bool load_driver(void) {
-  void *library = pegen_cuda_device_count() ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
-  bool complete = library != NULL;
-#define FIND(name, arguments) complete = complete && find(library, #name, &cuda.name);
-  FUNCTIONS(FIND)
-#undef FIND
-  if (!complete)
-    diag_error(NULL, 0, "bench: %s; expected one for a GPU target", pegen_strerror(PEGEN_ERROR_NO_CUDA_DRIVER));
-  return complete;
-}
-
-static bool works(int error, const char *what) {
-  const char *name = NULL;
-  if (error && (cuda.cuGetErrorName(error, &name) || !name)) name = "an error without a name";
-  if (error) diag_error(NULL, 0, "bench: %s: the CUDA driver reported %s", what, name);
-  return !error;
-}
-
 /* ---- the bed ---- */
 
 enum { Q, K, Q_OUT, K_OUT, TENSORS };
 
 /* Buffers of one call. */
 typedef struct buffers {
-  address memory[TENSORS]; /* outputs: 0 in place */
+  cuda_address memory[TENSORS]; /* outputs: 0 in place */
   DLTensor tensor[TENSORS];
   pegen_args args;
 } buffers;
@@ -89,9 +36,8 @@ typedef struct bed {
   buffers set[MOST_SETS];
   DLTensor positions, *operand;
   const DLTensor **operands;
-  address own[SPEC_MAX_AXES + 64]; /* of positions and operands */
+  cuda_address own[SPEC_MAX_AXES + 64]; /* of positions and operands */
   int n_own;
-  void *event[2];
 } bed;
 
 typedef struct request {
@@ -99,11 +45,11 @@ typedef struct request {
   const spec *spec;
   const pegen_kernel *kernel;
   number_type type;
-  const char *device; /* its name */
+  const cuda_device *device;
   const bench_options *bench;
 } request;
 
-static DLTensor tensor_of(address memory, number_type type, int rank, int64_t *dims, int64_t *strides) {
+static DLTensor tensor_of(cuda_address memory, number_type type, int rank, int64_t *dims, int64_t *strides) {
   return (DLTensor){.data = (void *)(uintptr_t)memory,
                     .device = {kDLCUDA, 0},
                     .ndim = rank,
@@ -112,15 +58,15 @@ static DLTensor tensor_of(address memory, number_type type, int rank, int64_t *d
                     .strides = strides};
 }
 
-static bool upload(bed *b, const void *data, size_t bytes, address *memory) {
-  if (!works(cuda.cuMemAlloc_v2(memory, bytes ? bytes : 1), "allocation")) return false;
+static bool upload(bed *b, const void *data, size_t bytes, cuda_address *memory) {
+  if (!cuda_upload(data, bytes, memory)) return false;
   b->own[b->n_own++] = *memory;
-  return works(cuda.cuMemcpyHtoD_v2(*memory, data, bytes), "upload");
+  return true;
 }
 
 static bool lay_inputs(const request *r, bed *b, const bench_shape *size) {
   const spec *s = r->spec;
-  address memory;
+  cuda_address memory;
   uint64_t seed = 1;
   int64_t *dims = arena_array(r->memory, int64_t, 2);
   dims[0] = size->tokens, dims[1] = s->n_axes;
@@ -143,13 +89,13 @@ static bool lay_inputs(const request *r, bed *b, const bench_shape *size) {
 }
 
 /* Random numbers, repeated: what is measured must not depend on zeros. */
-static bool fill(const request *r, const bed *b, address to, uint64_t *seed) {
+static bool fill(const request *r, const bed *b, cuda_address to, uint64_t *seed) {
   size_t element = (size_t)number_type_info(r->type)->bytes, pattern = PATTERN_ELEMENTS * element;
   char *values = arena_alloc(r->memory, pattern);
   for (size_t i = 0; i < PATTERN_ELEMENTS; i++)
     number_store(r->type, values + i * element, random_uniform(seed, -1, 1));
   for (size_t at = 0; at < b->bytes; at += pattern)
-    if (!works(cuda.cuMemcpyHtoD_v2(to + at, values, b->bytes - at < pattern ? b->bytes - at : pattern), "upload"))
+    if (!cuda_works(cuda.cuMemcpyHtoD_v2(to + at, values, b->bytes - at < pattern ? b->bytes - at : pattern), "upload"))
       return false;
   return true;
 }
@@ -163,14 +109,12 @@ static bool lay_bed(const request *r, bed *b, const bench_shape *size, bench_lay
   int tensors = b->in_place ? Q_OUT : TENSORS;
   size_t sets = CYCLED_BYTES / (b->bytes * (size_t)tensors);
   b->n_sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
-  for (int e = 0; e < 2; e++)
-    if (!works(cuda.cuEventCreate(&b->event[e], 0), "event")) return false;
   if (!lay_inputs(r, b, size)) return false;
   for (int i = 0; i < b->n_sets; i++) {
     buffers *set = &b->set[i];
     for (int t = 0; t < tensors; t++) {
-      if (!works(cuda.cuMemAlloc_v2(&set->memory[t], b->bytes), "allocation")) return false;
-      if (!(i ? works(cuda.cuMemcpyDtoDAsync_v2(set->memory[t], b->set[0].memory[t], b->bytes, NULL), "copy")
+      if (!cuda_allocate(b->bytes, &set->memory[t])) return false;
+      if (!(i ? cuda_works(cuda.cuMemcpyDtoDAsync_v2(set->memory[t], b->set[0].memory[t], b->bytes, NULL), "copy")
               : fill(r, b, set->memory[t], &seed)))
         return false;
     }
@@ -193,8 +137,6 @@ static void clear_bed(bed *b) {
     for (int t = 0; t < TENSORS; t++)
       if (b->set[i].memory[t]) cuda.cuMemFree_v2(b->set[i].memory[t]);
   for (int i = 0; i < b->n_own; i++) cuda.cuMemFree_v2(b->own[i]);
-  for (int e = 0; e < 2; e++)
-    if (b->event[e]) cuda.cuEventDestroy_v2(b->event[e]);
 }
 
 /* ---- samples ---- */
@@ -208,24 +150,20 @@ static bool call(const bed *b, int set) {
 
 /* Reads and writes what a call does: two tensors. */
 static bool copy(const bed *b, int set) {
-  const address *m = b->set[set].memory;
-  address to[2] = {b->in_place ? m[K] : m[Q_OUT], b->in_place ? m[Q] : m[K_OUT]};
+  const cuda_address *m = b->set[set].memory;
+  cuda_address to[2] = {b->in_place ? m[K] : m[Q_OUT], b->in_place ? m[Q] : m[K_OUT]};
   for (int t = 0; t < 2; t++)
-    if (!works(cuda.cuMemcpyDtoDAsync_v2(to[t], m[t], b->bytes, NULL), "copy")) return false;
+    if (!cuda_works(cuda.cuMemcpyDtoDAsync_v2(to[t], m[t], b->bytes, NULL), "copy")) return false;
   return true;
 }
 
 /* Seconds of one call, from one on every set. */
-static bool sample(const bed *b, bool (*run)(const bed *, int), double *seconds) {
-  float milliseconds = 0;
-  if (!works(cuda.cuEventRecord(b->event[0], NULL), "event")) return false;
+static bool sample(const request *r, const bed *b, bool (*run)(const bed *, int), double *seconds) {
+  if (!cuda_begin(r->device)) return false;
   for (int i = 0; i < b->n_sets; i++)
     if (!run(b, i)) return false;
-  if (!works(cuda.cuEventRecord(b->event[1], NULL), "event") ||
-      !works(cuda.cuEventSynchronize(b->event[1]), "kernel") ||
-      !works(cuda.cuEventElapsedTime(&milliseconds, b->event[0], b->event[1]), "event"))
-    return false;
-  *seconds = (double)milliseconds * 1e-3 / b->n_sets;
+  if (!cuda_end(r->device, seconds)) return false;
+  *seconds /= b->n_sets;
   return true;
 }
 
@@ -234,10 +172,10 @@ static int ascending(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
-static bool measure(const bed *b, double medians[2]) {
+static bool measure(const request *r, const bed *b, double medians[2]) {
   double samples[2][WARM_UP + REPETITIONS];
   for (int i = 0; i < WARM_UP + REPETITIONS; i++)
-    if (!sample(b, call, &samples[0][i]) || !sample(b, copy, &samples[1][i])) return false;
+    if (!sample(r, b, call, &samples[0][i]) || !sample(r, b, copy, &samples[1][i])) return false;
   for (int c = 0; c < 2; c++) {
     qsort(samples[c] + WARM_UP, REPETITIONS, sizeof(double), ascending);
     medians[c] = samples[c][WARM_UP + REPETITIONS / 2];
@@ -264,7 +202,7 @@ static void print_row(const bed *b, const bench_shape *size, bench_layout layout
 static void write_row(json_writer *w, const request *r, const bed *b, const bench_shape *size, bench_layout layout,
                       const double *seconds) {
   report_kernel(w, r->kernel->name, r->kernel->options, r->kernel->ptx->chip, number_type_info(r->type)->name);
-  json_text(w, "device", r->device);
+  json_text(w, "device", r->device->name);
   report_sizes(w, size->name, size->batches, size->tokens, size->heads, size->head_dim);
   json_text(w, "layout", layout == LAYOUT_BNHD ? "bnhd" : "bhnd");
   json_bool(w, "in_place", b->in_place);
@@ -284,7 +222,7 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
   double seconds[2];
   b->kernel = r->kernel;
   b->in_place = in_place;
-  bool ok = lay_bed(r, b, size, layout) && measure(b, seconds);
+  bool ok = lay_bed(r, b, size, layout) && measure(r, b, seconds);
   json_writer *w = ok ? report_row(r->bench) : NULL;
   if (w) write_row(w, r, b, size, layout, seconds);
   else if (ok) print_row(b, size, layout, seconds);
@@ -294,51 +232,29 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
 
 static void print_head(const request *r) {
   printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n",
-         r->kernel->name, r->kernel->options, r->device, r->kernel->ptx->chip, number_type_info(r->type)->name,
+         r->kernel->name, r->kernel->options, r->device->name, r->kernel->ptx->chip, number_type_info(r->type)->name,
          REPETITIONS);
   printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s",
          "copy", "ratio");
 }
 
-static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtypes,
-                       const bench_options *bench) {
-  int device, status = STATUS_OK;
-  char name[256] = "";
-  void *context;
-  if (!works(cuda.cuDeviceGet(&device, 0), "device") ||
-      !works(cuda.cuDeviceGetName(name, sizeof name, device), "device") ||
-      !works(cuda.cuDevicePrimaryCtxRetain(&context, device), "context") ||
-      !works(cuda.cuCtxPushCurrent_v2(context), "context"))
-    return STATUS_ERROR;
-  for (int type = 0; type < NUMBER_CHANNEL_TYPES && !status; type++) {
-    if (!(dtypes & number_type_info((number_type)type)->dtype)) continue;
-    request r = {a, s, kernel, (number_type)type, name, bench};
-    if (!bench->report) print_head(&r);
-    status = bench_each_shape(kernel, bench, BENCH_ON_GPU, visit, &r);
-  }
-  cuda.cuCtxPopCurrent_v2(&context);
-  cuda.cuDevicePrimaryCtxRelease_v2(device);
-  return status;
-}
-
 int bench_gpu_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
-  const char *cpus;
-  const gpu_vendor *vendor = gpu_target_parse(a, options->targets, &cpus)->vendor;
-  if (!vendor->is_embedded) {
-    diag_error(NULL, 0, "bench: GPUs of %s are not timed; expected --target sm_80 or the like", vendor->name);
-    return STATUS_ERROR;
-  }
   compile_options compiling = *options;
-  compile_output object;
-  if (!load_driver()) return STATUS_ERROR;
+  cuda_device device;
+  if (!cuda_open(a, options->targets, &device)) return STATUS_ERROR;
   compiling.emit = EMIT_OBJ;
+  compiling.no_gradients = true;
   compiling.targets = arena_printf(a, "native,%s", options->targets);
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_BF16;
-  if (!compile(a, s, &compiling, &object)) return STATUS_ERROR;
-  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
-  free(object.data);
-  if (!loaded) return STATUS_ERROR;
-  int status = bench_types(a, s, run_kernel(loaded), compiling.dtypes, bench);
-  run_unload(loaded);
+  loaded_kernel *loaded = trial_load_as(a, s, &compiling);
+  int status = loaded ? STATUS_OK : STATUS_ERROR;
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES && !status; type++) {
+    if (!(compiling.dtypes & number_type_info((number_type)type)->dtype)) continue;
+    request r = {a, s, run_kernel(loaded), (number_type)type, &device, bench};
+    if (!bench->report) print_head(&r);
+    status = bench_each_shape(r.kernel, bench, BENCH_ON_GPU, visit, &r);
+  }
+  if (loaded) run_unload(loaded);
+  cuda_close(&device);
   return status;
 }

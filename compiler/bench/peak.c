@@ -1,7 +1,7 @@
-/* bench/peak: the fastest fused multiply-adds of float32; see bench/attention.h.
+/* bench/peak: the fastest fused multiply-adds of float32; see bench/peak.h.
  *
  * Chains of them that do not wait for each other, in the widest registers that the processor has. */
-#include "bench/attention.h"
+#include "bench/peak.h"
 
 #include <time.h>
 

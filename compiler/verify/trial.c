@@ -32,8 +32,7 @@ static DLTensor *tensor_new(arena *a, number_type type, int rank, const int64_t 
 
 static size_t element_bytes(const DLTensor *t) { return t->dtype.bits / 8u; }
 
-/* From the first element to behind the last one; strides are not negative here. */
-static size_t storage_bytes(const DLTensor *t) {
+size_t tensor_bytes(const DLTensor *t) {
   size_t last = 0;
   for (int i = 0; i < t->ndim; i++) {
     if (t->shape[i] == 0) return 0;
@@ -53,7 +52,7 @@ DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch
     t->strides[1] = tokens * t->strides[2] + 5;
     t->strides[0] = heads * t->strides[1] + 7;
   }
-  size_t bytes = storage_bytes(t);
+  size_t bytes = tensor_bytes(t);
   t->data = arena_alloc(a, bytes + 16);
   memset(t->data, 0x5a, bytes);
   return t;
@@ -61,7 +60,7 @@ DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch
 
 DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values) {
   DLTensor *t = tensor_new(a, type, rank, shape);
-  size_t bytes = storage_bytes(t), step = element_bytes(t);
+  size_t bytes = tensor_bytes(t), step = element_bytes(t);
   t->data = arena_alloc(a, bytes + 16);
   for (size_t i = 0; i < bytes / step; i++) number_store(type, (char *)t->data + i * step, values[i]);
   return t;
@@ -70,7 +69,7 @@ DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t 
 DLTensor *tensor_copy(arena *a, const DLTensor *rows) {
   DLTensor *t = arena_new(a, DLTensor);
   *t = *rows;
-  size_t bytes = storage_bytes(rows);
+  size_t bytes = tensor_bytes(rows);
   t->data = memcpy(arena_alloc(a, bytes + 16), (char *)rows->data + rows->byte_offset, bytes);
   t->byte_offset = 0;
   return t;
@@ -102,7 +101,7 @@ bool tensor_identical(const DLTensor *x, const DLTensor *y) {
 }
 
 bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y) {
-  size_t bytes = storage_bytes(x), row = (size_t)x->shape[3] * element_bytes(x);
+  size_t bytes = tensor_bytes(x), row = (size_t)x->shape[3] * element_bytes(x);
   char *merged = arena_must(malloc(bytes ? bytes : 1));
   DLTensor view = *x;
   view.data = memcpy(merged, x->data, bytes);
@@ -148,7 +147,7 @@ int trial_targets(arena *a, const char *list, const char ***names) {
 /* Few enough that a thread has several rows, enough that there are several groups of them. */
 enum { PRETENDED_THREADS = 512 };
 
-static loaded_kernel *load(arena *a, const spec *s, const compile_options *options) {
+loaded_kernel *trial_load_as(arena *a, const spec *s, const compile_options *options) {
   compile_output object = {0};
   if (!compile(a, s, options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
@@ -159,14 +158,14 @@ static loaded_kernel *load(arena *a, const spec *s, const compile_options *optio
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
   if (targets && gpu_target_find(targets))
     return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, false);
-  return load(a, s,
-              &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize, .no_gradients = true});
+  return trial_load_as(
+      a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize, .no_gradients = true});
 }
 
 loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
   if (targets && gpu_target_find(targets))
     return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, true);
-  return load(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
+  return trial_load_as(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 
 static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }

@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "pegen/pegen.h"
 #include "spec/spec.h"
+#include "target/request.h"
 #include "verify/run.h"
 
 #include <stdbool.h>
@@ -23,6 +24,8 @@ typedef enum row_order { ROWS_BHND, ROWS_BNHD, ROWS_GAPS, ROW_ORDER_COUNT } row_
 DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens,
                       int64_t channels);
 DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values);
+/* From the first element to behind the last one; strides are not negative. */
+size_t tensor_bytes(const DLTensor *t);
 /* The same strides and bytes, gaps included. */
 DLTensor *tensor_copy(arena *a, const DLTensor *rows);
 void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
@@ -45,6 +48,9 @@ int trial_targets(arena *a, const char *list, const char ***names);
  * gradients, which take as long to compile as all the others; and with them. */
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
 loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
+/* Compiles an object as the options say, and loads it; processors alone, or PTX beside them. NULL after a diag_error.
+ */
+loaded_kernel *trial_load_as(arena *a, const spec *s, const compile_options *options);
 
 typedef struct trial_operands {
   const double **values;    /* what the reference reads: exactly what the tensors hold */

@@ -40,7 +40,7 @@ DLTensor *attention_gradients_input(arena *a, const attention_trial *t, int i) {
   return rows;
 }
 
-int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
+void attention_gradients_lay(arena *a, attention_gradients *g, const attention_trial *forward,
                              const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order,
                              uint64_t *random) {
   *g = (attention_gradients){.kernel = kernel, .forward = *forward};
@@ -61,7 +61,13 @@ int attention_gradients_fill(arena *a, attention_gradients *g, const attention_t
   if (t->spec->n_inputs > 0) g->inputs = arena_array(a, DLTensor *, t->spec->n_inputs);
   for (int i = 0; i < t->spec->n_inputs; i++) g->inputs[i] = attention_gradients_input(a, t, i);
   choose_incoming(g, step, random);
-  return attention_trial_call(kernel, t, g->out, 1);
+}
+
+int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
+                             const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order,
+                             uint64_t *random) {
+  attention_gradients_lay(a, g, forward, kernel, has_lse, step, order, random);
+  return attention_trial_call(kernel, &g->forward, g->out, 1);
 }
 
 static int64_t elements(const DLTensor *t) {
@@ -135,6 +141,10 @@ pegen_grad_args attention_gradients_args(const attention_gradients *g) {
                            .k_positions = g->k_positions};
 }
 
+bool attention_gradients_has_finish(const attention_gradients *g) {
+  return g->operands || g->inputs || g->positions || g->k_positions;
+}
+
 int attention_gradients_call(const pegen_kernel *kernel, const attention_gradients *g, int parts) {
   pegen_grad_args grad = attention_gradients_args(g);
   pegen_args args = attention_trial_args(kernel, &g->forward, g->out);
@@ -143,8 +153,7 @@ int attention_gradients_call(const pegen_kernel *kernel, const attention_gradien
   if (args.workspace_bytes) args.workspace = arena_must(malloc(args.workspace_bytes));
   int error = 0;
   for (int part = parts - 1; part >= 0 && !error; part--) error = kernel->attention_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && (g->operands || g->inputs || g->positions || g->k_positions);
-       part--)
+  for (int part = parts - 1; part >= 0 && !error && attention_gradients_has_finish(g); part--)
     error = kernel->attention_backward_finish(&args, part, parts);
   free(args.workspace);
   return error;

@@ -18,8 +18,11 @@ typedef struct attention_gradients {
   uint32_t flags; /* PEGEN_GRAD_ */
 } attention_gradients;
 
-/* Random gradients coming in, of every step-th query alone, and room in a memory order for those of q, k and v;
- * forward's outputs by the kernel itself. The forward call's error. */
+/* Random gradients coming in, of every step-th query alone, and room in a memory order for those of q, k and v, and for
+ * forward's outputs. */
+void attention_gradients_lay(arena *a, attention_gradients *g, const attention_trial *forward,
+                             const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order, uint64_t *random);
+/* The same with forward's outputs by the kernel itself. The forward call's error. */
 int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
                              const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order, uint64_t *random);
 
@@ -39,6 +42,8 @@ void attention_gradients_of_positions(arena *a, attention_gradients *g, number_t
 /* What args->grad is; the rest is attention_trial_args'. */
 pegen_grad_args attention_gradients_args(const attention_gradients *g);
 
+/* Whether NAME_attention_backward_finish follows: more than rows gains. */
+bool attention_gradients_has_finish(const attention_gradients *g);
 /* Calls in parts, from the last to the first, and then those of the sums. */
 int attention_gradients_call(const pegen_kernel *kernel, const attention_gradients *g, int parts);
 

@@ -159,6 +159,33 @@ def gpu():
     assert near(rows[0]["ratio"], rows[0]["copy_seconds"] / rows[0]["seconds"]), rows
 
 
+def gpu_attention():
+    """On the stand-in a launch takes 1 ms, and a copy of 256 MiB, too. Two launches are those of split keys (few queries
+    of 16-bit rows), or of gradients without sums."""
+    words = [str(specs / "alibi.lua"), "--target", "sm_80", "--dtype", "f32,bf16"]
+    whole = bench(*words, "--shape", "1,40,8", "--backward", "--causal")["rows"]
+    few = bench(*words, "--keys", "40,4096", "--group", "2")["rows"]
+    assert [(r["dtype"], r["tokens"], r["keys"]) for r in whole + few] == [
+        *(("f32", 40, 40), ("bf16", 40, 40)),
+        *((dtype, 1, keys) for dtype in ("f32", "bf16") for keys in (40, 4096)),
+    ], (whole, few)
+    for row in whole + few:
+        is_split = row["dtype"] == "bf16" and row["keys"] == 4096
+        assert row["device"] and row["targets"] == "sm_80" and "threads" not in row, row
+        assert near(row["seconds"], 2e-3 if is_split else 1e-3) and near(row["times_plain"], 1), row
+        assert ("mma.sync" in row["peak_loop"]) == (row["dtype"] == "bf16"), row
+        assert row["bytes"] == 2 * row["key_heads"] * row["keys"] * 64 * (4 if row["dtype"] == "f32" else 2), row
+        assert near(row["reading_seconds"], 1e-3 * row["bytes"] / 2**29), row
+        assert near(row["multiply_add_seconds"], row["plain_flops"] / row["peak_flops_per_second"]), row
+        limit = max(row["reading_seconds"], row["multiply_add_seconds"])
+        assert near(row["ratio"], limit / row["seconds"]), row
+    table = str(specs.parent / "tests/attention/scores.lua")  # whose operand has no gradient
+    rows = bench(table, "-D", "kind=table", *words[1:], "--shape", "1,9,2", "--backward")["rows"]
+    assert [near(row["backward_seconds"], 2e-3) for row in rows] == [True, True], rows
+    for row in whole:
+        assert near(row["backward_seconds"], 2e-3) and near(row["seen"], 41 / 80) and row["key_heads"] == 8, row
+
+
 def failures_print_nothing():
     for arguments in (
         ["rope.lua", "--shape", "1,2,3,63"],
@@ -183,6 +210,7 @@ def failures_print_nothing():
 
 if len(sys.argv) > 3:
     gpu()
+    gpu_attention()
 else:
     rotors()
     then_read()

@@ -129,6 +129,7 @@ int cuModuleLoadData(void **module, const void *image) {
   if (error) return error;
   fake_cuda.modules++;
   *module = strdup(image);
+  fake_cuda.module = *module;
   return strstr(image, ".visible .entry") ? 0 : 218;
 }
 
@@ -184,6 +185,7 @@ int cuMemFree_v2(uint64_t memory) {
 
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
   memcpy((void *)(uintptr_t)to, from, bytes);
+  if (fake_cuda.uploaded) fake_cuda.uploaded(from, to);
   return 0;
 }
 

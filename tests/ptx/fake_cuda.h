@@ -17,6 +17,8 @@ typedef struct fake_cuda_state {
   unsigned shared; /* of that launch */
   int allowed; /* attributes that let a function have more than 48 KiB */
   void *stream;
+  void (*uploaded)(const void *from, uint64_t to); /* after bytes of the host came to memory; or NULL */
+  const char *module;                              /* the text that was loaded last */
 } fake_cuda_state;
 
 extern fake_cuda_state fake_cuda;
