@@ -147,7 +147,7 @@ static void take_better(way *best, const way *ways, int next, const sass_instruc
   if (here.needed > best->needed || (here.needed == best->needed && here.length < best->length)) *best = here;
 }
 
-/* is_whole: it is no loop but the entry, which ends at any EXIT. */
+/* is_whole: it is no loop but the entry, which ends at an EXIT of all. */
 static way *find_ways(arena *a, const sass_code *code, const loop *of, bool is_whole) {
   way *ways = arena_array(a, way, code->count + 1);
   ways[of->tail + 1] = (way){0, 0, -1};
@@ -156,7 +156,7 @@ static way *find_ways(arena *a, const sass_code *code, const loop *of, bool is_w
     bool jumps = at->target >= 0, back = jumps_back(code, i), ends = sass_is(at, "EXIT");
     way best = {.needed = -1};
     if (i == of->tail || back || at->predicated || !(jumps || ends)) take_better(&best, ways, i + 1, at);
-    if (ends && is_whole) take_better(&best, ways, of->tail + 1, at);
+    if (ends && is_whole && !at->predicated) take_better(&best, ways, of->tail + 1, at);
     if (jumps && !back && at->target <= of->tail) take_better(&best, ways, at->target, at);
     ways[i] = best;
   }
