@@ -431,6 +431,12 @@ static int set_json(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_sass(parser *p, const char *value) {
+  (void)value;
+  p->out->sass = true;
+  return STATUS_OK;
+}
+
 static int show_help(parser *p, const char *value) {
   (void)value;
   if (p->out->command == COMMAND_COMPILE) option_print_help(stdout, p->table);
@@ -495,16 +501,16 @@ static const option_row rows[] = {
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
      "obj, shared, asm, llvm, mlir, ptx, program, tile or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
-    {"target", 0, "LIST", false, FOR_KERNELS, set_target,
+    {"target", 0, "LIST", false, FOR_DESCRIPTIONS, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},
-    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype,
+    {"dtype", 0, "LIST", false, FOR_DESCRIPTIONS, set_dtype,
      "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32); bf16:f8e4m3 or the like: "
      "outputs of float8, "
      "too "
      "(f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
-    {"no-grad", 0, NULL, false, FOR_KERNELS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
+    {"no-grad", 0, NULL, false, FOR_DESCRIPTIONS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
     {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
      "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS, abi_word},
     {"define", 'D', "NAME=VALUE", false, FOR_DESCRIPTIONS, add_define,
@@ -518,6 +524,10 @@ static const option_row rows[] = {
      VALUES_FREE, NULL},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
     {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
+    {"sass", 0, NULL, false, FOR_EXPLAIN, set_sass,
+     "what the kernels' machine code takes of a GPU, and the bound that follows: --target sm_90, --dtype (default "
+     "bf16), --no-grad; needs ptxas and nvdisasm or cuobjdump, and no GPU",
+     VALUES_FREE, NULL},
     {"grid", 0, "SIZES", false, FOR_EXPLAIN, set_grid,
      "tell scores by displacement over a grid of tokens, as 14,14, in JSON, and measure properties on it", VALUES_FREE,
      NULL},

@@ -146,6 +146,9 @@ static int decide_outputs(parser *p) {
 
 static int decide_prints(const parser *p) {
   if (p->out->json && p->out->verbose) return usage("--json and --verbose exclude each other; JSON has every check");
+  const compile_options *kernel = &p->out->compile;
+  if (p->out->command == COMMAND_EXPLAIN && !p->out->sass && (kernel->targets || kernel->dtypes || kernel->no_gradients))
+    return usage("--target, --dtype and --no-grad are for explain --sass; a description is the same for all");
   if (p->out->bench.in_place && p->out->bench.out_of_place)
     return usage("--in-place and --out-of-place exclude each other; without them both are measured");
   return STATUS_OK;

@@ -41,6 +41,7 @@ typedef struct options {
   loader_define *defines;
   bench_options bench;
   explain_request explain;
+  bool sass; /* explain what machine code takes, not the description */
   double max_seconds;    /* of processor time for one compilation; 0: any */
   long max_memory;       /* MiB of the process while it compiles; 0: any */
 } options;

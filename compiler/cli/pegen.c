@@ -11,6 +11,7 @@
 #include "dsl/loader.h"
 #include "object/header.h"
 #include "object/output.h"
+#include "sass/explain.h"
 #include "verify/check.h"
 
 #include <limits.h>
@@ -102,7 +103,10 @@ static int run_check(arena *a, const spec *s, const options *o) {
 
 static int run_bench(arena *a, const spec *s, const options *o) { return bench_spec(a, s, &o->compile, &o->bench); }
 
-static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, &o->explain); }
+static int run_explain(arena *a, const spec *s, const options *o) {
+  if (o->sass) return sass_explain(a, s, &o->compile, o->explain.format == EXPLAIN_JSON);
+  return explain_spec(a, s, &o->explain);
+}
 
 /* Commands on a description. */
 static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {
