@@ -36,7 +36,8 @@ static void write_programs(arena *a, const form *f, const void *plan, compile_ou
   if (fclose(stream)) arena_must(NULL);
 }
 
-/* Attention's programs over tiles, as tensor cores are given them. */
+/* Attention's programs over tiles, as tensor cores are given them: gradients of keys and of values by one program, or
+ * where their sums have no room together by the last two. */
 static bool write_tiles(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   if (!s->pairwise) {
     diag_error(s->file, s->line, "'%s' has no attention; --emit tile is for descriptions with role = \"pairwise\"",
@@ -53,9 +54,10 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_few(a, forward)));
   }
-  for (int own_keys = 0; own_keys < 2 && !options->no_gradients; own_keys++) {
+  static const unsigned gained[] = {TILE_OF_QUERIES, TILE_OF_KEYS | TILE_OF_VALUES, TILE_OF_KEYS, TILE_OF_VALUES};
+  for (int i = 0; i < (int)(sizeof gained / sizeof *gained) && !options->no_gradients; i++) {
     fputc('\n', stream);
-    tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, own_keys)));
+    tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, gained[i])));
   }
   if (fclose(stream)) arena_must(NULL);
   return true;

@@ -250,9 +250,20 @@ static void choose_mma(backward_plan *p) {
   if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_entry(p, PEGEN_PTX_WORD_KEYS_MMA);
 }
 
-static int64_t mma_blocks(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys) {
+static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
+                      void *context) {
   const int64_t *size = of_keys ? p->call->forward.k.size : p->call->forward.q.size;
-  return pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+  int64_t blocks = pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+  return launch(p, entry, blocks, of_keys, 1, run, context);
+}
+
+/* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */
+static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, int of_keys, pegen_launch_run *run,
+                           void *context) {
+  const pegen_ptx_entry *values = of_keys ? choose_entry(p, PEGEN_PTX_WORD_VALUES_MMA) : NULL;
+  int error = values && p->call->g_k.empty ? 0 : launch_mma(p, mma, of_keys, run, context);
+  if (error || !values || p->call->g_v.empty) return error;
+  return launch_mma(p, values, of_keys, run, context);
 }
 
 /* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
@@ -265,7 +276,7 @@ static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *ru
                         *other = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
   if (!other) return PEGEN_ERROR_DTYPE;
   if (mma) {
-    int error = launch(p, mma, mma_blocks(p, mma, of_keys), of_keys, 1, run, context);
+    int error = launch_mma_rows(p, mma, of_keys, run, context);
     if (error || !gains_more(p, of_keys)) return error;
   }
   return launch(p, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);

@@ -405,7 +405,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_MMA:
   case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
-  case GPU_MMA_KEYS: gpu_emit_mma(b, a, program, entry, native, host); break;
+  case GPU_MMA_KEYS:
+  case GPU_MMA_VALUES: gpu_emit_mma(b, a, program, entry, native, host); break;
   case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
   default: emit_attention(b, a, program, entry, native, host);
   }
@@ -444,6 +445,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_FEW] = {PEGEN_LAUNCH_attention, PEGEN_PTX_WORD_FEW},
       [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
       [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_KEYS_MMA},
+      [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_VALUES_MMA},
   };
   const mma_plan *plan = d->mma[kind];
   if (!plan || number_bytes(dtype) != 2) return;
@@ -562,6 +564,7 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
     if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
     add_mma_entry(a, program, design, dtype, MMA_QUERIES);
     add_mma_entry(a, program, design, dtype, MMA_KEYS);
+    add_mma_entry(a, program, design, dtype, MMA_VALUES);
   }
   if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
   return program;

@@ -40,7 +40,7 @@ typedef struct attend_design {
   const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
                                              * rows are turned */
   attend_shape shape;
-  const struct mma_plan *mma[4]; /* on tensor cores, of 16-bit rows, by mma_kind (gpu/mma.h); NULL: there is none */
+  const struct mma_plan *mma[5]; /* on tensor cores, of 16-bit rows, by mma_kind (gpu/mma.h); NULL: there is none */
 } attend_design;
 
 typedef struct attend {

@@ -40,6 +40,7 @@ typedef enum gpu_entry_kind {
   GPU_MMA_FEW,
   GPU_MMA_QUERIES,
   GPU_MMA_KEYS,
+  GPU_MMA_VALUES,
   GPU_MMA_FINISH, /* of chunks that GPU_MMA_FEW left */
   GPU_TOTAL
 } gpu_entry_kind;

@@ -74,6 +74,11 @@ mma_query mma_query_of(const mma *m, ir_value row) {
 
 /* ---- rows to shared memory ---- */
 
+/* 16 bytes of a tile's rows: i32. */
+typedef struct mma_piece {
+  ir_value row, of_row;
+} mma_piece;
+
 ir_value mma_tile_at(const mma *m, int value, ir_value stage) {
   const tile_value *v = &m->p->value[value];
   if (v->stages < 2) return m->memory_of[value];
@@ -140,6 +145,18 @@ void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
   }
 }
 
+/* The thread's piece number i / PEGEN_PTX_BLOCK of a tile's rows. Where the block's threads copy whole rows at once, it
+ * stands below the first one. */
+static mma_piece piece_of(const mma *m, int pieces, int i) {
+  ir *b = m->b;
+  if (PEGEN_PTX_BLOCK % pieces == 0) {
+    ir_value first = quotient(b, m->t->thread, pieces);
+    return (mma_piece){add(b, first, i32(b, i / pieces)), rest(b, m->t->thread, pieces)};
+  }
+  ir_value index = add(b, m->t->thread, i32(b, i));
+  return (mma_piece){quotient(b, index, pieces), rest(b, index, pieces)};
+}
+
 /* Rows behind the last one are the last one again: what is made of them is masked, or not stored. */
 void mma_copy(mma *m, const tile_op *op) {
   ir *b = m->b;
@@ -161,20 +178,19 @@ void mma_copy(mma *m, const tile_op *op) {
   ir_value last = sub(b, tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys, i32(b, 1));
   last = larger(b, last, i32(b, 0));
   for (int i = 0; i < all; i += PEGEN_PTX_BLOCK) {
-    ir_value index = add(b, m->t->thread, i32(b, i));
     ir_branch some = {{NULL}, {NULL}};
     bool partial = i + PEGEN_PTX_BLOCK > all;
-    if (partial) some = ir_if(b, less(b, index, i32(b, all)));
-    ir_value row = quotient(b, index, pieces), piece = rest(b, index, pieces);
+    if (partial) some = ir_if(b, less(b, m->t->thread, i32(b, all - i)));
+    mma_piece piece = piece_of(m, pieces, i);
     ir_value token;
     if (own && m->few) {
-      mma_query query = mma_query_of(m, row);
+      mma_query query = mma_query_of(m, piece.row);
       from = rows_of_head(m, op->tensor, query.head);
       token = query.token;
-    } else token = smaller(b, add(b, first, row), last);
+    } else token = smaller(b, add(b, first, piece.row), last);
     ir_value at = add(b, from.base, mul(b, wide(b, token), from.stride));
-    ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece, PIECE))));
-    ir_value offset = add(b, scaled(b, row, pitch), scaled(b, piece, PIECE));
+    ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece.of_row, PIECE))));
+    ir_value offset = add(b, scaled(b, piece.row, pitch), scaled(b, piece.of_row, PIECE));
     ir_copy_async(b, ir_offset(b, to, wide(b, offset)), source);
     if (partial) ir_end_if(b, some);
   }

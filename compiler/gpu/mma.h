@@ -28,10 +28,12 @@ typedef struct mma_plan {
   mma_shape shape;
 } mma_plan;
 
-/* The plans of a description: out, also of few queries, dq, dk and dv. */
-typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_KIND_COUNT } mma_kind;
+/* The plans of a description: out, also of few queries, dq, dk and dv; where sums of both fill the registers, dv has a
+ * plan of its own. */
+typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_VALUES, MMA_KIND_COUNT } mma_kind;
 
-/* NULL: mma.sync does not serve this: pairs or rows are rotated, few queries have columns, or rows are too long. */
+/* NULL: mma.sync does not serve this: pairs or rows are rotated, few queries have columns, or rows are too long; or of
+ * values, that they have no plan of their own. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);

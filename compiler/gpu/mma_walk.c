@@ -502,7 +502,8 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   m.is_bf16 = entry->dtype == NUMBER_BF16;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
-                                             [MMA_KEYS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT};
+                                             [MMA_KEYS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
+                                             [MMA_VALUES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT};
   int count = program->attention->n_parameters, more = behind[kind];
   gpu_function f = gpu_open_function(b, a, entry->name, count + more, entry->blocks, host);
   t.parameter = f.parameter;
@@ -523,41 +524,45 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, RESERVED = 1 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
-/* Tiles from the largest on; the first that registers, shared memory and the length of code allow is taken. */
+/* Tiles from the largest on; the first that registers, shared memory and the length of code allow is taken. A
+ * multiprocessor has two blocks where some tile allows it: one computes while the other waits. */
 static const struct {
   int row_tiles, streamed;
-} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}};
+} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}, {1, 16}};
 
-static bool fits(mma *m) {
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static bool has_gains(const tile_program *p) {
+  for (int i = 0; i < p->n_ops; i++)
+    if (p->op[i].kind == TILE_GAIN) return true;
+  return false;
+}
+
+static bool fits(mma *m, int64_t most_shared) {
   const attention_plan *p = m->t->p;
   int registers = 0, pairs = m->shape.row_tiles * m->shape.tile.streamed / MMA_COLUMNS * MMA_FRAGMENT;
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
-  registers += m->gradient ? 2 * pairs : pairs;
+  registers += has_gains(m->p) ? 2 * pairs : pairs; /* weights, and what they gain */
   if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
-  return registers <= MOST_REGISTERS && m->shape.shared <= MOST_SHARED &&
+  return registers <= MOST_REGISTERS && m->shape.shared <= most_shared &&
          pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
 
-const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
+static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_program *program, bool reverses) {
   static const ir_value none;
-  if (p->matrix || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
-  if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
   mma_plan *plan = arena_new(a, mma_plan);
-  const tile_program *forward = tile_forward(a, attend_has_columns(p));
-  bool reverses = kind == MMA_QUERIES || kind == MMA_KEYS;
-  plan->program = tile_pipeline(a, reverses          ? tile_reverse(a, forward, kind == MMA_KEYS)
-                                   : kind == MMA_FEW ? tile_few(a, forward)
-                                                     : forward);
+  plan->program = tile_pipeline(a, program);
   attend t = {.memory = a, .p = p};
-  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
-    if (kind == MMA_FEW && sizes[i].row_tiles > 1) continue;
+  for (int n = 0; n < 2 * SIZES; n++) {
+    int i = n % SIZES;
+    if (program->owns_group && sizes[i].row_tiles > 1) continue;
     mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = reverses ? &none : NULL};
     m.shape.row_tiles = sizes[i].row_tiles;
     m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
@@ -566,9 +571,27 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
                                 .values = whole_steps(p->value_dim),
                                 .parts = mma_parts(p)};
     m.shape.holds_own = !reverses && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
-    if (!fits(&m)) continue;
+    if (!fits(&m, n < SIZES ? MOST_SHARED / 2 - RESERVED : MOST_SHARED)) continue;
     plan->shape = m.shape;
     return plan;
   }
   return NULL;
+}
+
+static const mma_plan *reversed_plan(arena *a, const attention_plan *p, unsigned gained) {
+  return plan_of(a, p, tile_reverse(a, tile_forward(a, attend_has_columns(p)), gained), true);
+}
+
+const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
+  if (p->matrix || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
+  if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
+  const tile_program *forward = tile_forward(a, attend_has_columns(p));
+  if (kind == MMA_FORWARD) return plan_of(a, p, forward, false);
+  if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false);
+  if (kind == MMA_QUERIES) return reversed_plan(a, p, TILE_OF_QUERIES);
+  const mma_plan *both = reversed_plan(a, p, TILE_OF_KEYS | TILE_OF_VALUES);
+  if (both) return kind == MMA_KEYS ? both : NULL;
+  const mma_plan *keys = reversed_plan(a, p, TILE_OF_KEYS), *values = reversed_plan(a, p, TILE_OF_VALUES);
+  if (!keys || !values) return NULL;
+  return kind == MMA_KEYS ? keys : values;
 }

@@ -6,7 +6,8 @@
  * dB += A^T dC. What is added to the product of q and k, of a polynomial's columns, is made again and reversed
  * elsewhere: inputs and coordinates gain of it. A block sums what its own rows gain, so that no two blocks write one
  * number: a program of its own for each side. Where keys are owned every [own, streamed] value is the transpose of
- * forward's.
+ * forward's. Where sums of keys and of values have no room together, each of them has a program, which computes the
+ * weights again.
  */
 #include "tile/tile.h"
 
@@ -15,6 +16,7 @@
 typedef struct reversal {
   const tile_program *forward;
   tile_program *p;
+  unsigned gained;
   int load[TILE_TENSOR_COUNT]; /* the value that holds a tensor's tile; TILE_NONE: not loaded */
 } reversal;
 
@@ -39,11 +41,15 @@ static void load(reversal *r, const char *name, tile_tensor tensor, bool own) {
   if (is_own(r, tensor) == own) r->load[tensor] = tile_add_load(r->p, name, tensor);
 }
 
+/* Whether scores gain something: not where values alone do, which need no values for it. */
+static bool gives_scores(const reversal *r) { return r->gained != TILE_OF_VALUES; }
+
 /* Loads of one side: those of the forward program and the gradient that comes in. */
 static void add_loads(reversal *r, bool own) {
   const tile_program *f = r->forward;
   for (int i = 0; i < f->n_ops; i++)
-    if (f->op[i].kind == TILE_LOAD) load(r, f->value[f->op[i].value].name, f->op[i].tensor, own);
+    if (f->op[i].kind == TILE_LOAD && (f->op[i].tensor != TILE_V || gives_scores(r)))
+      load(r, f->value[f->op[i].value].name, f->op[i].tensor, own);
   load(r, "dO", TILE_G_OUT, own);
 }
 
@@ -70,14 +76,16 @@ static void add_products(reversal *r, int value, int forward_value) {
 
 /* What own rows of a tensor gain: sums over streamed tiles of pairs times the rows of the other tensor. */
 static void add_gain(reversal *r, tile_tensor gained, int pairs, tile_tensor other, int *sum) {
-  if (is_own(r, gained)) tile_add_mma(r->p, sum[gained], pairs, r->load[other], false, true);
+  if (r->gained >> gained & 1) tile_add_mma(r->p, sum[gained], pairs, r->load[other], false, true);
 }
 
-const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys) {
+const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained) {
   tile_program *p = arena_new(a, tile_program);
-  reversal r = {.forward = forward, .p = p};
-  p->name = own_keys ? "attention_backward_keys" : "attention_backward_queries";
-  p->owns_keys = own_keys;
+  reversal r = {.forward = forward, .p = p, .gained = gained};
+  p->owns_keys = gained != TILE_OF_QUERIES;
+  p->name = !p->owns_keys              ? "attention_backward_queries"
+            : gained == TILE_OF_VALUES ? "attention_backward_values"
+                                       : "attention_backward_keys";
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) r.load[i] = TILE_NONE;
 
   const tile_op *online = only_op(forward, TILE_ONLINE), *score = maker_of(forward, online->arg[0]);
@@ -92,23 +100,25 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own
   int sum[TILE_TENSOR_COUNT];
   const tile_tensor read[] = {q, k, v};
   for (int i = 0; i < 3; i++)
-    if (is_own(&r, read[i])) sum[read[i]] = tile_add_value(p, names[read[i]], TILE_OWN, tile_width_of(read[i]), true);
+    if (gained >> read[i] & 1) sum[read[i]] = tile_add_value(p, names[read[i]], TILE_OWN, tile_width_of(read[i]), true);
 
   add_loads(&r, true);
   tile_add_op(p, TILE_EACH, TILE_NONE);
   add_loads(&r, false);
-  int s = add_pairs(&r, "S"), t = add_pairs(&r, "T"), weights = add_pairs(&r, "P"), dp = add_pairs(&r, "dP"),
-      ds = add_pairs(&r, "dS");
+  int s = add_pairs(&r, "S"), t = add_pairs(&r, "T"), weights = add_pairs(&r, "P");
   add_products(&r, s, score->arg[0]);
   tile_add_unary(p, TILE_SCORE, t, s);
   tile_add_unary(p, TILE_WEIGHT, weights, t);
   add_gain(&r, v, weights, TILE_G_OUT, sum);
-  add_product(&r, dp, TILE_G_OUT, v, false);
-  tile_add_binary(p, TILE_GAIN, ds, weights, dp)->arg[2] = s;
-  add_gain(&r, q, ds, k, sum);
-  add_gain(&r, k, ds, q, sum);
+  if (gives_scores(&r)) {
+    int dp = add_pairs(&r, "dP"), ds = add_pairs(&r, "dS");
+    add_product(&r, dp, TILE_G_OUT, v, false);
+    tile_add_binary(p, TILE_GAIN, ds, weights, dp)->arg[2] = s;
+    add_gain(&r, q, ds, k, sum);
+    add_gain(&r, k, ds, q, sum);
+  }
   tile_add_op(p, TILE_END, TILE_NONE);
   for (int i = 0; i < 3; i++)
-    if (is_own(&r, read[i])) tile_add_store(p, gains[read[i]], sum[read[i]])->scales = read[i] != v;
+    if (gained >> read[i] & 1) tile_add_store(p, gains[read[i]], sum[read[i]])->scales = read[i] != v;
   return p;
 }

@@ -106,8 +106,10 @@ const tile_program *tile_forward(arena *a, bool columns);
 /* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals
  * are stored as they are, and merged in the order of ranges. */
 const tile_program *tile_few(arena *a, const tile_program *forward);
-/* A pass: what the tensors of the inputs gain of what `out` gains. own_keys: dk and dv; else dq. */
-const tile_program *tile_reverse(arena *a, const tile_program *forward, bool own_keys);
+/* A pass: what tensors of the inputs gain of what `out` gains. gained: TILE_OF_QUERIES, or one or both of the
+ * others. */
+enum { TILE_OF_QUERIES = 1 << TILE_Q, TILE_OF_KEYS = 1 << TILE_K, TILE_OF_VALUES = 1 << TILE_V };
+const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained);
 /* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. */
 const tile_program *tile_pipeline(arena *a, const tile_program *p);
 

@@ -72,7 +72,7 @@ static attention_gradients some_of(fixture *f, const attention_gradients *g) {
 
 /* ---- random calls ---- */
 
-static attention_trial trial_of(fixture *f) {
+static attention_trial trial_of(fixture *f, number_type type) {
   attention_trial t = {.spec = f->spec, .causal = toss(f), .scale = toss(f) ? 0 : 0.4};
   int64_t heads = f->spec->heads > 1 ? f->spec->heads : 1 + random_below(&f->random, 4), k_heads = heads;
   while (heads % (k_heads = 1 + random_below(&f->random, (int)heads)) != 0) continue;
@@ -81,8 +81,7 @@ static attention_trial trial_of(fixture *f) {
   bool of_keys = toss(f), is_own = toss(f);
   if (!of_keys) sizes.keys = sizes.tokens;
   if (f->spec->grid[0]) sizes.tokens = sizes.keys = spec_grid_tokens(f->spec);
-  attention_trial_fill(f->memory, &t, &sizes, NUMBER_F32, (row_order)random_below(&f->random, ROW_ORDER_COUNT),
-                       &f->random);
+  attention_trial_fill(f->memory, &t, &sizes, type, (row_order)random_below(&f->random, ROW_ORDER_COUNT), &f->random);
   t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
   if (f->spec->grid[0]) return t;
   t.positions = fixture_positions(f, NUMBER_F32, is_own ? sizes.batch : 0, sizes.tokens);
@@ -121,7 +120,7 @@ static void assert_added(const fixture *f, const pegen_kernel *kernel, const att
 }
 
 static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
-  attention_trial t = trial_of(f);
+  attention_trial t = trial_of(f, NUMBER_F32);
   attention_gradients g;
   int64_t step = f->spec->n_components ? 16 : 1;
   row_order order = (row_order)random_below(&f->random, ROW_ORDER_COUNT);
@@ -181,9 +180,30 @@ static void asked_for_or_not(void **state) {
   }
 }
 
+/* Tensor cores have a program of their own for gradients of values where rows are long. */
+static void rows_of_tensor_cores(void **state) {
+  (void)state;
+  static const loader_define widths[][2] = {{{"head_dim", "256"}, {"value_dim", "0"}},
+                                            {{"head_dim", "64"}, {"value_dim", "256"}},
+                                            {{"head_dim", "64"}, {"value_dim", "48"}}};
+  if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    fixture f = fixture_open(SPECS_DIR, "attention", 2, widths[i], wanted, seed + i);
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
+    attention_trial t = trial_of(&f, NUMBER_BF16);
+    attention_gradients g;
+    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), toss(&f), 1, ROWS_BHND, &f.random),
+                     0);
+    assert_int_equal(call(run_kernel(loaded), &g, 1), 0);
+    assert_some(&f, run_kernel(loaded), &g);
+    run_unload(loaded);
+    arena_destroy(f.memory);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   wanted = argc > 3 ? argv[3] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not), cmocka_unit_test(rows_of_tensor_cores)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

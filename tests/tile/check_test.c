@@ -254,8 +254,8 @@ static void waits_are_needed(void **state) {
   arena *a = arena_create();
   const tile_program *forward[] = {tile_forward(a, false), tile_forward(a, true)};
   for (int i = 0; i < 12; i++) {
-    const tile_program *plain = forward[i / 6],
-                       *programs[] = {plain, tile_reverse(a, plain, false), tile_reverse(a, plain, true)};
+    const tile_program *plain = forward[i / 6], *programs[] = {plain, tile_reverse(a, plain, TILE_OF_QUERIES),
+                                                               tile_reverse(a, plain, TILE_OF_KEYS | TILE_OF_VALUES)};
     const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2 % 3]);
     int waits = 0;
     assert_string_equal(message_of(a, p), "");
@@ -340,8 +340,8 @@ static void texts(void **state) {
   arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false);
   assert_text(forward, forward_text);
-  assert_text(tile_reverse(a, tile_forward(a, true), false), columns_text);
-  assert_text(tile_pipeline(a, tile_reverse(a, forward, true)), keys_text);
+  assert_text(tile_reverse(a, tile_forward(a, true), TILE_OF_QUERIES), columns_text);
+  assert_text(tile_pipeline(a, tile_reverse(a, forward, TILE_OF_KEYS | TILE_OF_VALUES)), keys_text);
   arena_destroy(a);
 }
 

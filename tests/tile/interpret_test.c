@@ -316,9 +316,11 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       fill_call(&f);
       if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
-      const tile_program *programs[] = {forward, tile_reverse(f.memory, forward, false),
-                                        tile_reverse(f.memory, forward, true)};
-      for (int p = 0; p < 3; p++) {
+      const tile_program *programs[] = {forward, tile_reverse(f.memory, forward, TILE_OF_QUERIES),
+                                        tile_reverse(f.memory, forward, TILE_OF_KEYS | TILE_OF_VALUES),
+                                        tile_reverse(f.memory, forward, TILE_OF_KEYS),
+                                        tile_reverse(f.memory, forward, TILE_OF_VALUES)};
+      for (size_t p = 0; p < sizeof programs / sizeof *programs; p++) {
         compare_program(&f, name, scheduled(f.memory, programs[p]), &exact, gained);
         compare_program(&f, name, tile_pipeline(f.memory, programs[p]), &exact, gained);
       }
@@ -411,7 +413,7 @@ static void unseen_rows(void **state) {
     /* The last key, which the last query alone sees. */
     f.rows[TILE_K][8 * s->head_dim + 3] = f.rows[TILE_V][8 * s->pairwise->value_dim + 5] = bad[i];
     results out = interpreted(&f, tile_pipeline(a, tile_forward(a, false)), &exact),
-            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), false)), &exact);
+            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), TILE_OF_QUERIES)), &exact);
     compare(&f, "unseen", "out", 1, out.of[TILE_OUT], exact.of[TILE_OUT], NULL, 8 * s->pairwise->value_dim, 1);
     compare(&f, "unseen", "dq", 1, dq.of[TILE_G_Q], NULL, gained[TILE_G_Q], 8 * s->head_dim, 1);
     const double *inputs[SPEC_MAX_INPUTS];
