@@ -233,6 +233,8 @@ int attend_next_plain(const attention_plan *p, int from, int *end);
 int64_t attend_number_bytes(const attention_plan *p, bool of_keys, int tokens); /* of shared memory */
 /* Those of `count` queries or keys from `first` on, of the head at hand; before a barrier of the block. */
 void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count);
+/* Number i of an existing query or key, as it is read there: float32. */
+ir_value attend_number_of(attend *t, int i, ir_value token);
 /* Positions of the expressions to come that are numbers: a pair's. */
 void attend_pair_numbers(attend *t, const attend_pair_of *pair);
 

@@ -43,6 +43,20 @@ static ir_value row_of_input(attend *t, int input, ir_value token) {
   return add(b, at, mul(b, head, of[PEGEN_PTX_INPUT_HEAD]));
 }
 
+static ir_value load_number(attend *t, int i, ir_value token) {
+  ir *b = t->b;
+  ir_value row = row_of_input(t, t->p->number[i].input, token);
+  return ir_load(b, b->f32, ir_offset_const(b, ir_pointer(b, row), 4LL * t->p->number[i].element), 4);
+}
+
+ir_value attend_number_of(attend *t, int i, ir_value token) {
+  ir *b = t->b;
+  const attention_number *number = &t->p->number[i];
+  if (number->input >= 0) return load_number(t, i, token);
+  ir_value index = number->of_key ? token : add(b, token, sub(b, t->keys, t->tokens));
+  return ir_cast(b, "arith.sitofp", index, b->f32);
+}
+
 void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   ir *b = t->b;
   const attention_plan *p = t->p;
@@ -51,9 +65,7 @@ void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   ir_value token = clamped(b, add(b, first, t->thread), of_keys ? t->keys : t->tokens);
   for (int i = 0; i < p->n_numbers; i++) {
     if (!is_laid(p, i, of_keys)) continue;
-    ir_value row = row_of_input(t, p->number[i].input, token),
-             x = ir_load(b, b->f32, ir_offset_const(b, ir_pointer(b, row), 4LL * p->number[i].element), 4);
-    ir_store(b, x, laid_at(t, of_keys, t->thread, i), 4, false);
+    ir_store(b, load_number(t, i, token), laid_at(t, of_keys, t->thread, i), 4, false);
   }
   ir_end_if(b, branch);
 }

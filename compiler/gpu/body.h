@@ -38,6 +38,9 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out);
+/* The same to the nearest float32 or its neighbour, by loads that do not wait for a branch. */
+void gpu_rough_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                           ir_value *out);
 /* A coordinate less an origin: the sum of three float32, largest first. part[i] of two places differ exactly where the
  * places are near each other, so that their displacement is the sum of three differences, in this order. */
 typedef struct gpu_place {

@@ -64,6 +64,7 @@ typedef struct mma {
   ir_value q_head, k_head; /* i32; of few queries q_head is that of the thread's rows */
   ir_value sums_of; /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
   ir_value scratch_of; /* shared memory of streamed tiles, before they are loaded */
+  ir_value seen_of; /* shared memory of what warps find: gpu/mma_seen.c */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
@@ -148,6 +149,13 @@ void mma_lay_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
 ir_value mma_without_constant(mma *m, ir_value lse, ir_value row);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
 ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);
+/* ---- gpu/mma_seen.c: tiles that a mask hides from all rows of the own tile ---- */
+
+bool mma_skips(const mma *m); /* whether any are looked for */
+int64_t mma_seen_bytes(const mma *m); /* of shared memory */
+/* [*begin, *end), i32, without those before the first tile that is seen, and behind the last one; all threads of the
+ * block, which meet. The head of q is set. */
+void mma_narrow_range(mma *m, ir_value *begin, ir_value *end);
 
 /* ---- gpu/mma_few.c: queries of all heads that share one of k ---- */
 

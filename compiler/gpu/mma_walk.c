@@ -280,6 +280,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   begin_sums(m);
   if (!m->p->owns_keys) {
+    mma_narrow_range(m, &begin, &end);
     emit_turns(m, each, begin, end);
     return;
   }
@@ -289,6 +290,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   unflatten(m, inside);
   two_float *remembered = emit_thread_remember(&m->t->exprs);
   mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  mma_narrow_range(m, &begin, &end);
   emit_turns(m, each, begin, end);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the last tiles, which the next head's first ones replace */
   emit_thread_forget(&m->t->exprs, remembered);
@@ -393,6 +395,8 @@ static int64_t lay_out(mma *m, ir_value base) {
     if (base.ptr && numbers) m->numbers_of[own] = ir_offset_const(m->b, base, at);
     at += numbers * stages;
   }
+  if (base.ptr) m->seen_of = ir_offset_const(m->b, base, at);
+  at += mma_seen_bytes(m);
   if (base.ptr) m->facts_of = ir_offset_const(m->b, base, at);
   at += 2 * mma_fact_bytes(m);
   if (base.ptr && mma_constant_bytes(m)) m->t->constants = ir_offset_const(m->b, base, at);

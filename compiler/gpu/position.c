@@ -266,6 +266,40 @@ void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_valu
     for (int i = 0; i < 3; i++) out[axis].part[i] = values[3 * axis + i];
 }
 
+/* Of a coordinate that one word holds, the word behind it is not read: it is the same one again. */
+static ir_value load_rough(source *s, ir_value at) {
+  ir *b = s->b;
+  ir_value is_f32 = type_is(s, PEGEN_POSITION_F32), is_i32 = type_is(s, PEGEN_POSITION_I32),
+           is_f64 = type_is(s, PEGEN_POSITION_F64), is_one_word = ir_op2(b, "arith.ori", is_f32, is_i32);
+  ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
+  ir_value step = ir_select(b, is_one_word, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
+  ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+  high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
+  ir_value all = as_i64(b, low, high), real = ir_cast(b, "arith.bitcast", all, b->f64),
+           of_real = ir_cast(b, "arith.truncf", real, b->f32), of_whole = ir_cast(b, "arith.sitofp", all, b->f32);
+  ir_value others = ir_select(b, is_f64, of_real, of_whole);
+  return ir_select(b, is_f32, ir_cast(b, "arith.bitcast", low, b->f32), others);
+}
+
+void gpu_rough_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                           ir_value *out) {
+  source s = {b, described, parameter, batch, token, NULL};
+  int axes = described->n_axes;
+  MlirType types[SPEC_MAX_AXES];
+  ir_value built_in[SPEC_MAX_AXES], given[SPEC_MAX_AXES];
+  ir_choice choice;
+  for (int axis = 0; axis < axes; axis++) types[axis] = b->f32;
+  if (described->grid[0]) {
+    choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), axes, types);
+    grid_coordinates(&s, 1, built_in);
+    ir_choose_else(b, &choice, axes, built_in);
+  }
+  ir_value row = row_of(&s);
+  for (int axis = 0; axis < axes; axis++) given[axis] = load_rough(&s, axis_of(&s, row, axis));
+  if (described->grid[0]) ir_end_choose(b, choice, axes, given, out);
+  for (int axis = 0; axis < axes && !described->grid[0]; axis++) out[axis] = given[axis];
+}
+
 two_float gpu_place_value(ir *b, const gpu_place *place) {
   two_float first = {.hi = place->part[0], .lo = place->part[1]};
   return two_float_add(b, first, two_float_f32(place->part[2]));
