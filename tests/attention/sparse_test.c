@@ -23,6 +23,7 @@ typedef struct draw {
   uint64_t random;
   const char **targets;
   int n_targets, failed;
+  number_type type; /* of rows under random masks */
   bool scores; /* random masks are those of scores */
   long double largest;
 } draw;
@@ -103,19 +104,22 @@ static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, con
     fail(d, what, "parts", NULL);
 }
 
-static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
+/* Of 16-bit rows, which are those of tensor cores, more tokens: their tiles are larger. */
+static void ask_of(draw *d, const spec *s, const char *name, bool has_gradients, number_type type) {
   const char *target = d->targets[below(d, d->n_targets)];
-  loaded_kernel *loaded = has_gradients ? trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_F32, 1)
-                                        : trial_load(d->memory, s, target, PEGEN_DTYPE_F32, 1);
+  unsigned dtype = number_type_info(type)->dtype;
+  int more = type == NUMBER_F32 ? 1 : 2;
+  loaded_kernel *loaded =
+      has_gradients ? trial_load_gradients(d->memory, s, target, dtype, 1) : trial_load(d->memory, s, target, dtype, 1);
   if (!loaded) exit(2);
   for (size_t i = 0; i < sizeof LAYOUTS / sizeof *LAYOUTS; i++) {
     const layout *l = &LAYOUTS[i];
     attention_trial t = {.spec = s, .causal = below(d, 2)};
-    attention_sizes sizes = {1, 2, 1 + below(d, 2), 1 + below(d, below(d, 3) ? 70 : 5),
-                             below(d, 9) ? 1 + below(d, 300) : 0};
+    attention_sizes sizes = {1, 2, 1 + below(d, 2), 1 + below(d, below(d, 3) ? 70 * more : 5),
+                             below(d, 9) ? 1 + below(d, 300 * more) : 0};
     const char *what = arena_printf(d->memory, "%s, %s, %lld x %lld%s, %s", name, l->name, (long long)sizes.tokens,
                                     (long long)sizes.keys, t.causal ? ", causal" : "", target);
-    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    attention_trial_fill(d->memory, &t, &sizes, type, ROWS_BHND, &d->random);
     t.positions = places(d, s, l, sizes.tokens);
     t.k_positions = places(d, s, l, sizes.keys);
     t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
@@ -123,6 +127,10 @@ static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
     if (has_gradients && sizes.keys) gradients(d, run_kernel(loaded), &t, what);
   }
   run_unload(loaded);
+}
+
+static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
+  ask_of(d, s, name, has_gradients, NUMBER_F32);
 }
 
 /* Keys that a window hides because they are nowhere, the first among them, from which others may not count. */
@@ -230,13 +238,14 @@ static void sliding(draw *d) {
 
 /* Of few queries the rows of keys that are proved unseen are not read: those behind the first page of memory. */
 static DLTensor *behind_first_page(draw *d, const DLTensor *of, char **room) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)(of->shape[2] * of->shape[3]) * sizeof(float);
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), element = of->dtype.bits / 8,
+         bytes = (size_t)(of->shape[2] * of->shape[3]) * element;
   DLTensor *t = arena_new(d->memory, DLTensor);
   *t = *of;
   *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*room == MAP_FAILED) exit(2);
   for (int64_t i = 0; i < of->shape[2] * of->shape[3]; i++)
-    ((float *)(void *)*room)[i] = *(float *)tensor_at(of, 0, 0, i / of->shape[3], i % of->shape[3]);
+    memcpy(*room + (size_t)i * element, tensor_at(of, 0, 0, i / of->shape[3], i % of->shape[3]), element);
   t->data = *room;
   t->byte_offset = 0;
   if (bytes > page && mprotect(*room + page, bytes - page, PROT_NONE)) exit(2);
@@ -270,6 +279,46 @@ static void unread(draw *d, const spec *s) {
     munmap(room[1], bytes);
     run_unload(loaded);
   }
+}
+
+/* The same of a GPU's tiles: of few queries, of many, and where these gain. 16-bit rows of 16 channels, of which a page
+ * has two tiles. */
+static void unread_tiles(draw *d, const spec *s, const char *target) {
+  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1);
+  if (!loaded) exit(2);
+  for (int tokens = 3; tokens <= 100; tokens += 97) {
+    int64_t keys = 4 * sysconf(_SC_PAGESIZE) / (s->head_dim * 2LL);
+    attention_trial t = {.spec = s}, other;
+    attention_sizes sizes = {1, 2, 1, tokens, keys};
+    attention_gradients gains, same_gains;
+    char *room[2];
+    attention_trial_fill(d->memory, &t, &sizes, NUMBER_BF16, ROWS_BHND, &d->random);
+    t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
+    t.k_positions = places(d, s, &LAYOUTS[0], sizes.keys);
+    t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+    forward(d, run_kernel(loaded), &t, "tiles that are not read");
+    other = t;
+    other.k = behind_first_page(d, t.k, &room[0]);
+    other.v = behind_first_page(d, t.v, &room[1]);
+    DLTensor *out = attention_trial_out(d->memory, &t, ROWS_BHND),
+             *same = attention_trial_out(d->memory, &t, ROWS_BHND);
+    if (attention_trial_call(run_kernel(loaded), &t, out, 1) ||
+        attention_trial_call(run_kernel(loaded), &other, same, 1) || !tensor_identical(out, same))
+      fail(d, "tiles that are not read", target, NULL);
+    if (attention_gradients_fill(d->memory, &gains, &t, run_kernel(loaded), true, 1, ROWS_BHND, &d->random)) exit(2);
+    gains.k = gains.v = NULL;
+    gains.operands = NULL;
+    same_gains = attention_gradients_room(d->memory, &gains);
+    same_gains.forward.k = other.k;
+    same_gains.forward.v = other.v;
+    if (attention_gradients_call(run_kernel(loaded), &gains, 1) ||
+        attention_gradients_call(run_kernel(loaded), &same_gains, 1) || !attention_gradients_same(&gains, &same_gains))
+      fail(d, "tiles that are not read by gradients", target, NULL);
+    size_t bytes = (size_t)(keys * s->head_dim) * 2;
+    munmap(room[0], bytes);
+    munmap(room[1], bytes);
+  }
+  run_unload(loaded);
 }
 
 /* ---- random masks ---- */
@@ -316,7 +365,7 @@ static void random_mask(draw *d, uint64_t seed, int index) {
   if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
   const spec *s = loader_load(d->memory, path, DSL_DIR, 0, NULL);
   int failed = d->failed;
-  if (s) ask(d, s, path, index % 3 == 0);
+  if (s) ask_of(d, s, path, index % 3 == 0, d->type);
   else d->failed++;
   if (d->failed == failed) remove(path);
   else printf("kept as %s\n%s", path, text);
@@ -325,18 +374,21 @@ static void random_mask(draw *d, uint64_t seed, int index) {
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
   int count = argc > 2 ? atoi(argv[2]) : 12;
-  const char *target = argc > 3 ? argv[3] : NULL; /* a GPU: keys that are nowhere, or hidden */
+  const char *target = argc > 3 ? argv[3] : NULL; /* a GPU: rows of 16 bits; keys that are nowhere, or hidden */
   static const char *const kinds[] = {"window", "document", "ring",   "corner", "learned",  "dilated",
                                       "table",  "clamped",  "nested", "never",  "logarithm"};
   draw d = {.memory = arena_create(), .random = seed};
   d.n_targets = trial_targets(d.memory, NULL, &d.targets);
+  d.type = target ? NUMBER_BF16 : NUMBER_F32;
+  if (target) d.targets = &target, d.n_targets = 1;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     loader_define define = {"kind", kinds[i]};
     const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
     if (!s) return 2;
-    if (!target) ask(&d, s, kinds[i], i % 2 == 0);
-    if (i == 0) nowhere(&d, s, target ? target : d.targets[0]);
-    if (i == 1 && !target) unread(&d, s);
+    /* To compile a GPU's code takes seconds: of some kinds, of one with gradients. */
+    if (!target || i % 3 == 0) ask_of(&d, s, kinds[i], target ? i == 3 : i % 2 == 0, d.type);
+    if (i == 0) nowhere(&d, s, d.targets[0]);
+    if (i == 1) target ? unread_tiles(&d, s, target) : unread(&d, s);
   }
   static const char *const beside[] = {"window", "document", "ring", "corner", "dilated", "clamped", "nested"};
   for (size_t i = 0; i < sizeof beside / sizeof *beside && !target; i++) {
@@ -351,7 +403,6 @@ int main(int argc, char **argv) {
     random_mask(&d, seed, i);
   }
   if (!target) sliding(&d);
-  if (target) d.targets = &target, d.n_targets = 1;
   hidden_faults(&d);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
   arena_destroy(d.memory);
