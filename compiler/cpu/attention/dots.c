@@ -24,8 +24,9 @@ ir_value attention_guarded_product(const attention_emitter *e, ir_value value, i
     ir_value next = attention_product(e, value, weight, sum);
     return ir_select(b, ir_compare_float(b, "une", weight, none), next, sum);
   }
-  for (int half = 0; half < 2; half++) { /* a product with the other half's 0 adds nothing */
-    ir_value bits = ir_int(b, ir_like(b, value, b->i32), half ? 0xffff0000 : 0xffff);
+  /* The upper halves first, as the instruction has it: a product with the other half's 0 adds nothing. */
+  for (int upper = 1; upper >= 0; upper--) {
+    ir_value bits = ir_int(b, ir_like(b, value, b->i32), upper ? 0xffff0000 : 0xffff);
     ir_value v = ir_op2(b, "arith.andi", ir_cast(b, "arith.bitcast", value, b->i32), bits);
     ir_value w = ir_op2(b, "arith.andi", ir_cast(b, "arith.bitcast", weight, b->i32), bits);
     ir_value is_any = ir_compare_int(b, "ne", w, ir_int(b, ir_type(w), 0));

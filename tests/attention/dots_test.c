@@ -1,0 +1,169 @@
+/* dots_test: attention in bfloat16 where this processor multiplies pairs of it by an instruction: rows and keys that
+ * fill no pair, register or tile, rows that are copied first, and numbers that are not finite. Where it does not, all
+ * but the first test hold of float32 products. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double BOUND = 0x1p-18;
+
+typedef struct compiled {
+  fixture f;
+  loaded_kernel *loaded;
+  const pegen_kernel *kernel;
+} compiled;
+
+static compiled compile(const char *head_dim, const char *value_dim, const char *target) {
+  loader_define defines[] = {{"head_dim", head_dim}, {"value_dim", value_dim}};
+  compiled c = {.f = fixture_open(SPECS_DIR, "attention", 2, defines, target, 11)};
+  c.loaded = trial_load(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
+  assert_non_null(c.loaded);
+  c.kernel = run_kernel(c.loaded);
+  return c;
+}
+
+static void finish(compiled *c) {
+  run_unload(c->loaded);
+  arena_destroy(c->f.memory);
+}
+
+static attention_trial fill(compiled *c, attention_sizes sizes, row_order order) {
+  attention_trial t = {.spec = c->f.spec};
+  attention_trial_fill(c->f.memory, &t, &sizes, NUMBER_BF16, order, &c->f.random);
+  return t;
+}
+
+static DLTensor *call(const compiled *c, const attention_trial *t, int parts) {
+  DLTensor *out = attention_trial_out(c->f.memory, t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(c->kernel, t, out, parts), 0);
+  return out;
+}
+
+static void compare(const compiled *c, const attention_trial *t, DLTensor *out) {
+  trial_error worst = {0};
+  attention_trial_compare(c->f.memory, c->kernel, t, out, 1, &worst);
+  if (t->lse) attention_trial_compare_lse(c->f.memory, t, 1, &worst);
+  if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(c->f.memory, &worst));
+}
+
+/* Weights are rounded by dot products, and not without them: so outputs of 1024 keys tell. */
+static void are_used(void **state) {
+  (void)state;
+  compiled with = compile("64", "64", NULL);
+  attention_trial t = fill(&with, (attention_sizes){1, 2, 2, 40, 1024}, ROWS_BHND);
+  DLTensor *out = call(&with, &t, 1);
+  pegen_args args = attention_trial_args(with.kernel, &t, out);
+  bool expected = attention_trial_rounds_weights(t.spec, with.kernel, false, &args);
+#if defined(__x86_64__)
+  compiled without = compile("64", "64", "x86-64-v3");
+  DLTensor *other = call(&without, &t, 1);
+  assert_false(attention_trial_rounds_weights(t.spec, without.kernel, false, &args));
+  assert_int_equal(!tensor_identical(out, other), expected);
+  finish(&without);
+#endif
+  finish(&with);
+  if (expected) return;
+  print_message(
+      "             (this processor has no dot products of bfloat16 that pay: float32 products are tested)\n");
+  skip();
+}
+
+static void sizes(void **state) {
+  (void)state;
+  static const char *const dims[][2] = {{"2", "2"},    {"6", "34"},   {"34", "6"},  {"64", "64"}, {"66", "130"},
+                                        {"130", "66"}, {"300", "48"}, {"33", "64"}, {"64", "33"}};
+  static const int64_t keys[] = {1, 2, 37, 64, 65, 129};
+  int round = 0;
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    compiled c = compile(dims[i][0], dims[i][1], NULL);
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++, round++) {
+      attention_trial t = fill(&c, (attention_sizes){1, 4, 2, 19 + 20 * (round % 2), keys[k]}, (row_order)(round % 3));
+      t.causal = round % 4 == 3;
+      t.scale = round % 5 ? 0 : -0.3;
+      t.lse = attention_trial_lse(c.f.memory, &t);
+      DLTensor *out = call(&c, &t, 1);
+      compare(&c, &t, out);
+      assert_true(tensor_identical(call(&c, &t, 3), out));
+    }
+    finish(&c);
+  }
+}
+
+static DLTensor *reordered(arena *a, const DLTensor *of) {
+  DLTensor *t = tensor_rows(a, NUMBER_BF16, ROWS_BHND, of->shape[0], of->shape[1], of->shape[2], of->shape[3]);
+  for (int64_t h = 0; h < of->shape[1]; h++)
+    for (int64_t n = 0; n < of->shape[2]; n++)
+      memcpy(tensor_at(t, 0, h, n, 0), tensor_at(of, 0, h, n, 0), (size_t)of->shape[3] * 2);
+  return t;
+}
+
+/* Rows that are 4096 bytes apart are copied first: the same bits as without. */
+static void copied_rows(void **state) {
+  (void)state;
+  compiled c = compile("64", "64", NULL);
+  attention_trial t = fill(&c, (attention_sizes){1, 32, 32, 40, 71}, ROWS_BNHD);
+  DLTensor *out = call(&c, &t, 1);
+  compare(&c, &t, out);
+  t.k = reordered(c.f.memory, t.k);
+  t.v = reordered(c.f.memory, t.v);
+  assert_true(tensor_identical(call(&c, &t, 1), out));
+  finish(&c);
+}
+
+static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
+  return number_load(NUMBER_BF16, tensor_at(t, 0, h, n, c));
+}
+
+/* Keys that a query does not see leave no trace in it, the other one of a pair too. */
+static void unseen_keys(void **state) {
+  (void)state;
+  enum { TOKENS = 75, WIDTH = 34 };
+  compiled c = compile("34", "34", NULL);
+  for (int64_t spoilt = 50; spoilt < 52; spoilt++) {
+    attention_trial t = fill(&c, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, ROWS_BHND);
+    t.causal = true;
+    DLTensor *good = call(&c, &t, 1);
+    for (int64_t key = spoilt; key < TOKENS; key++) {
+      number_store(NUMBER_BF16, tensor_at(t.k, 0, 0, key, 3), NAN);
+      number_store(NUMBER_BF16, tensor_at(t.v, 0, 0, key, 4), INFINITY);
+    }
+    DLTensor *bad = call(&c, &t, 1);
+    for (int64_t h = 0; h < 3; h++)
+      for (int64_t n = 0; n < TOKENS; n++)
+        for (int64_t i = 0; i < WIDTH; i++)
+          assert_true(n < spoilt ? number_of(bad, h, n, i) == number_of(good, h, n, i)
+                                 : isnan(number_of(bad, h, n, i)));
+  }
+  finish(&c);
+}
+
+/* A key that is seen keeps what it holds, also where it is the last one and has no partner. */
+static void infinite_values(void **state) {
+  (void)state;
+  static const int64_t keys[] = {37, 38};
+  compiled c = compile("32", "32", NULL);
+  for (int i = 0; i < 2; i++) {
+    attention_trial t = fill(&c, (attention_sizes){1, 1, 1, 40, keys[i]}, ROWS_BHND);
+    DLTensor *good = call(&c, &t, 1);
+    number_store(NUMBER_BF16, tensor_at(t.v, 0, 0, keys[i] - 1, 5), -INFINITY);
+    DLTensor *bad = call(&c, &t, 1);
+    for (int64_t n = 0; n < 40; n++)
+      for (int64_t channel = 0; channel < 32; channel++)
+        assert_true(number_of(bad, 0, n, channel) == (channel == 5 ? -INFINITY : number_of(good, 0, n, channel)));
+  }
+  finish(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used), cmocka_unit_test(sizes), cmocka_unit_test(copied_rows),
+                                     cmocka_unit_test(unseen_keys), cmocka_unit_test(infinite_values)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
