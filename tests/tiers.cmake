@@ -71,7 +71,7 @@ set(LONG_UNDER_SANITIZERS
   # sizes and calls of many kinds
   "^attention_(sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
   "^(attention_fused|append|slots|stack|effort|denormals|backward(_calls|_more)?|gradient_reference)$"
-  "^(bench_json|ptx_bench_attention|program_stock|golden_attention)$"
+  "^(bench_json|ptx_bench_(attention|calls)|program_stock|golden_attention)$"
   "^interface.(float8|care|spherical|rope_mixed|geope3d)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs

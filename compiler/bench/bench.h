@@ -1,7 +1,7 @@
 /* bench/bench: `pegen bench SPEC.lua`, the kernel's time beside what memory or arithmetic allows.
  *
  * Chooses what is measured of the description's form and target: rows (bench/rows.h), attention (bench/attention.h), or
- * a GPU's kernels (bench/gpu.h).
+ * rows on a GPU (bench/gpu.h).
  */
 #ifndef PEGEN_BENCH_BENCH_H
 #define PEGEN_BENCH_BENCH_H

@@ -479,8 +479,9 @@ static const command_row commands[COMMAND_COUNT] = {
                        "compile, run, compare with the slow reference, print the errors"},
     [COMMAND_EXPLAIN] = {"explain", "pegen explain SPEC.lua [options]",
                          "what was understood: group, normal form, properties, cost per token"},
-    [COMMAND_BENCH] = {"bench", "pegen bench SPEC.lua [options]",
-                       "time the kernel against a copy of the same bytes in the same run"},
+    [COMMAND_BENCH] =
+        {"bench", "pegen bench SPEC.lua [options]",
+         "time the kernel against a copy of the same bytes in the same run, attention against multiply-adds"},
     [COMMAND_SPECS] =
         {"specs", "pegen specs [NAME] [options]",
          "list the descriptions that come with pegen, or those that a model of this name uses, with options",
@@ -505,10 +506,8 @@ static const option_row rows[] = {
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},
     {"dtype", 0, "LIST", false, FOR_DESCRIPTIONS, set_dtype,
-     "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32); bf16:f8e4m3 or the like: "
-     "outputs of float8, "
-     "too "
-     "(f8e4m3, f8e5m2)",
+     "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32, of a GPU bf16); bf16:f8e4m3 "
+     "or the like: outputs of float8, too (f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
     {"no-grad", 0, NULL, false, FOR_DESCRIPTIONS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
     {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
@@ -555,15 +554,14 @@ static const option_row rows[] = {
      VALUES_FREE, NULL},
     {"backward", 0, NULL, false, FOR_BENCH, set_backward,
      "time gradients, too: NAME_encode_backward of rows alone and with those of operands (with --table by a table, and "
-     "NAME_prepare_backward), or NAME_attention_backward",
+     "NAME_prepare_backward), or NAME_attention_backward; of an encode on processors alone",
      VALUES_FREE, NULL},
     {"append", 0, NULL, false, FOR_BENCH, set_append,
      "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
      VALUES_FREE, NULL},
     {"keys", 0, "LIST", false, FOR_BENCH, set_keys,
      "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of keys "
-     "and "
-     "values and the multiply-adds",
+     "and values and the multiply-adds",
      VALUES_FREE, NULL},
     {"causal", 0, NULL, false, FOR_BENCH, set_causal,
      "of attention: queries see earlier keys alone, beside the same of all keys", VALUES_FREE, NULL},
