@@ -146,13 +146,13 @@ static int check_places(const pegen_kernel *kernel, const pegen_call *call, int 
   return pegen_are_of_length(&call->bounds[s], pegen_grid_tokens(kernel)) ? 0 : PEGEN_ERROR_GRID_SIZE;
 }
 
-static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor) {
+int pegen_check_operand_shape(const pegen_operand *want, const DLTensor *tensor, int wrong) {
   int64_t count = 1;
-  if (tensor->ndim != want->rank) return PEGEN_ERROR_OPERAND_SHAPE;
-  if (want->rank > 0 && !tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
+  if (tensor->ndim != want->rank) return wrong;
+  if (want->rank > 0 && !tensor->shape) return wrong == PEGEN_ERROR_OPERAND_SHAPE ? PEGEN_ERROR_NULL_SHAPE : wrong;
   for (int i = want->rank - 1; i >= 0; i--) {
-    if (tensor->shape[i] != want->shape[i]) return PEGEN_ERROR_OPERAND_SHAPE;
-    if (tensor->strides && want->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_OPERAND_SHAPE;
+    if (tensor->shape[i] != want->shape[i]) return wrong;
+    if (tensor->strides && want->shape[i] > 1 && tensor->strides[i] != count) return wrong;
     count *= want->shape[i]; /* the compiler's own sizes: small */
   }
   return 0;
@@ -434,7 +434,8 @@ int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *arg
 
 int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_operands; i++)
-    if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0) return error;
+    if ((error = pegen_check_operand_shape(&kernel->operands[i], args->operands[i], PEGEN_ERROR_OPERAND_SHAPE)) != 0)
+      return error;
   return 0;
 }
 

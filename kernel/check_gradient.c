@@ -20,13 +20,8 @@ int pegen_is_gradient_type(const DLTensor *tensor) {
 }
 
 int pegen_check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view) {
-  int64_t count = 1;
-  if (tensor->ndim != operand->rank || (operand->rank > 0 && !tensor->shape)) return PEGEN_ERROR_GRADIENT_SHAPE;
-  for (int i = operand->rank - 1; i >= 0; i--) {
-    if (tensor->shape[i] != operand->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
-    if (tensor->strides && operand->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_GRADIENT_SHAPE;
-    count *= operand->shape[i];
-  }
+  int error = pegen_check_operand_shape(operand, tensor, PEGEN_ERROR_GRADIENT_SHAPE);
+  if (error) return error;
   if (!pegen_is_gradient_type(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
   return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, view) : PEGEN_ERROR_DEVICE;
 }

@@ -195,6 +195,8 @@ PEGEN_INTERNAL int pegen_check_part(const pegen_args *args, int part, int parts)
 PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
 PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
+/* An operand's, or its gradient's: `wrong` where it is another, or not contiguous. */
+PEGEN_INTERNAL int pegen_check_operand_shape(const pegen_operand *want, const DLTensor *tensor, int wrong);
 PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
 /* Inputs of the tokens of q, or of whichever rows they are: all given, of the rows' sizes, of q's type (type, as

@@ -79,20 +79,6 @@ static const row rows[] = {
       .group_rows = 8,
       .torque_prefetch = 1536,
       .attention_ahead = 1}},
-    /* aarch64: nothing was measured, so as everybody else's. A program may not ask for the size of the caches there. */
-    {PEGEN_VENDOR_ARM,
-     0,
-     INT64_MAX,
-     INT64_MAX,
-     {.prefetch_above = NEVER,
-      .prefetch_broken = 16 * MIB,
-      .prefetch_bytes = 4096,
-      .stream_above = LAST_CACHE,
-      .share_below = 16 * MIB,
-      .tile_tokens = 128,
-      .tile_once = 1,
-      .tile_rotors = 24,
-      .group_rows = 8}},
     /* AMD Zen 4, an EPYC, and everybody else: the hardware's own prefetching keeps up with a walk in order
      * of memory, and requests into the nearest cache cost more than they bring (.97 of the limit without, .75 with, at
      * 192 MiB). A broken walk gains, from requests into the second-level cache alone, of which more can be under way:
@@ -103,7 +89,7 @@ static const row rows[] = {
      * .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. Where batches share rotors in caches, each batch's part is
      * such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. Dot products of bfloat16
      * are twice as many multiply-adds as those of float32 on Zen 4 (236 and 118 GFLOP/s); on a Xeon of model 207 no
-     * more. */
+     * more. On aarch64 nothing was measured, and a program may not ask for the size of the caches. */
     {PEGEN_VENDOR_ANY,
      0,
      INT64_MAX,
@@ -128,6 +114,7 @@ int32_t pegen_processor_row(const pegen_processor_id *id) {
   return i;
 }
 
+/* A wish that is a number stays one. */
 static int64_t bytes_of(int64_t wish, int64_t last_cache) {
   if (wish == LAST_CACHE) return last_cache > 0 ? last_cache : UNKNOWN_CACHE;
   return wish == NEVER ? INT64_MAX : wish;
@@ -149,17 +136,9 @@ void pegen_tune(pegen_tuning *tuning, int32_t choice) {
   const pegen_tuning *wishes = &r->wishes;
   int64_t last_cache = (int64_t)(choice >> CACHE_SHIFT & CACHE_MOST) * CACHE_UNIT;
   if (last_cache > r->largest_cache) last_cache = r->largest_cache;
-  tuning->prefetch_above = bytes_of(wishes->prefetch_above, last_cache);
-  tuning->prefetch_broken = bytes_of(wishes->prefetch_broken, last_cache);
-  tuning->prefetch_bytes = wishes->prefetch_bytes;
-  tuning->prefetch_built = bytes_of(wishes->prefetch_built, last_cache);
-  tuning->stream_above = bytes_of(wishes->stream_above, last_cache);
-  tuning->share_below = wishes->share_below == NEVER ? 0 : bytes_of(wishes->share_below, last_cache);
-  tuning->tile_tokens = wishes->tile_tokens;
-  tuning->tile_once = wishes->tile_once;
-  tuning->tile_rotors = wishes->tile_rotors;
-  tuning->group_rows = wishes->group_rows;
-  tuning->torque_prefetch = wishes->torque_prefetch;
+  const int64_t *wish = (const int64_t *)wishes;
+  int64_t *to = (int64_t *)tuning;
+  for (size_t i = 0; i < sizeof *tuning / sizeof *to; i++) to[i] = bytes_of(wish[i], last_cache);
+  if (wishes->share_below == NEVER) tuning->share_below = 0;
   tuning->dots = wishes->dots && choice & PEGEN_CHOSEN_DOTS;
-  tuning->attention_ahead = wishes->attention_ahead;
 }

@@ -91,31 +91,18 @@ typedef struct parameter {
 #define ARGS(name) {OF_ARGS, offsetof(pegen_args, name), #name}
 #define FLOAT(name) {NUMBER_OF_ARGS, offsetof(pegen_args, name), #name}
 #define GRAD(name, text) {OF_GRAD, offsetof(pegen_grad_args, name), text}
+#define GIVEN ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {INPUTS, 0, "input"}
 
-static const parameter tvm_encode[] = {
-    ARGS(q),     ARGS(k),     ARGS(positions),    ARGS(k_positions), {OPERANDS, 0, "operand"}, {INPUTS, 0, "input"},
-    ARGS(q_out), ARGS(k_out), {TABLE, 0, "table"}};
+static const parameter tvm_encode[] = {ARGS(q), ARGS(k), GIVEN, ARGS(q_out), ARGS(k_out), {TABLE, 0, "table"}};
 /* also of table_bytes, without the last */
 static const parameter tvm_prepare[] = {
     ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {TABLE, 0, "table"}};
-static const parameter tvm_attention[] = {ARGS(q),
-                                          ARGS(k),
-                                          ARGS(v),
-                                          ARGS(positions),
-                                          ARGS(k_positions),
-                                          {OPERANDS, 0, "operand"},
-                                          {INPUTS, 0, "input"},
-                                          ARGS(out),
-                                          ARGS(lse),
-                                          {CAUSAL, 0, "causal"},
-                                          FLOAT(scale)};
+static const parameter tvm_attention[] = {
+    ARGS(q), ARGS(k), ARGS(v), GIVEN, ARGS(out), ARGS(lse), {CAUSAL, 0, "causal"}, FLOAT(scale)};
 static const parameter tvm_append[] = {ARGS(q),
                                        ARGS(k),
                                        ARGS(v),
-                                       ARGS(positions),
-                                       ARGS(k_positions),
-                                       {OPERANDS, 0, "operand"},
-                                       {INPUTS, 0, "input"},
+                                       GIVEN,
                                        ARGS(slots),
                                        ARGS(q_out),
                                        ARGS(k_out),
@@ -129,10 +116,7 @@ static const parameter tvm_append[] = {ARGS(q),
                                        {TABLE, 0, "table"}};
 static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
                                                 GRAD(k_out, "grad_k_out"),
-                                                ARGS(positions),
-                                                ARGS(k_positions),
-                                                {OPERANDS, 0, "operand"},
-                                                {INPUTS, 0, "input"},
+                                                GIVEN,
                                                 GRAD(q, "grad_q"),
                                                 GRAD(k, "grad_k"),
                                                 ARGS(q),

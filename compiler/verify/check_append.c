@@ -132,15 +132,7 @@ static int call_append(const appended *t, DLTensor *q, DLTensor *k_cache, DLTens
                      .norm_epsilon = q_norm || k_norm ? EPSILON : 0};
   if (kernel->n_inputs && !args.inputs)
     args.inputs = trial_repeated_inputs(t->c->memory, kernel, operands, t->k->shape[2]);
-  size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
-  if (workspace) args.workspace = arena_must(malloc(workspace));
-  int error = 0;
-  for (int part = CHECK_PARTS - 1; part >= 0; part--) {
-    int failed = kernel->append(&args, part, CHECK_PARTS);
-    if (failed) error = failed;
-  }
-  free(args.workspace);
-  return error;
+  return trial_run(&args, kernel->workspace, kernel->append, NULL, CHECK_PARTS);
 }
 
 static void check_plain(appended *t) {

@@ -11,25 +11,13 @@ static void check_rows(checker *c, const char *name, const char *what, const att
   check_report(c, name, what, attention_gradients_bound(g), &worst);
 }
 
-static void check_operands(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
-  trial_error worst = {0};
-  if (!g->operands) return;
-  attention_gradients_compare_operands(g, exact, &worst);
-  check_report(c, name, "gradients of operands", attention_gradients_bound(g), &worst);
-}
+typedef void compare_function(const attention_gradients *g, const attention_answer *exact, trial_error *worst);
 
-static void check_inputs(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
+static void check_gained(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact,
+                         const char *what, compare_function *compare) {
   trial_error worst = {0};
-  if (!g->inputs) return;
-  attention_gradients_compare_inputs(g, exact, &worst);
-  check_report(c, name, "gradients of inputs", attention_gradients_bound(g), &worst);
-}
-
-static void check_positions(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
-  trial_error worst = {0};
-  if (!g->positions) return;
-  attention_gradients_compare_positions(g, exact, &worst);
-  check_report(c, name, "gradients of positions", attention_gradients_bound(g), &worst);
+  compare(g, exact, &worst);
+  check_report(c, name, what, attention_gradients_bound(g), &worst);
 }
 
 /* A call for all gradients that there are: of operands, positions and inputs, of some of them, of rows alone. */
@@ -57,9 +45,9 @@ void check_attention_backward(checker *c, const attention_trial *trial, const ch
   if (!check_called(c, name, what, error)) return;
   attention_answer exact = attention_gradients_answer(c->memory, &g, step);
   check_rows(c, name, what, &g, &exact);
-  check_operands(c, name, &g, &exact);
-  check_inputs(c, name, &g, &exact);
-  check_positions(c, name, &g, &exact);
+  if (g.operands) check_gained(c, name, &g, &exact, "gradients of operands", attention_gradients_compare_operands);
+  if (g.inputs) check_gained(c, name, &g, &exact, "gradients of inputs", attention_gradients_compare_inputs);
+  if (g.positions) check_gained(c, name, &g, &exact, "gradients of positions", attention_gradients_compare_positions);
   /* Fewer parts than heads of k, and more, which share them. */
   int many = (int)(2 * trial->k->shape[0] * trial->k->shape[1] + 1);
   bool same = true;

@@ -209,16 +209,12 @@ static gradients make_gradients(checker *c, number_type rows, number_type sums) 
   gradients to = {.row = {rows_of(c, rows, 0, NULL), rows_of(c, rows, 1, NULL)}};
   if (s->n_operands) to.operand = arena_array(c->memory, DLTensor *, s->n_operands);
   for (int i = 0; i < s->n_operands; i++)
-    to.operand[i] = tensor_contiguous(c->memory, sums, s->operand[i].rank, s->operand[i].shape,
-                                      arena_array(c->memory, double, spec_operand_elements(&s->operand[i]) + 1));
+    to.operand[i] = tensor_contiguous(c->memory, sums, s->operand[i].rank, s->operand[i].shape, NULL);
   if (spec_turns_rows(s)) to.input = arena_array(c->memory, DLTensor *, s->n_inputs);
   for (int i = 0; to.input && i < s->n_inputs; i++)
     to.input[i] = tensor_contiguous(c->memory, NUMBER_F32, s->input[i].size ? 4 : 3,
-                                    (int64_t[]){1, 1, t->tokens, input_size(s, i)},
-                                    arena_array(c->memory, double, t->tokens *input_size(s, i)));
-  if (t->positions)
-    to.position = tensor_contiguous(c->memory, sums, 2, (int64_t[]){t->tokens, s->n_axes},
-                                    arena_array(c->memory, double, t->tokens * s->n_axes));
+                                    (int64_t[]){1, 1, t->tokens, input_size(s, i)}, NULL);
+  if (t->positions) to.position = tensor_contiguous(c->memory, sums, 2, (int64_t[]){t->tokens, s->n_axes}, NULL);
   return to;
 }
 
@@ -247,14 +243,8 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
                      .q = sums || needs_input(c) ? of->kept[0] : NULL,
                      .k = sums || needs_input(c) ? of->kept[1] : NULL,
                      .grad = &grad};
-  size_t workspace = c->kernel->encode_backward_workspace(&args);
-  if (workspace) args.workspace = arena_must(malloc(workspace));
-  int error = 0;
-  for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->encode_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && to->operand; part--)
-    error = c->kernel->encode_backward_finish(&args, part, parts);
-  free(args.workspace);
-  return error;
+  return trial_run(&args, c->kernel->encode_backward_workspace, c->kernel->encode_backward,
+                   to->operand ? c->kernel->encode_backward_finish : NULL, parts);
 }
 
 /* 64-byte aligned, as tables are; `given`: what to free. */
@@ -279,7 +269,7 @@ static int fill_table(const checker *c, const call *of, const gradients *to, peg
     grad->k_out = which ? of->g[1] : NULL;
     grad->q = which ? NULL : to->row[0];
     grad->k = which ? to->row[1] : NULL;
-    for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->encode_backward(&args, part, parts);
+    error = trial_run(&args, NULL, c->kernel->encode_backward, NULL, parts);
   }
   return error;
 }
@@ -302,12 +292,9 @@ static int run_tabled(const checker *c, const call *of, const gradients *to, int
   grad.flags = 0;
   grad.operands = to->operand;
   grad.positions = to->position;
-  size_t workspace = c->kernel->prepare_backward_workspace(&args);
-  if (workspace) args.workspace = arena_must(malloc(workspace));
-  for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->prepare_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && to->operand; part--)
-    error = c->kernel->prepare_backward_finish(&args, part, parts);
-  free(args.workspace);
+  if (!error)
+    error = trial_run(&args, c->kernel->prepare_backward_workspace, c->kernel->prepare_backward,
+                      to->operand ? c->kernel->prepare_backward_finish : NULL, parts);
   free(given[0]);
   free(given[1]);
   return error;

@@ -62,8 +62,14 @@ DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t 
   DLTensor *t = tensor_new(a, type, rank, shape);
   size_t bytes = tensor_bytes(t), step = element_bytes(t);
   t->data = arena_alloc(a, bytes + 16);
-  for (size_t i = 0; i < bytes / step; i++) number_store(type, (char *)t->data + i * step, values[i]);
+  for (size_t i = 0; i < bytes / step; i++) number_store(type, (char *)t->data + i * step, values ? values[i] : 0);
   return t;
+}
+
+int64_t tensor_elements(const DLTensor *t) {
+  int64_t count = 1;
+  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
+  return count;
 }
 
 DLTensor *tensor_copy(arena *a, const DLTensor *rows) {
@@ -259,6 +265,17 @@ trial_operands trial_rounded_operands(arena *a, const spec *s, const double *con
   return result;
 }
 
+int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_entry *entry, trial_entry *finish,
+              int parts) {
+  int error = 0;
+  args->workspace_bytes = needs ? needs(args) : 0;
+  if (args->workspace_bytes) args->workspace = arena_must(malloc(args->workspace_bytes));
+  for (int part = parts - 1; part >= 0 && !error; part--) error = entry(args, part, parts);
+  for (int part = parts - 1; part >= 0 && !error && finish; part--) error = finish(args, part, parts);
+  free(args->workspace);
+  return error;
+}
+
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
   return trial_call_scaled(kernel, positions, operands, q, q_out, k, k_out, NULL, NULL, parts);
@@ -297,16 +314,8 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
   args.inputs = operands->inputs;
   if (kernel->n_inputs && !args.inputs)
     args.inputs = trial_repeated_inputs(scratch, kernel, operands, (q ? q : k)->shape[2]);
-  size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
-  if (workspace) args.workspace = arena_must(malloc(workspace));
-  int error = 0;
-  /* From the last part to the first: their order must not matter. */
-  for (int part = parts - 1; part >= 0; part--) {
-    int failed = kernel->encode(&args, part, parts);
-    if (failed) error = failed;
-  }
+  int error = trial_run(&args, kernel->workspace, kernel->encode, NULL, parts);
   arena_destroy(scratch);
-  free(args.workspace);
   return error;
 }
 

@@ -23,9 +23,11 @@ typedef enum row_order { ROWS_BHND, ROWS_BNHD, ROWS_GAPS, ROW_ORDER_COUNT } row_
 
 DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens,
                       int64_t channels);
+/* values NULL: zeros. */
 DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values);
 /* From the first element to behind the last one; strides are not negative. */
 size_t tensor_bytes(const DLTensor *t);
+int64_t tensor_elements(const DLTensor *t);
 /* The same strides and bytes, gaps included. */
 DLTensor *tensor_copy(arena *a, const DLTensor *rows);
 void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
@@ -86,6 +88,12 @@ trial_inputs trial_pair_inputs(arena *a, const spec *s, number_type type, const 
                                uint64_t *random);
 /* The row of each input that belongs to a query; rows [inputs]. */
 void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows);
+
+/* One call of an entry, from the last part to the first, whose order must not matter, with a workspace of as many bytes
+ * as `needs` says, and then of the entry that finishes it (NULL: none). Returns the first error. */
+typedef int trial_entry(const pegen_args *args, int part, int parts);
+int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_entry *entry, trial_entry *finish,
+              int parts);
 
 /* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,

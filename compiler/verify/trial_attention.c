@@ -30,8 +30,7 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
 
 DLTensor *attention_trial_lse(arena *a, const attention_trial *t) {
   const int64_t *shape = t->q->shape;
-  DLTensor *lse =
-      tensor_contiguous(a, NUMBER_F32, 3, shape, arena_array(a, double, shape[0] * shape[1] * shape[2] + 1));
+  DLTensor *lse = tensor_contiguous(a, NUMBER_F32, 3, shape, NULL);
   lse->strides = arena_array(a, int64_t, 3);
   lse->strides[0] = shape[1] * shape[2], lse->strides[1] = 1, lse->strides[2] = shape[1];
   return lse;
@@ -56,15 +55,7 @@ pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_tria
 
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts) {
   pegen_args args = attention_trial_args(kernel, t, out);
-  args.workspace_bytes = kernel->workspace(&args);
-  if (args.workspace_bytes) args.workspace = malloc(args.workspace_bytes);
-  int error = 0;
-  for (int part = parts - 1; part >= 0; part--) {
-    int failed = kernel->attention(&args, part, parts);
-    if (failed) error = failed;
-  }
-  free(args.workspace);
-  return error;
+  return trial_run(&args, kernel->workspace, kernel->attention, NULL, parts);
 }
 
 /* ---- comparison ---- */

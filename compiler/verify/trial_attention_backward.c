@@ -28,8 +28,7 @@ static void choose_incoming(attention_gradients *g, int64_t step, uint64_t *rand
 }
 
 DLTensor *attention_gradients_operand(arena *a, const spec *s, int i) {
-  return tensor_contiguous(a, NUMBER_F64, s->operand[i].rank, s->operand[i].shape,
-                           arena_array(a, double, spec_operand_elements(&s->operand[i]) + 1));
+  return tensor_contiguous(a, NUMBER_F64, s->operand[i].rank, s->operand[i].shape, NULL);
 }
 
 DLTensor *attention_gradients_input(arena *a, const attention_trial *t, int i) {
@@ -70,15 +69,8 @@ int attention_gradients_fill(arena *a, attention_gradients *g, const attention_t
   return attention_trial_call(kernel, &g->forward, g->out, 1);
 }
 
-static int64_t elements(const DLTensor *t) {
-  int64_t count = 1;
-  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
-  return count;
-}
-
 static DLTensor *like_positions(arena *a, const DLTensor *of, number_type type) {
-  if (!of) return NULL;
-  return tensor_contiguous(a, type, of->ndim, of->shape, arena_array(a, double, elements(of) + 1));
+  return of ? tensor_contiguous(a, type, of->ndim, of->shape, NULL) : NULL;
 }
 
 void attention_gradients_of_positions(arena *a, attention_gradients *g, number_type type) {
@@ -87,7 +79,7 @@ void attention_gradients_of_positions(arena *a, attention_gradients *g, number_t
 }
 
 static bool same_numbers(const DLTensor *x, const DLTensor *y) {
-  return !x || !y || !memcmp(x->data, y->data, (size_t)(elements(x) * number_bytes(number_type_of(x->dtype))));
+  return !x || !y || !memcmp(x->data, y->data, (size_t)(tensor_elements(x) * number_bytes(number_type_of(x->dtype))));
 }
 
 /* With the same gaps and other numbers, so that rows which a call does not write are not the same. */
@@ -149,14 +141,8 @@ int attention_gradients_call(const pegen_kernel *kernel, const attention_gradien
   pegen_grad_args grad = attention_gradients_args(g);
   pegen_args args = attention_trial_args(kernel, &g->forward, g->out);
   args.grad = &grad;
-  args.workspace_bytes = kernel->attention_backward_workspace(&args);
-  if (args.workspace_bytes) args.workspace = arena_must(malloc(args.workspace_bytes));
-  int error = 0;
-  for (int part = parts - 1; part >= 0 && !error; part--) error = kernel->attention_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && attention_gradients_has_finish(g); part--)
-    error = kernel->attention_backward_finish(&args, part, parts);
-  free(args.workspace);
-  return error;
+  return trial_run(&args, kernel->attention_backward_workspace, kernel->attention_backward,
+                   attention_gradients_has_finish(g) ? kernel->attention_backward_finish : NULL, parts);
 }
 
 static bool rounds_weights(const attention_gradients *g, bool backward) {
@@ -240,19 +226,24 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
   arena_destroy(scratch);
 }
 
+attention_answer attention_answer_new(arena *a, const spec *s, const DLTensor *q, const DLTensor *k,
+                                      const DLTensor *const *inputs) {
+  attention_answer answer = {.q = arena_array(a, gradient_sum, tensor_elements(q) + 1),
+                             .k = arena_array(a, gradient_sum, tensor_elements(k) + 1),
+                             .operand = reference_operand_sums(a, s),
+                             .input = arena_array(a, gradient_sum *, s->n_inputs + 1),
+                             .positions = arena_array(a, gradient_sum, q->shape[2] * s->n_axes + 1),
+                             .k_positions = arena_array(a, gradient_sum, k->shape[2] * s->n_axes + 1),
+                             .score = 1};
+  for (int i = 0; i < s->n_inputs; i++) answer.input[i] = arena_array(a, gradient_sum, tensor_elements(inputs[i]) + 1);
+  return answer;
+}
+
 attention_answer attention_gradients_answer(arena *a, const attention_gradients *g, int64_t step) {
   const attention_trial *t = &g->forward;
   const spec *s = t->spec;
-  attention_answer answer = {.q = arena_array(a, gradient_sum, elements(t->q) + 1),
-                             .k = arena_array(a, gradient_sum, elements(t->k) + 1),
-                             .v = arena_array(a, gradient_sum, elements(t->v) + 1),
-                             .operand = reference_operand_sums(a, s),
-                             .input = arena_array(a, gradient_sum *, s->n_inputs + 1),
-                             .positions = arena_array(a, gradient_sum, t->q->shape[2] * s->n_axes + 1),
-                             .k_positions = arena_array(a, gradient_sum, t->k->shape[2] * s->n_axes + 1),
-                             .score = 1};
-  for (int i = 0; i < s->n_inputs; i++)
-    answer.input[i] = arena_array(a, gradient_sum, elements(t->inputs.tensors[i]) + 1);
+  attention_answer answer = attention_answer_new(a, s, t->q, t->k, t->inputs.tensors);
+  answer.v = arena_array(a, gradient_sum, tensor_elements(t->v) + 1);
   long double least = rounds_weights(g, true) ? number_least_normal(number_type_of(g->q->dtype)) : 0;
   attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step, least});
   return answer;

@@ -56,6 +56,9 @@ typedef struct attention_answer {
   long double score; /* the largest, 1 at least */
 } attention_answer;
 
+/* Sums of 0 of all but v, beside rows of q and k. */
+attention_answer attention_answer_new(arena *a, const spec *s, const DLTensor *q, const DLTensor *k,
+                                      const DLTensor *const *inputs);
 attention_answer attention_gradients_answer(arena *a, const attention_gradients *g, int64_t step);
 
 /* What errors of a call may be, in the units of the comparisons below: 2^-18, and with 16-bit rows half a unit in their

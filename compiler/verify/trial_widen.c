@@ -74,12 +74,7 @@ int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor 
                      .inputs = t->inputs.tensors,
                      .n_inputs = kernel->n_inputs,
                      .origin = which == 3 ? NULL : t->origin};
-  int error = 0;
-  for (int part = parts - 1; part >= 0; part--) {
-    int failed = kernel->encode(&args, part, parts);
-    if (failed) error = failed;
-  }
-  return error;
+  return trial_run(&args, NULL, kernel->encode, NULL, parts);
 }
 
 static void position_of(const widen_trial *t, const double *values, int64_t token, double *out) {

@@ -108,23 +108,11 @@ int widen_gradients_call(const pegen_kernel *kernel, const widen_gradients *g, c
                      .inputs = t->inputs.tensors,
                      .n_inputs = kernel->n_inputs,
                      .grad = &grad};
-  args.workspace_bytes = kernel->encode_backward_workspace(&args);
-  args.workspace = arena_must(malloc(args.workspace_bytes + 8)); /* also where it is refused: the entry says why */
-  int error = 0;
-  for (int part = parts - 1; part >= 0 && !error; part--) error = kernel->encode_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && out->operands; part--)
-    error = kernel->encode_backward_finish(&args, part, parts);
-  free(args.workspace);
-  return error;
+  return trial_run(&args, kernel->encode_backward_workspace, kernel->encode_backward,
+                   out->operands ? kernel->encode_backward_finish : NULL, parts);
 }
 
 /* ---- what the reference says ---- */
-
-static int64_t elements(const DLTensor *t) {
-  int64_t count = 1;
-  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
-  return count;
-}
 
 /* Positions of all tokens, [tokens][axes]; of those that are skipped anything. */
 static const double *places_of(arena *a, const widen_trial *t, const double *values, int64_t tokens) {
@@ -193,15 +181,7 @@ static void answer_head(const answering *w, int64_t b, int64_t h) {
 attention_answer widen_gradients_answer(arena *a, const widen_gradients *g) {
   const widen_trial *t = &g->forward;
   const spec *s = t->spec;
-  attention_answer answer = {.q = arena_array(a, gradient_sum, elements(t->q) + 1),
-                             .k = arena_array(a, gradient_sum, elements(t->k) + 1),
-                             .operand = reference_operand_sums(a, s),
-                             .input = arena_array(a, gradient_sum *, s->n_inputs + 1),
-                             .positions = arena_array(a, gradient_sum, t->q->shape[2] * s->n_axes + 1),
-                             .k_positions = arena_array(a, gradient_sum, t->k->shape[2] * s->n_axes + 1),
-                             .score = 1};
-  for (int i = 0; i < s->n_inputs; i++)
-    answer.input[i] = arena_array(a, gradient_sum, elements(t->inputs.tensors[i]) + 1);
+  attention_answer answer = attention_answer_new(a, s, t->q, t->k, t->inputs.tensors);
   answering w = {g, &answer, places_of(a, t, t->q_values, t->q->shape[2]),
                  places_of(a, t, t->k_values, t->k->shape[2])};
   for (int64_t b = 0; b < t->q->shape[0]; b++)
