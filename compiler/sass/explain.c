@@ -30,7 +30,7 @@ typedef struct entry_facts {
 /* TFLOP/s of products as the schedule has it, and as measured kernels are expected to reach it; 0: there are none. */
 static double scheduled_rate(const sass_chip *chip, const entry_facts *f) {
   double flops = f->turn.products ? 2.0 * 16 * 8 * 16 * f->turn.products : 2.0 * SASS_LANES * f->turn.multiply_adds;
-  if (f->encodes || !f->cycles) return 0;
+  if (f->encodes || f->turn.loops || !f->cycles) return 0;
   return flops * SASS_SCHEDULERS * chip->multiprocessors * chip->gigahertz * 1e-3 / f->cycles;
 }
 
@@ -40,7 +40,7 @@ static double expected_rate(const sass_chip *chip, const entry_facts *f) {
 
 /* The time that a copy of the rows takes, of the kernel's. */
 static double share_of_copy(const sass_chip *chip, const entry_facts *f) {
-  double share = f->cycles ? sass_copy_cycles(chip, &f->turn) / f->cycles : 0;
+  double share = f->cycles && !f->turn.loops ? sass_copy_cycles(chip, &f->turn) / f->cycles : 0;
   return share > 1 ? 1 : share;
 }
 
@@ -99,7 +99,10 @@ static void print_bounds(const sass_chip *first, const entry_facts *f) {
     const sass_chip *chip = sass_chip_at(c);
     double expected = expected_rate(chip, f);
     if (strcmp(chip->target, first->target)) continue;
-    if (f->encodes && f->turn.row_bytes)
+    if (f->turn.loops)
+      printf("  bound, %s     none: %d loops inside have numbers of turns that are not in the code\n", chip->name,
+             f->turn.loops);
+    else if (f->encodes && f->turn.row_bytes)
       printf("  bound, %s     %.2f of the speed of a copy of the rows (%d of a token)\n", chip->name,
              share_of_copy(chip, f), ROWS);
     else if (f->turn.products)
@@ -177,6 +180,7 @@ static void write_entry(json_writer *w, const sass_chip *chip, const entry_facts
                  {"products", f->turn.products},
                  {"multiply_adds", f->turn.multiply_adds},
                  {"stages", f->turn.stages},
+                 {"loops", f->turn.loops},
                  {"accesses", f->banks.accesses},
                  {"accesses_known", f->banks.known},
                  {"wavefronts", f->banks.wavefronts},

@@ -69,14 +69,16 @@ static const char *find_program(arena *a, const char *name) {
 
 static void report_missing(arena *a, const char *what) {
   const char *list = "";
-  for (int i = 0; i < PLACES; i++)
-    list = arena_printf(a, "%s, %s%s%s%s", list, places[i].variable ? "$" : "",
-                        places[i].variable ? places[i].variable : "", places[i].variable ? "/" : "", places[i].folder);
-  diag_error(
-      NULL, 0,
-      "explain --sass needs %s, which is not on PATH, nor in any of%s (%%d: %d to %d); CUDA's toolkit has it, and "
-      "so has the Python package triton",
-      what, list + 1, FIRST_PYTHON, LAST_PYTHON);
+  for (int i = 0; i < PLACES; i++) {
+    const char *variable = places[i].variable, *folder = places[i].folder, *number = strstr(folder, "%d");
+    int before = number ? (int)(number - folder) : (int)strlen(folder);
+    list = arena_printf(a, "%s%s%s%s%s%.*s%s%s", list, i ? ", " : "", variable ? "$" : "", variable ? variable : "",
+                        variable ? "/" : "", before, folder, number ? "*" : "", number ? number + 2 : "");
+  }
+  diag_error(NULL, 0,
+             "explain --sass needs %s, which is not on PATH, nor in any of %s; CUDA's toolkit has it, and so has the "
+             "Python package triton",
+             what, list);
 }
 
 /* ---- running them ---- */

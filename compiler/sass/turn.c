@@ -166,7 +166,7 @@ static way *find_ways(arena *a, const sass_code *code, const loop *of, bool is_w
 typedef struct walk {
   arena *a;
   const sass_code *code;
-  const loop *loops;
+  const loop *loops, *rows; /* rows: the loop that takes all rows, whatever stands around it; NULL: none is */
   int n_loops;
   const way *ways;
   sass_turn *turn;
@@ -200,7 +200,7 @@ static const loop *find_inner(const walk *w, const loop *outer, int head) {
   const loop *largest = NULL;
   for (int l = 0; l < w->n_loops; l++) {
     const loop *of = &w->loops[l];
-    if (of->head == head && of->turns && holds(outer, of) && (!largest || holds(of, largest))) largest = of;
+    if (of->head == head && holds(outer, of) && (!largest || holds(of, largest))) largest = of;
   }
   return largest;
 }
@@ -209,40 +209,49 @@ static const loop *find_inner(const walk *w, const loop *outer, int head) {
 static void add_turn(walk *w, const loop *of, bool inside) {
   for (int i = of->head; i >= 0 && i <= of->tail && w->turn->count < MOST_INSTRUCTIONS; i = w->ways[i].next) {
     const loop *inner = find_inner(w, of, i);
-    for (int turn = 0; inner && turn < inner->turns; turn++) add_turn(w, inner, true);
+    if (inner && !inner->turns && !(w->rows && holds(inner, w->rows))) w->turn->loops++;
+    for (int turn = 0; inner && (turn < inner->turns || !turn); turn++) add_turn(w, inner, inner->turns > 0);
     if (inner) i = inner->tail;
     else add(w, &w->code->at[i], inside);
   }
 }
 
-static sass_turn walk_through(arena *a, const sass_code *code, const loop *loops, int n_loops, const loop *of,
-                              bool is_whole) {
+/* What is on the way through a loop, or, where is_whole, through an entry. */
+static sass_turn walk_through(walk *w, const loop *of, bool is_whole) {
   sass_turn turn = {.count = 0};
-  walk w = {a, code, loops, n_loops, find_ways(a, code, of, is_whole), &turn, 0};
-  add_turn(&w, of, false);
+  w->turn = &turn;
+  w->room = 0;
+  w->ways = find_ways(w->a, w->code, of, is_whole);
+  add_turn(w, of, false);
   if (!turn.copies) turn.stages = 0;
   return turn;
 }
 
+static walk begin_walk(arena *a, const sass_code *code, loop **loops) {
+  *loops = arena_array(a, loop, code->count + 1);
+  return (walk){.a = a, .code = code, .loops = *loops, .n_loops = find_loops(code, *loops)};
+}
+
 sass_turn sass_main_loop(arena *a, const sass_code *code) {
-  loop *loops = arena_array(a, loop, code->count + 1);
-  int count = find_loops(code, loops);
-  const loop *of = find_main(code, loops, count, "HMMA");
-  return of ? walk_through(a, code, loops, count, of, false) : (sass_turn){.count = 0};
+  loop *loops;
+  walk w = begin_walk(a, code, &loops);
+  const loop *of = find_main(code, loops, w.n_loops, "HMMA");
+  return of ? walk_through(&w, of, false) : (sass_turn){.count = 0};
 }
 
 sass_turn sass_rows(arena *a, const sass_code *code, int rows) {
-  loop *loops = arena_array(a, loop, code->count + 1), whole = {0, code->count - 1, 1};
-  int count = find_loops(code, loops);
-  loop *of = find_main(code, loops, count, "STG");
+  loop *loops, whole = {0, code->count - 1, 1};
+  walk w = begin_walk(a, code, &loops);
+  loop *of = find_main(code, loops, w.n_loops, "STG");
+  int loaded = 0;
   for (int i = 0; i < code->count; i++) /* behind the end stands a jump to itself */
     if (code->at[i].target == i) whole.tail = i - 1;
-  int of_turn = 0;
   if (of && count_in(code, of, "STG")) {
-    of_turn = walk_through(a, code, loops, count, of, false).row_bytes / 2; /* half is read, half is written */
-    of->turns = of_turn ? (16 * rows + of_turn - 1) / of_turn : 1;
+    loaded = walk_through(&w, of, false).row_bytes / 2; /* the other half is written */
+    of->turns = loaded ? (16 * rows + loaded - 1) / loaded : 1;
+    w.rows = of;
   }
-  sass_turn turn = walk_through(a, code, loops, count, &whole, true);
-  turn.loaded_bytes = of_turn;
+  sass_turn turn = walk_through(&w, &whole, true);
+  turn.loaded_bytes = loaded;
   return turn;
 }
