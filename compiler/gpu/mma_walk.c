@@ -230,12 +230,17 @@ static void load_first(mma *m, int each) {
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
 }
 
-/* Tiles of the turn to come, where there is one. */
-static int load_next(mma *m, int i, ir_value end) {
+/* Tiles of the turn to come, where there is one. What columns are made of is loaded first, whether there is one or not,
+ * and they are made at the end of the turn. */
+static int load_next(mma *m, int i, ir_value end, mma_asked *columns) {
   ir *b = m->b;
   ir_value next = add(b, m->streamed_first, i32(b, m->shape.tile.streamed));
+  for (int op = i; m->p->op[op].kind == TILE_LOAD; op++)
+    if (tile_is_of_columns(m->p->op[op].tensor))
+      *columns = mma_ask_columns(m, &m->p->op[op], next, sub(b, i32(b, 1), m->stage));
   ir_branch more = ir_if(b, less(b, next, scaled(b, end, m->shape.tile.streamed)));
-  for (; m->p->op[i].kind == TILE_LOAD; i++) mma_copy(m, &m->p->op[i]);
+  for (; m->p->op[i].kind == TILE_LOAD; i++)
+    if (!tile_is_of_columns(m->p->op[i].tensor)) mma_copy(m, &m->p->op[i]);
   mma_lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
   ir_end_if(b, more);
   mma_set_side(m, false, m->stage);
@@ -266,9 +271,11 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, list, inside);
   unflatten(m, inside);
   mma_set_turn(m, narrow(b, loop.index));
+  mma_asked columns;
   for (int i = each + 1; m->p->op[i].kind != TILE_END;)
-    if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end);
+    if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end, &columns);
     else emit_op(m, &m->p->op[i++]);
+  if (m->shape.tile.parts) mma_lay_columns(m, &columns);
   flatten(m, inside);
   ir_end_for_with(b, loop, count, inside, list);
   unflatten(m, list);
@@ -399,7 +406,7 @@ static int64_t lay_out(mma *m, ir_value base) {
   at += mma_constant_bytes(m);
   at = (at + 15) / 16 * 16;
   if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
-  if (m->shape.tile.parts) at += 8LL * SPEC_MAX_AXES;
+  at += mma_origin_bytes(m);
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
   if (base.ptr && m->places_of[0].ptr) m->t->far = ir_offset_const(m->b, base, at + 4);
   return at + 16;
