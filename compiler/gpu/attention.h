@@ -252,14 +252,12 @@ typedef struct attend_column_rows {
  * another of them that has a finite one. All threads of the block come here and meet. parameter:
  * PEGEN_PTX_ATTENTION_POSITIONS, or those of keys. */
 void attend_lay_origin(attend *t, int parameter, ir_value first, int count);
-/* A token's coordinates less that origin's; gives `place`. */
-two_float *attend_displaced(attend *t, int parameter, ir_value token, two_float *place);
 /* The columns of queries, times the scale (f32), made in `scratch`; those of keys made next count from the same origin.
  * All threads of the block, which meet at the end. */
 void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale);
 void attend_key_columns(attend *t, const attend_column_rows *rows);
-/* Those of one key, which has coordinates: [n_columns]. */
-void attend_columns_of_key(attend *t, ir_value token, ir_value *column);
+/* Those of one key by its coordinates: [n_columns]. */
+void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column);
 ir_value attend_natural_scale(attend *t); /* f32: attend_scale without its log2(e) */
 /* Byte of the first weight of a query of the head (i32) among those of [batches][heads][queries]; i64. */
 ir_value attend_weight_byte(attend *t, ir_value token);

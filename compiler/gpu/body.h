@@ -53,6 +53,17 @@ ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *paramete
 void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                 const ir_value *origin, gpu_place *out);
 two_float gpu_place_value(ir *b, const gpu_place *place);
+/* The same in two steps, as one float32 with an error of 2^-23 of it: coordinates as they lie, i32, without a branch so
+ * that what comes next does not wait for them; and what they are less the origin, which is given as two float32, too.
+ */
+typedef struct gpu_raw_place {
+  ir_value low, high;
+} gpu_raw_place;
+void gpu_raw_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                    gpu_raw_place *out);
+void gpu_narrow_places(ir *b, const spec *described, const ir_value *parameter, ir_value token,
+                       const gpu_raw_place *raw, const ir_value *origin, const two_float *narrow_origin, ir_value *out);
+two_float gpu_narrow_origin(ir *b, ir_value origin);
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);

@@ -170,7 +170,8 @@ void mma_copy(mma *m, const tile_op *op) {
     stage = sub(b, i32(b, 1), stage);
   }
   if (tile_is_of_columns(op->tensor)) {
-    mma_lay_columns(m, op, first, stage);
+    mma_asked asked = mma_ask_columns(m, op, first, stage);
+    mma_lay_columns(m, &asked);
     return;
   }
   attend_rows from = mma_rows_of(m, op->tensor);

@@ -143,8 +143,18 @@ int64_t mma_constant_bytes(const mma *m);
 bool mma_set_columns(mma *m); /* how own queries' columns are made; false: there is no room */
 /* What coordinates count from, where keys are owned: all threads of the block come here and meet. */
 void mma_begin_columns(mma *m);
-/* A tile of parts, and with streamed queries' their facts; all threads of the block, before a barrier. */
-void mma_lay_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
+int64_t mma_origin_bytes(const mma *m);
+/* A thread's row of a tile of parts, in two steps: what it is made of is loaded, without a branch; the row is made,
+ * with streamed queries' facts. All threads of the block, before a barrier. */
+typedef struct mma_asked {
+  int value;
+  bool of_keys;
+  ir_value token, placed, stage; /* i32: the token, and another where it has no coordinates */
+  gpu_raw_place place[SPEC_MAX_AXES];
+  ir_value *weight; /* of a query; NULL: not loaded yet */
+} mma_asked;
+mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
+void mma_lay_columns(mma *m, mma_asked *of);
 /* The log-sum-exp of the products of own query `row`. */
 ir_value mma_without_constant(mma *m, ir_value lse, ir_value row);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
@@ -191,8 +201,8 @@ ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, i
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
 void mma_lay_facts(mma *m, ir_value first, ir_value stage); /* of streamed queries, before a barrier */
-/* Those of the thread's query, whose columns leave out `constant`. */
-void mma_store_facts(mma *m, ir_value first, ir_value stage, ir_value constant);
+/* Those of the thread's query `token`, whose columns leave out `constant` (null: 0). */
+void mma_store_facts(mma *m, ir_value token, ir_value stage, ir_value constant);
 void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);
 void mma_store_gradient(mma *m, const tile_op *op);

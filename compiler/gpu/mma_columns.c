@@ -124,17 +124,58 @@ static ir_branch begin_threads(mma *m, bool own) {
   return ir_if(m->b, less(m->b, m->t->thread, i32(m->b, mma_side_tokens(m, own))));
 }
 
+/* ---- coordinates ---- */
+
+static int positions_of(bool of_keys) {
+  return of_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS;
+}
+
+/* The origin as two float32 an axis, behind that of gpu/polynomial.c. */
+static ir_value origin_at(mma *m, int axis, bool narrow) {
+  return ir_offset_const(m->b, m->t->origin, 8LL * axis + (narrow ? 8LL * SPEC_MAX_AXES : 0));
+}
+
+int64_t mma_origin_bytes(const mma *m) { return m->shape.tile.parts ? 2 * 8LL * SPEC_MAX_AXES : 0; }
+
+/* By a thread, before a barrier. */
+static void lay_narrow_origin(mma *m) {
+  ir *b = m->b;
+  ir_branch one = ir_if(b, ir_compare_int(b, "eq", m->t->thread, i32(b, 0)));
+  for (int axis = 0; axis < m->t->p->spec->n_axes; axis++) {
+    two_float x = gpu_narrow_origin(b, ir_load(b, b->i64, origin_at(m, axis, false), 8));
+    ir_value at = origin_at(m, axis, true);
+    ir_store(b, x.hi, at, 4, false);
+    ir_store(b, x.lo, ir_offset_const(b, at, 4), 4, false);
+  }
+  ir_end_if(b, one);
+}
+
+static void find_places(mma *m, const mma_asked *of, bool of_keys, ir_value *place) {
+  ir *b = m->b;
+  const spec *s = m->t->p->spec;
+  ir_value origin[SPEC_MAX_AXES];
+  two_float narrow_origin[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    ir_value at = origin_at(m, axis, true);
+    origin[axis] = ir_load(b, b->i64, origin_at(m, axis, false), 8);
+    narrow_origin[axis].hi = ir_load(b, b->f32, at, 4);
+    narrow_origin[axis].lo = ir_load(b, b->f32, ir_offset_const(b, at, 4), 4);
+  }
+  gpu_narrow_places(b, s, m->t->parameter + positions_of(of_keys), of->placed, of->place, origin, narrow_origin, place);
+}
+
 /* ---- keys ---- */
 
-static void lay_keys(mma *m, int value, bool own, ir_value first, ir_value stage) {
+static void lay_keys(mma *m, const mma_asked *of) {
   ir *b = m->b;
-  ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns);
+  ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns), place[SPEC_MAX_AXES];
+  bool own = m->p->value[of->value].rows == TILE_OWN;
   ir_branch some = begin_threads(m, own);
-  ir_value token = add(b, first, m->t->thread);
-  attend_columns_of_key(m->t, attend_placed_token(m->t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, token), column);
-  clear_prefix(m, true, token, column);
+  find_places(m, of, true, place);
+  attend_columns_of_place(m->t, place, column);
+  clear_prefix(m, true, of->token, column);
   if (own) set_sign(m, column);
-  store_row(m, row_at(m, value, stage, m->t->thread), true, column);
+  store_row(m, row_at(m, of->value, of->stage, m->t->thread), true, column);
   ir_end_if(b, some);
 }
 
@@ -158,6 +199,7 @@ static void lay_own_queries(mma *m, int value) {
   set_sign(m, column);
   store_row(m, row_at(m, value, i32(b, 0), t->thread), false, column);
   ir_end_if(b, some);
+  lay_narrow_origin(m);
   ir_wait(b, IR_BARRIER_BLOCK); /* streamed tiles come where columns were made */
 }
 
@@ -178,52 +220,74 @@ static ir_value sum_gains(ir *b, power_table *powers, const ir_value *weight, co
   return sum.ptr ? sum : ir_float(b, b->f32, 0);
 }
 
-/* Columns of query `token`, which has coordinates, and what they leave out of its log-sum-exp. */
-static ir_value make_query(mma *m, ir_value token, ir_value *column) {
+/* Columns of a query, and what they leave out of its log-sum-exp. */
+static ir_value make_query(mma *m, const mma_asked *of, ir_value *column) {
   ir *b = m->b;
-  attend *t = m->t;
   const plan_widen *p = columns_of(m);
-  ir_value weights = ir_pointer(b, add(b, m->gradient[PEGEN_PTX_ATTENTION_KEPT], attend_weight_byte(t, token)));
-  ir_value *weight = arena_array(m->memory, ir_value, p->p->n_weights);
   widen_gain *own = arena_array(m->memory, widen_gain, p->n_gains + 1);
-  two_float place[SPEC_MAX_AXES];
+  ir_value place[SPEC_MAX_AXES];
   power_table powers = {.b = b, .type = b->f32};
-  for (int w = 0; w < p->p->n_weights; w++)
-    weight[w] = ir_load(b, b->f32, ir_offset_const(b, weights, (int64_t)w * WORD), WORD);
-  attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place);
-  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
+  find_places(m, of, false, place);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
   for (int c = 0; c < p->n_columns; c++) {
     int count = 0;
     for (int i = 0; i < p->n_gains; i++)
       if (p->gain[i].column == c) own[count++] = p->gain[i];
-    column[c] = sum_gains(b, &powers, weight, own, count);
+    column[c] = sum_gains(b, &powers, of->weight, own, count);
   }
-  ir_value constant = sum_gains(b, &powers, weight, p->constant, p->n_constant);
-  return mul(b, constant, attend_scale(t));
+  ir_value constant = sum_gains(b, &powers, of->weight, p->constant, p->n_constant);
+  return mul(b, constant, attend_scale(m->t));
 }
 
-static void lay_streamed_queries(mma *m, int value, ir_value first, ir_value stage) {
+static void load_weights(mma *m, mma_asked *of) {
+  ir *b = m->b;
+  int n = columns_of(m)->p->n_weights;
+  ir_value row = add(b, m->gradient[PEGEN_PTX_ATTENTION_KEPT], attend_weight_byte(m->t, of->placed)),
+           at = ir_pointer(b, row);
+  of->weight = arena_array(m->memory, ir_value, n);
+  for (int w = 0; w < n; w++) of->weight[w] = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)w * WORD), WORD);
+}
+
+static void lay_streamed_queries(mma *m, mma_asked *of) {
   ir *b = m->b;
   ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns);
   ir_branch some = begin_threads(m, false);
-  ir_value token = add(b, first, m->t->thread);
-  ir_value constant = make_query(m, attend_placed_token(m->t, PEGEN_PTX_ATTENTION_POSITIONS, token), column);
-  clear_prefix(m, false, token, column);
-  store_row(m, row_at(m, value, stage, m->t->thread), false, column);
-  mma_store_facts(m, first, stage, constant);
+  if (!of->weight) load_weights(m, of);
+  ir_value constant = make_query(m, of, column);
+  clear_prefix(m, false, of->token, column);
+  store_row(m, row_at(m, of->value, of->stage, m->t->thread), false, column);
+  mma_store_facts(m, of->token, of->stage, constant);
   ir_end_if(b, some);
 }
 
-void mma_lay_columns(mma *m, const tile_op *op, ir_value first, ir_value stage) {
-  bool own = m->p->value[op->value].rows == TILE_OWN;
-  if (!tile_is_of_queries(op->tensor)) lay_keys(m, op->value, own, first, stage);
-  else if (own) lay_own_queries(m, op->value);
-  else lay_streamed_queries(m, op->value, first, stage);
+/* ---- tiles ---- */
+
+/* So many weights are loaded ahead; more would take the registers of sums. */
+enum { MOST_AHEAD = 8 };
+
+mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage) {
+  ir *b = m->b;
+  attend *t = m->t;
+  bool of_keys = !tile_is_of_queries(op->tensor);
+  mma_asked of = {.value = op->value, .of_keys = of_keys, .token = add(b, first, t->thread), .stage = stage};
+  if (!of_keys && m->p->value[op->value].rows == TILE_OWN) return of;
+  of.placed = attend_placed_token(t, positions_of(of_keys), of.token);
+  gpu_raw_places(b, t->p->spec, t->parameter + positions_of(of_keys), t->batch, of.placed, of.place);
+  if (!of_keys && columns_of(m)->p->n_weights <= MOST_AHEAD) load_weights(m, &of);
+  return of;
+}
+
+void mma_lay_columns(mma *m, mma_asked *of) {
+  if (of->of_keys) lay_keys(m, of);
+  else if (m->p->value[of->value].rows == TILE_OWN) lay_own_queries(m, of->value);
+  else lay_streamed_queries(m, of);
 }
 
 void mma_begin_columns(mma *m) {
   if (!m->shape.tile.parts || !m->p->owns_keys) return; /* queries' own columns begin with it */
   attend_lay_origin(m->t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, m->own_first, m->shape.tile.own);
+  lay_narrow_origin(m);
+  ir_wait(m->b, IR_BARRIER_BLOCK);
 }
 
 ir_value mma_without_constant(mma *m, ir_value lse, ir_value row) {

@@ -116,9 +116,10 @@ void mma_own_facts(mma *m) {
   }
 }
 
-void mma_store_facts(mma *m, ir_value first, ir_value stage, ir_value constant) {
+void mma_store_facts(mma *m, ir_value token, ir_value stage, ir_value constant) {
   ir *b = m->b;
-  ir_value token = clamped(b, add(b, first, m->t->thread), m->t->tokens), at = fact_at(m, stage, m->t->thread);
+  ir_value at = fact_at(m, stage, m->t->thread);
+  token = clamped(b, token, m->t->tokens);
   ir_value lse = mma_load_lse(m, token);
   ir_store(b, constant.ptr ? sub(b, lse, constant) : lse, at, 4, false);
   ir_store(b, mma_load_delta(m, token), ir_offset_const(b, at, 4), 4, false);
@@ -128,7 +129,7 @@ void mma_lay_facts(mma *m, ir_value first, ir_value stage) {
   ir *b = m->b;
   if (!mma_fact_bytes(m) || m->shape.tile.parts) return; /* with columns */
   ir_branch some = ir_if(b, less(b, m->t->thread, i32(b, m->shape.tile.streamed)));
-  mma_store_facts(m, first, stage, (ir_value){NULL});
+  mma_store_facts(m, add(b, first, m->t->thread), stage, (ir_value){NULL});
   ir_end_if(b, some);
 }
 

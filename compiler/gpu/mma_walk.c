@@ -230,16 +230,26 @@ static void load_first(mma *m, int each) {
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
 }
 
-/* Tiles of the turn to come, where there is one. */
+/* Tiles of the turn to come, where there is one; of columns at the end of the turn. */
 static int load_next(mma *m, int i, ir_value end) {
   ir *b = m->b;
   ir_value next = add(b, m->streamed_first, i32(b, m->shape.tile.streamed));
   ir_branch more = ir_if(b, less(b, next, scaled(b, end, m->shape.tile.streamed)));
-  for (; m->p->op[i].kind == TILE_LOAD; i++) mma_copy(m, &m->p->op[i]);
+  for (; m->p->op[i].kind == TILE_LOAD; i++)
+    if (!tile_is_of_columns(m->p->op[i].tensor)) mma_copy(m, &m->p->op[i]);
   mma_lay_tokens(m, false, next, sub(b, i32(b, 1), m->stage));
   ir_end_if(b, more);
   mma_set_side(m, false, m->stage);
   return i;
+}
+
+/* What columns of the turn to come are made of, whether there is one or not: a product hides how long that takes. */
+static mma_asked ask_next(mma *m, int each) {
+  ir *b = m->b;
+  int i = each + 1;
+  while (!tile_is_of_columns(m->p->op[i].tensor)) i++;
+  ir_value next = add(b, m->streamed_first, i32(b, m->shape.tile.streamed)), stage = sub(b, i32(b, 1), m->stage);
+  return mma_ask_columns(m, &m->p->op[i], next, stage);
 }
 
 static void emit_op(mma *m, const tile_op *op) {
@@ -266,9 +276,15 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, list, inside);
   unflatten(m, inside);
   mma_set_turn(m, narrow(b, loop.index));
+  mma_asked columns;
   for (int i = each + 1; m->p->op[i].kind != TILE_END;)
     if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end);
-    else emit_op(m, &m->p->op[i++]);
+    else {
+      bool is_last = m->p->op[i + 1].kind == TILE_END;
+      if (m->shape.tile.parts && is_last) columns = ask_next(m, each);
+      emit_op(m, &m->p->op[i++]);
+    }
+  if (m->shape.tile.parts) mma_lay_columns(m, &columns);
   flatten(m, inside);
   ir_end_for_with(b, loop, count, inside, list);
   unflatten(m, list);
@@ -403,7 +419,7 @@ static int64_t lay_out(mma *m, ir_value base) {
   at += mma_constant_bytes(m);
   at = (at + 15) / 16 * 16;
   if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
-  if (m->shape.tile.parts) at += 8LL * SPEC_MAX_AXES;
+  at += mma_origin_bytes(m);
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
   if (base.ptr && m->places_of[0].ptr) m->t->far = ir_offset_const(m->b, base, at + 4);
   return at + 16;

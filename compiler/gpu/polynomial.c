@@ -23,7 +23,8 @@ void attend_lay_origin(attend *t, int parameter, ir_value first, int count) {
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
-two_float *attend_displaced(attend *t, int parameter, ir_value token, two_float *place) {
+/* A token's coordinates less the origin's. */
+static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   ir_value origin[SPEC_MAX_AXES];
@@ -63,7 +64,7 @@ static void lay_constant(attend *t, ir_value query, ir_value token) {
   ir_branch wanted = ir_if(b, attend_lse_is_wanted(t));
   ir_wait(b, IR_BARRIER_WARP);
   ir_branch first = ir_if(b, is_first);
-  weight_lay_constant_monomials(w, attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  weight_lay_constant_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
   ir_value constant = weight_constant(w), scale = attend_scale(t);
@@ -104,7 +105,7 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   weight_lanes *w = &t->weights;
   two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lane, i32(b, 0)));
-  weight_lay_monomials(w, attend_displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  weight_lay_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
   weight_lay_gains(w);
@@ -146,23 +147,23 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
   return sum;
 }
 
-void attend_columns_of_key(attend *t, ir_value token, ir_value *column) {
-  ir *b = t->b;
+void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column) {
   const plan_widen *p = t->p->columns;
-  two_float place[SPEC_MAX_AXES];
-  power_table powers = {.b = b, .type = b->f32};
-  attend_displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, token, place);
-  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
+  power_table powers = {.b = t->b, .type = t->b->f32};
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
   for (int c = 0; c < p->n_columns; c++) column[c] = key_column(&powers, &p->column[c]);
 }
 
 void attend_key_columns(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
   int n = t->p->columns->n_columns, width = t->shape.width - t->shape.columns_at;
-  ir_value *column = arena_array(t->memory, ir_value, width);
+  two_float exact[SPEC_MAX_AXES];
+  ir_value *column = arena_array(t->memory, ir_value, width), place[SPEC_MAX_AXES];
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
   ir_value key = attend_placed_token(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, add(b, rows->first, t->thread));
-  attend_columns_of_key(t, key, column);
+  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, key, exact);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) place[axis] = two_float_narrow(b, exact[axis]);
+  attend_columns_of_place(t, place, column);
   for (int c = n; c < width; c++) column[c] = ir_float(b, b->f32, 0);
   ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);
   for (int at = 0; at < width; at += ATTEND_QUAD)

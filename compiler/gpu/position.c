@@ -305,6 +305,97 @@ two_float gpu_place_value(ir *b, const gpu_place *place) {
   return two_float_add(b, first, two_float_f32(place->part[2]));
 }
 
+/* ---- in two steps ---- */
+
+two_float gpu_narrow_origin(ir *b, ir_value origin) {
+  ir_value hi = ir_cast(b, "arith.sitofp", origin, b->f32),
+           rest = sub(b, origin, ir_cast(b, "arith.fptosi", hi, b->i64));
+  return (two_float){.hi = hi, .lo = ir_cast(b, "arith.sitofp", rest, b->f32)};
+}
+
+static void load_raw(source *s, gpu_raw_place *out) {
+  ir *b = s->b;
+  ir_value is_i32 = type_is(s, PEGEN_POSITION_I32),
+           is_short = ir_op2(b, "arith.ori", type_is(s, PEGEN_POSITION_F32), is_i32);
+  ir_value step = ir_select(b, is_short, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4)), row = row_of(s);
+  for (int axis = 0; axis < s->spec->n_axes; axis++) {
+    ir_value at = axis_of(s, row, axis);
+    out[axis].low = ir_load(b, b->i32, ir_pointer(b, at), 4);
+    out[axis].high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+  }
+}
+
+void gpu_raw_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                    gpu_raw_place *out) {
+  source s = {b, described, parameter, batch, token, NULL};
+  int count = 2 * described->n_axes;
+  ir_value values[2 * SPEC_MAX_AXES], zeros[2 * SPEC_MAX_AXES];
+  MlirType types[2 * SPEC_MAX_AXES];
+  if (!described->grid[0]) {
+    load_raw(&s, out);
+    return;
+  }
+  for (int i = 0; i < count; i++) types[i] = b->i32;
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), count, types);
+  for (int i = 0; i < count; i++) zeros[i] = i32(b, 0);
+  ir_choose_else(b, &choice, count, zeros);
+  load_raw(&s, out);
+  for (int i = 0; i < count; i++) values[i] = i % 2 ? out[i / 2].high : out[i / 2].low;
+  ir_end_choose(b, choice, count, values, values);
+  for (int i = 0; i < count; i++) *(i % 2 ? &out[i / 2].high : &out[i / 2].low) = values[i];
+}
+
+/* Of an integer or a float64; a difference that an int64 does not count is that of their float64. */
+static ir_value narrow_difference(source *s, const gpu_raw_place *raw, ir_value origin) {
+  ir *b = s->b;
+  ir_value is_i32 = type_is(s, PEGEN_POSITION_I32), is_f64 = type_is(s, PEGEN_POSITION_F64);
+  ir_value high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", raw->low, i32(b, 31)), raw->high),
+           all = as_i64(b, raw->low, high), counted = ir_cast(b, "arith.sitofp", all, b->f64),
+           number = ir_select(b, is_f64, ir_cast(b, "arith.bitcast", all, b->f64), counted);
+  ir_value real = sub(b, number, ir_cast(b, "arith.sitofp", origin, b->f64)), difference = sub(b, all, origin),
+           narrow = ir_cast(b, "arith.truncf", real, b->f32);
+  ir_value one = ir_op2(b, "arith.xori", all, origin), other = ir_op2(b, "arith.xori", all, difference);
+  ir_value is_lost = ir_compare_int(b, "slt", ir_op2(b, "arith.andi", one, other), ir_int(b, b->i64, 0)),
+           whole = ir_cast(b, "arith.sitofp", difference, b->f32);
+  return ir_select(b, ir_op2(b, "arith.ori", is_f64, is_lost), narrow, whole);
+}
+
+static void narrow_given(source *s, const gpu_raw_place *raw, const ir_value *origin, const two_float *narrow_origin,
+                         ir_value *out) {
+  ir *b = s->b;
+  int axes = s->spec->n_axes;
+  MlirType types[SPEC_MAX_AXES];
+  ir_value others[SPEC_MAX_AXES];
+  for (int axis = 0; axis < axes; axis++) types[axis] = b->f32;
+  ir_choice choice = ir_choose(b, type_is(s, PEGEN_POSITION_F32), axes, types);
+  for (int axis = 0; axis < axes; axis++) {
+    ir_value x = ir_cast(b, "arith.bitcast", raw[axis].low, b->f32), near = sub(b, x, narrow_origin[axis].hi);
+    out[axis] = sub(b, near, narrow_origin[axis].lo);
+  }
+  ir_choose_else(b, &choice, axes, out);
+  for (int axis = 0; axis < axes; axis++) others[axis] = narrow_difference(s, &raw[axis], origin[axis]);
+  ir_end_choose(b, choice, axes, others, out);
+}
+
+void gpu_narrow_places(ir *b, const spec *described, const ir_value *parameter, ir_value token,
+                       const gpu_raw_place *raw, const ir_value *origin, const two_float *narrow_origin,
+                       ir_value *out) {
+  source s = {.b = b, .spec = described, .parameter = parameter, .token = token};
+  int axes = described->n_axes;
+  MlirType types[SPEC_MAX_AXES];
+  ir_value built_in[SPEC_MAX_AXES];
+  if (!described->grid[0]) {
+    narrow_given(&s, raw, origin, narrow_origin, out);
+    return;
+  }
+  for (int axis = 0; axis < axes; axis++) types[axis] = b->f32;
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), axes, types);
+  grid_coordinates(&s, 1, built_in);
+  ir_choose_else(b, &choice, axes, built_in);
+  narrow_given(&s, raw, origin, narrow_origin, out);
+  ir_end_choose(b, choice, axes, out, out);
+}
+
 /* The origin at a token, and -1 there where it is finite, else 0. */
 static void origin_of(source *s, ir_value at, bool is_f32, int axis, ir_value *out) {
   ir *b = s->b;
