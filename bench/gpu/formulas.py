@@ -41,6 +41,10 @@ def softcap(known: Known) -> Score:
     return lambda s, b, h, i, j: 50 * torch.tanh(s / 50)
 
 
+def window(known: Known) -> Score:
+    return lambda s, b, h, i, j: torch.where((i - j).abs() <= 128, s, -torch.inf)
+
+
 def kerple(known: Known) -> Score:
     strength, rate = known["r1"].clamp(min=0.01), known["r2"].clamp(min=0.01)
     return lambda s, b, h, i, j: s - strength[h] * torch.log1p(rate[h] * (i - j).abs())
@@ -76,7 +80,7 @@ def pape(known: Known) -> Score:
 
 rope_inside = plain
 FORMULAS = {"plain": plain, "alibi": alibi, "softcap": softcap, "kerple": kerple, "table": table, "pape": pape,
-            "rope_inside": rope_inside}  # fmt: skip
+            "window": window, "rope_inside": rope_inside}  # fmt: skip
 
 
 def rotated(x: Tensor, positions: Tensor) -> Tensor:

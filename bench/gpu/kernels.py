@@ -44,6 +44,7 @@ class Case(NamedTuple):
     formula: str = ""  # of formulas.py; "": none is written there
     short: bool = False
     operands: bool = False  # gradients of operands, too
+    seen: float = 1.0  # share of pairs that the encoding's mask leaves
 
     @property
     def shape(self) -> str:
@@ -64,12 +65,14 @@ _ATTENTION = [
     ("ALiBi", "alibi", "alibi", {"heads": 16}, (64, 128), ()),
     ("RoPE inside", "rope_inside", "rope_inside", {}, (128,), (64,)),
     ("softcap", "softcap", "softcap", {}, (), (64, 128)),
+    ("window of 257", "window", "window", {}, (64,), (128,)),
     ("Kerple", "more/kerple", "kerple", {"heads": 16}, (), (64,)),
     ("bias table", "relative_bias_table", "table", {"heads": 16, "window_h": GRID, "window_w": GRID}, (), (64,)),
     ("LookHere", "lookhere", "", {"heads": 16}, (), (64,)),
     ("PaPE pairwise", "pape", "pape", {"role": "pairwise"}, (64,), (128,)),
     ("Linear GeoPE", "lingeope", "", {}, (), (64,)),
 ]
+_SEEN = {"window": (257 * 4096 - 128 * 129) / 4096**2}
 _SDPA = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION")
 
 
@@ -87,7 +90,8 @@ def _attention(part: str) -> list[Case]:
                 short = width in telling and dtype == "bfloat16" and not (causal and (width == 64 or label != "plain"))
                 types = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}[dtype]
                 key = _kernel(spec, types if formula else f"{types},f32", head_dim=width, **options)
-                case = Case(part, label, key, "", dtype, head_dim=width, causal=causal, formula=formula, short=short)
+                case = Case(part, label, key, "", dtype, head_dim=width, causal=causal, formula=formula, short=short,
+                            seen=_SEEN.get(spec, 1.0))  # fmt: skip
                 if label == "plain":
                     for peer in _SDPA:
                         is_short = short and peer != "EFFICIENT_ATTENTION"
@@ -104,7 +108,7 @@ def _attention(part: str) -> list[Case]:
                     formula=formula,
                 )
                 for label, spec, formula, options, _, _ in rows
-                if formula and formula != "rope_inside"
+                if formula not in ("", "rope_inside", "window")
             ]
     return cases
 

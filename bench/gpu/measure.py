@@ -429,7 +429,7 @@ def measure_attention(case: Case, loaded: Loaded, device: Device, budget: float)
     if contender.attention is not None:
         after = contender.results()
         result["same_bits"] = all(torch.equal(x, y) for x, y in zip(before, after))
-    pairs = case.batches * case.heads * case.queries * case.keys / (2 if case.causal else 1)
+    pairs = case.batches * case.heads * case.queries * case.keys * case.seen / (2 if case.causal else 1)
     flops = 4 * pairs * case.head_dim * (2.5 if grad is not None else 1)
     bytes_ = 2 * case.batches * case.key_heads * case.keys * case.head_dim * problem.dtype.itemsize
     return {**result, "tflops": flops / result["seconds"] / 1e12, "gbs": bytes_ / result["seconds"] / 1e9}
