@@ -31,7 +31,7 @@ typedef struct sass_instruction {
   const char *text;   /* predicate, opcode and operands */
   const char *opcode; /* in text */
   int target;         /* of a jump: an instruction of the same entry; -1: none */
-  bool predicated;
+  bool predicated; /* by a predicate, or, of jumps, by lanes that have parted */
   sass_pipe pipe;
   double cycles; /* that its pipe is busy for one warp; of products the chip's row says it */
   int latency;   /* from there to the result, of those that set a scoreboard */

@@ -65,6 +65,17 @@ static int unit_of(const entry_facts *f, const char **name) {
   return f->turn.products ? f->turn.products : f->encodes ? ROWS : f->turn.multiply_adds;
 }
 
+/* The next chip of the target, with the entry's warps scheduled there; false after the last. */
+static bool next_chip(int *index, const sass_chip *first, const entry_facts *f, entry_facts *there) {
+  const sass_chip *chip;
+  while ((chip = sass_chip_at(++*index)) && strcmp(chip->target, first->target)) continue;
+  if (!chip) return false;
+  *there = *f;
+  there->occupancy = sass_occupancy_of(chip, &f->resources);
+  there->cycles = sass_schedule(chip, &f->turn, there->occupancy.warps / SASS_SCHEDULERS, f->encodes);
+  return true;
+}
+
 static void add_entry(arena *a, const sass_chip *chip, const char *ptx, const sass_code *code, entry_facts *f) {
   f->name = code->name;
   f->encodes = strstr(code->name, "_encode_") && !strstr(code->name, "_gradient");
@@ -95,20 +106,20 @@ static void print_busy(arena *a, const sass_chip *chip, const entry_facts *f) {
 }
 
 static void print_bounds(const sass_chip *first, const entry_facts *f) {
-  for (int c = 0; sass_chip_at(c); c++) {
+  entry_facts there;
+  for (int c = -1; next_chip(&c, first, f, &there);) {
     const sass_chip *chip = sass_chip_at(c);
-    double expected = expected_rate(chip, f);
-    if (strcmp(chip->target, first->target)) continue;
+    double expected = expected_rate(chip, &there);
     if (f->turn.loops)
       printf("  bound, %s     none: %d loops inside have numbers of turns that are not in the code\n", chip->name,
              f->turn.loops);
     else if (f->encodes && f->turn.row_bytes)
       printf("  bound, %s     %.2f of the speed of a copy of the rows (%d of a token)\n", chip->name,
-             share_of_copy(chip, f), ROWS);
+             share_of_copy(chip, &there), ROWS);
     else if (f->turn.products)
       printf(
           "  bound, %s     %.0f TFLOP/s of products scheduled, %.0f expected: %.2f of the peak, %.2f of mma.sync's\n",
-          chip->name, scheduled_rate(chip, f), expected, expected / chip->peak,
+          chip->name, scheduled_rate(chip, &there), expected, expected / chip->peak,
           expected / chip->peak / chip->mma_share);
     else if (expected > 0) printf("  bound, %s     %.0f TFLOP/s of products in float32\n", chip->name, expected);
   }
@@ -150,16 +161,16 @@ static void write_pipes(json_writer *w, const sass_chip *chip, const entry_facts
 }
 
 static void write_bounds(json_writer *w, const sass_chip *first, const entry_facts *f) {
+  entry_facts there;
   json_begin(w, "bounds", '[');
-  for (int c = 0; sass_chip_at(c); c++) {
+  for (int c = -1; next_chip(&c, first, f, &there);) {
     const sass_chip *chip = sass_chip_at(c);
-    if (strcmp(chip->target, first->target)) continue;
     json_begin(w, NULL, '{');
     json_text(w, "chip", chip->name);
-    json_number(w, "scheduled_tflops", scheduled_rate(chip, f));
-    json_number(w, "tflops", expected_rate(chip, f));
-    json_number(w, "of_peak", expected_rate(chip, f) / chip->peak);
-    json_number(w, "of_copy", f->encodes ? share_of_copy(chip, f) : 0);
+    json_number(w, "scheduled_tflops", scheduled_rate(chip, &there));
+    json_number(w, "tflops", expected_rate(chip, &there));
+    json_number(w, "of_peak", expected_rate(chip, &there) / chip->peak);
+    json_number(w, "of_copy", f->encodes ? share_of_copy(chip, &there) : 0);
     json_end(w, '}');
   }
   json_end(w, ']');

@@ -142,9 +142,9 @@ static void add_instruction(parser *p, const char *line, int length) {
   sass_instruction *i = &code->at[code->count++];
   *i = (sass_instruction){
       .text = arena_printf(p->a, "%.*s", (int)(end - begin), begin), .target = -1, .sets = -1, .frees = -1, .stall = 1};
-  i->predicated = *i->text == '@';
-  i->opcode = i->predicated ? i->text + strcspn(i->text, " ") : i->text;
+  i->opcode = *i->text == '@' ? i->text + strcspn(i->text, " ") : i->text;
   i->opcode += strspn(i->opcode, " ");
+  i->predicated = i->opcode > i->text || has(i->opcode, ".DIV");
   set_kind(i);
 }
 

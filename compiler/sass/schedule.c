@@ -99,7 +99,7 @@ static bool is_of_memory(const scheduler *s, const sass_instruction *i) {
 static double waited_groups(const warp *w, const sass_instruction *i) {
   const char *name = strstr(i->text, "SB"), *comma = name ? strchr(name, ',') : NULL;
   if (!comma) return 0;
-  const scoreboard *board = &w->board[(name[2] - '0') % SASS_SCOREBOARDS];
+  const scoreboard *board = &w->board[strtoul(name + 2, NULL, 10) % SASS_SCOREBOARDS];
   long left = strtol(comma + 1, NULL, 0);
   return left >= board->n_groups || left >= GROUPS ? 0 : board->group[(board->n_groups - 1 - left) % GROUPS];
 }

@@ -19,7 +19,10 @@ static bool jumps_back(const sass_code *code, int i) {
 /* Operand `index` of an instruction, counted from 0: its length. */
 static int operand(const sass_instruction *i, int index, const char **out) {
   const char *at = i->opcode + strcspn(i->opcode, " ");
-  for (; index > 0 && *at; index--) at += strcspn(at, ",") + 1;
+  for (; index > 0; index--) {
+    at += strcspn(at, ",");
+    at += *at == ',';
+  }
   at += strspn(at, " ");
   *out = at;
   return (int)strcspn(at, ",. ");
@@ -74,6 +77,13 @@ static bool read_step(const sass_code *code, const loop *of, const char *counter
   return false;
 }
 
+/* Whether a loop goes on below a limit: @!P0 BRA behind ISETP.GE, or @P0 BRA behind ISETP.LT or .NE. */
+static bool goes_on_below(const sass_instruction *compare, const sass_instruction *jump) {
+  const char *word = compare->opcode + strlen("ISETP.");
+  bool negated = jump->text[1] == '!';
+  return negated ? !strncmp(word, "GE", 2) : !strncmp(word, "LT", 2) || !strncmp(word, "NE", 2);
+}
+
 /* @!P0 BRA behind ISETP.GE P0, PT, counter, limit, PT, where all four are found; else 0. */
 static int count_turns(const sass_code *code, const loop *of) {
   const sass_instruction *jump = &code->at[of->tail];
@@ -84,7 +94,7 @@ static int count_turns(const sass_code *code, const loop *of) {
     const sass_instruction *at = &code->at[i];
     if (strncmp(at->opcode, "ISETP.", 6) || strstr(at->opcode, ".EX") || !operand_is(at, 0, predicate, 2)) continue;
     int length = operand(at, 2, &counter);
-    if (!read_number(at, 3, &limit) || !read_step(code, of, counter, length, &step) ||
+    if (!goes_on_below(at, jump) || !read_number(at, 3, &limit) || !read_step(code, of, counter, length, &step) ||
         !read_beginning(code, of->head - 1, counter, length, &beginning))
       return 0;
     return limit > beginning ? (int)((limit - beginning + step - 1) / step) : 0;
@@ -154,7 +164,7 @@ static way *find_ways(arena *a, const sass_code *code, const loop *of, bool is_w
   for (int i = of->tail; i >= of->head; i--) {
     const sass_instruction *at = &code->at[i];
     bool jumps = at->target >= 0, back = jumps_back(code, i), ends = sass_is(at, "EXIT");
-    way best = {.needed = -1};
+    way best = {.needed = -1, .next = -1};
     if (i == of->tail || back || at->predicated || !(jumps || ends)) take_better(&best, ways, i + 1, at);
     if (ends && is_whole && !at->predicated) take_better(&best, ways, of->tail + 1, at);
     if (jumps && !back && at->target <= of->tail) take_better(&best, ways, at->target, at);
@@ -173,7 +183,7 @@ typedef struct walk {
   int room;
 } walk;
 
-enum { MOST_INSTRUCTIONS = 1 << 20 };
+enum { MOST_INSTRUCTIONS = 1 << 18 };
 
 /* Rows are read and written by the widest accesses; positions and operands are narrower, and caches serve them. */
 static bool is_row(const sass_instruction *i) { return i->bytes == 16 && (sass_is(i, "LDG") || sass_is(i, "STG")); }
@@ -210,7 +220,8 @@ static void add_turn(walk *w, const loop *of, bool inside) {
   for (int i = of->head; i >= 0 && i <= of->tail && w->turn->count < MOST_INSTRUCTIONS; i = w->ways[i].next) {
     const loop *inner = find_inner(w, of, i);
     if (inner && !inner->turns && !(w->rows && holds(inner, w->rows))) w->turn->loops++;
-    for (int turn = 0; inner && (turn < inner->turns || !turn); turn++) add_turn(w, inner, inner->turns > 0);
+    for (int turn = 0; inner && w->turn->count < MOST_INSTRUCTIONS && (turn < inner->turns || !turn); turn++)
+      add_turn(w, inner, inner->turns > 0);
     if (inner) i = inner->tail;
     else add(w, &w->code->at[i], inside);
   }
