@@ -1,6 +1,7 @@
 /* compile: the pipeline; see compile.h. */
 #include "compile.h"
 
+#include "algebra/relative.h"
 #include "base/diag.h"
 #include "base/limit.h"
 #include "base/number.h"
@@ -36,6 +37,21 @@ static void write_programs(arena *a, const form *f, const void *plan, compile_ou
   if (fclose(stream)) arena_must(NULL);
 }
 
+/* Programs that turn rows before those of attention and behind them. */
+static void print_turns(FILE *out, arena *a, bool values, bool gradients) {
+  static const struct {
+    tile_tensor tensor;
+    bool back, of_values, of_gradients;
+  } turns[] = {{TILE_Q, false, false, false}, {TILE_K, false, false, false}, {TILE_V, false, true, false},
+               {TILE_OUT, true, true, false}, {TILE_OUT, false, true, true}, {TILE_G_OUT, false, true, true},
+               {TILE_G_Q, true, false, true}, {TILE_G_K, true, false, true}, {TILE_G_V, true, true, true}};
+  for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+    if ((turns[i].of_values && !values) || (turns[i].of_gradients && !gradients)) continue;
+    tile_print(out, tile_pipeline(a, tile_turn(a, turns[i].tensor, turns[i].back)));
+    fputc('\n', out);
+  }
+}
+
 /* Attention's programs over tiles, as tensor cores are given them: gradients of keys and of values by one program, or
  * where their sums have no room together by the last two. */
 static bool write_tiles(arena *a, const spec *s, const compile_options *options, compile_output *out) {
@@ -48,16 +64,26 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
   if (s->polynomial && !polynomial) return false;
   bool columns = polynomial && polynomial->n_columns > 0;
   const tile_program *forward = tile_forward(a, columns);
+  if (s->pairwise->rotates) {
+    const char *stays = s->skip_tokens ? "prefix tokens see rows as they are" : rotations_stay_on_pairs(a, s);
+    if (stays) {
+      diag_error(s->file, s->line, "rotations of '%s' stay on its pairs, which no tile program has: %s", s->name,
+                 stays);
+      return false;
+    }
+    forward = tile_turned(a, forward, s->pairwise->turns_values);
+  }
   FILE *stream = arena_must(open_memstream(&out->data, &out->size));
-  tile_print(stream, tile_pipeline(a, forward));
+  if (s->pairwise->rotates) print_turns(stream, a, s->pairwise->turns_values, !options->no_gradients);
+  tile_print(stream, tile_pipeline(a, tile_apart(a, forward)));
   if (!columns) {
     fputc('\n', stream);
-    tile_print(stream, tile_pipeline(a, tile_few(a, forward)));
+    tile_print(stream, tile_pipeline(a, tile_apart(a, tile_few(a, forward))));
   }
   static const unsigned gained[] = {TILE_OF_QUERIES, TILE_OF_KEYS | TILE_OF_VALUES, TILE_OF_KEYS, TILE_OF_VALUES};
   for (int i = 0; i < (int)(sizeof gained / sizeof *gained) && !options->no_gradients; i++) {
     fputc('\n', stream);
-    tile_print(stream, tile_pipeline(a, tile_reverse(a, forward, gained[i])));
+    tile_print(stream, tile_pipeline(a, tile_apart(a, tile_reverse(a, forward, gained[i]))));
   }
   if (fclose(stream)) arena_must(NULL);
   return true;

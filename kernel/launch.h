@@ -131,6 +131,29 @@ enum {
 /* The word of the entries of few queries, 16-bit rows on tensor cores. */
 #define PEGEN_PTX_WORD_FEW "attention_few"
 
+/* Behind those, of the entries that turn rows for tensor cores, each by the rotation of its own place: a thread has a
+ * block of channels, or a channel that no rotation turns, of some heads of a token. Threads lie along x: blocks and
+ * channels within tokens, sets of heads and batches. Channels may be turned where they are. */
+enum {
+  PEGEN_PTX_TURN_FROM, /* rows as above */
+  PEGEN_PTX_TURN_TO = PEGEN_PTX_TURN_FROM + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT, /* 1: rows of keys or values; 0: of queries */
+  PEGEN_PTX_TURN_BACK, /* 1: by the transpose */
+  PEGEN_PTX_TURN_HEADS, /* of a thread; 1 where rotations differ from head to head */
+  PEGEN_PTX_TURN_SETS, /* of heads, in all batches, times tokens */
+  PEGEN_PTX_TURN_COUNT
+};
+
+/* Words of those entries: where queries and keys alone are turned, and where values are, too, and outputs back. A
+ * kernel that has one of them has entries on tensor cores that take rows which come turned, and give turned ones. */
+#define PEGEN_PTX_WORD_TURN "attention_turn"
+#define PEGEN_PTX_WORD_TURN_ALL "attention_turn_all"
+#define PEGEN_PTX_WORD_TURNED "attention_turned"
+#define PEGEN_PTX_WORD_FEW_TURNED "attention_few_turned"
+#define PEGEN_PTX_WORD_QUERIES_TURNED "attention_backward_queries_turned"
+#define PEGEN_PTX_WORD_KEYS_TURNED "attention_backward_keys_turned"
+#define PEGEN_PTX_WORD_VALUES_TURNED "attention_backward_values_turned"
+
 /* Behind those, of the entries of gradients: rows as above, address 0 where they are not given or wanted. */
 enum {
   PEGEN_PTX_ATTENTION_G_OUT, /* coming in */

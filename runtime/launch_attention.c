@@ -1,8 +1,11 @@
 /* launch_attention.c: a call of attention becomes one launch: a block for each tile of queries of each head of each
  * batch, all along x; of few queries a block for each head of k and chunk of its keys, and attention_finish merges
- * chunks. See launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at all, the row
- * that a block reads before it counts them is q's. */
+ * chunks. Where rows are turned into the workspace, launches of launch_turned.c stand before it, and one that turns out
+ * back behind all. See launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at all,
+ * the row that a block reads before it counts them is q's. */
 #include "launch.h"
+
+#include "launch_turned.h"
 
 #include "../kernel/check_attention.h"
 #include "../kernel/float_state.h"
@@ -59,11 +62,13 @@ typedef struct attention_plan {
   const pegen_launch_request *request;
   pegen_driver driver;
   pegen_attention form;
-  pegen_attention_call call;
+  pegen_attention_call call, of; /* of: rows as the entry reads them */
+  pegen_turning turning; /* entry NULL: they are the caller's */
   const pegen_ptx_entry *entry,
       *finish; /* finish: of the chunks of few queries; NULL: they are many, or there is none */
   int64_t chunks, keys; /* of few queries: how many, and keys of each */
-  int64_t rows, bytes;  /* queries of all heads and batches; of the workspace, 0: keys are not split */
+  int64_t rows, states; /* queries of all heads and batches; bytes of what chunks come to, 0: keys are not split */
+  int64_t bytes;        /* of the workspace */
 } attention_plan;
 
 static int check(const pegen_launch_request *request, attention_plan *p) {
@@ -77,7 +82,7 @@ static int check(const pegen_launch_request *request, attention_plan *p) {
 /* Entries of a type come in the order in which they are taken. */
 static const pegen_ptx_entry *choose_entry(const attention_plan *p, const char *word) {
   const pegen_kernel *kernel = p->request->kernel;
-  const pegen_attention_call *call = &p->call;
+  const pegen_attention_call *call = &p->of;
   for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
     const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
     int64_t access = entry->access;
@@ -111,25 +116,69 @@ static void cut_keys(attention_plan *p, int64_t items) {
   int64_t each = pegen_divide_up(steps, most > 1 ? most : 1);
   p->keys = each * PEGEN_PTX_FEW_STEP;
   p->chunks = pegen_divide_up(steps, each);
-  if (p->chunks > 1) p->bytes = p->rows * p->chunks * (p->form.value_dim + 2) * (int64_t)sizeof(float);
+  if (p->chunks > 1) p->states = p->rows * p->chunks * (p->form.value_dim + 2) * (int64_t)sizeof(float);
 }
 
 /* Takes the entry of few queries where the call is one of these, and there is one. */
-static void take_few(attention_plan *p) {
+static void take_few(attention_plan *p, const char *word) {
   const pegen_kernel *kernel = p->request->kernel;
   const int64_t *size = p->call.q.size;
   if (!PEGEN_LAUNCH_HAS(kernel, attention_workspace) || p->call.out.empty || !keys_agree(p) ||
       p->call.group > PEGEN_PTX_FEW_QUERIES || size[PEGEN_TOKEN] > PEGEN_PTX_FEW_QUERIES / p->call.group)
     return;
-  const pegen_ptx_entry *entry = choose_entry(p, PEGEN_PTX_WORD_FEW);
+  const pegen_ptx_entry *entry = choose_entry(p, word);
   int64_t items = pegen_launch_tiles(1, 1, size[PEGEN_HEAD] / p->call.group, size[PEGEN_BATCH]);
   if (!entry || items < 0) return;
   p->entry = entry;
   p->rows = size[PEGEN_BATCH] * size[PEGEN_HEAD] * size[PEGEN_TOKEN]; /* of elements in memory */
-  const char *word = pegen_launch_word(PEGEN_LAUNCH_attention_finish);
-  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1))
+  const char *last = pegen_launch_word(PEGEN_LAUNCH_attention_finish);
+  for (int i = pegen_launch_next(kernel, last, 0); i >= 0; i = pegen_launch_next(kernel, last, i + 1))
     if (kernel->ptx->entries[i].dtype == entry->dtype) p->finish = &kernel->ptx->entries[i];
   cut_keys(p, items);
+}
+
+/* ---- rows that are turned ---- */
+
+/* Room for them behind the states of chunks. 0: they are more than can be counted. */
+static int place_turned(attention_plan *p) {
+  pegen_turning *t = &p->turning;
+  const pegen_attention_call *c = &p->call;
+  int64_t width = p->request->kernel->head_dim;
+  pegen_turning_begin(t, p->request, pegen_number_at(c->type)->dtype, p->states);
+  return t->entry && pegen_turning_place(t, &c->q, width, &p->of.q) && pegen_turning_place(t, &c->k, width, &p->of.k) &&
+         (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, &p->of.v));
+}
+
+/* Takes entries whose rows come turned, where the call has a workspace and there are such. */
+static void take_turned(attention_plan *p) {
+  if (!PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) || !PEGEN_GIVEN(p->request->args, split_keys) ||
+      p->call.out.empty || !place_turned(p)) {
+    p->turning.entry = NULL;
+    p->of = p->call;
+    return;
+  }
+  take_few(p, PEGEN_PTX_WORD_FEW_TURNED);
+  if (!p->entry) p->entry = choose_entry(p, PEGEN_PTX_WORD_TURNED);
+  if (p->entry) place_turned(p); /* behind states that there are now */
+  if (p->entry) p->bytes = p->turning.bytes;
+  else p->turning.entry = NULL, p->of = p->call;
+}
+
+static int turn_rows(const attention_plan *p, pegen_launch_run *run, void *context) {
+  const pegen_turning *t = &p->turning;
+  const pegen_attention_call *c = &p->call;
+  if (!t->entry) return 0;
+  int error = pegen_turning_run(t, c, &c->q, &p->of.q, PEGEN_TURN_QUERIES, run, context);
+  if (!error) error = pegen_turning_run(t, c, &c->k, &p->of.k, PEGEN_TURN_KEYS, run, context);
+  if (error || !t->has_values) return error;
+  return pegen_turning_run(t, c, &c->v, &p->of.v, PEGEN_TURN_KEYS, run, context);
+}
+
+/* What turned values add up to is turned back where it is. */
+static int turn_out(const attention_plan *p, pegen_launch_run *run, void *context) {
+  const pegen_attention_call *c = &p->call;
+  if (!p->turning.entry || !p->turning.has_values) return 0;
+  return pegen_turning_run(&p->turning, c, &c->out, &c->out, PEGEN_TURN_QUERIES | PEGEN_TURN_BACK, run, context);
 }
 
 /* ---- parameters ---- */
@@ -193,9 +242,12 @@ void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *
 static __attribute__((noinline)) int make_plan(const pegen_launch_request *request, attention_plan *p) {
   int error = check(request, p);
   if (error) return error;
-  take_few(p);
+  p->of = p->call;
+  take_turned(p);
+  if (!p->entry) take_few(p, PEGEN_PTX_WORD_FEW);
   if (!p->entry) p->entry = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention));
   if (!p->entry) return PEGEN_ERROR_DTYPE;
+  if (!p->bytes) p->bytes = p->states;
   return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }
 
@@ -215,7 +267,7 @@ static int64_t blocks_of(const attention_plan *p) {
 
 /* Not inlined, as make_plan. */
 static __attribute__((noinline)) void fill(const attention_plan *p, int64_t *parameter) {
-  pegen_launch_set_attention(parameter, p->request, &p->call);
+  pegen_launch_set_attention(parameter, p->request, &p->of);
 }
 
 static void set_parameters(const attention_plan *p, int64_t *parameter) {
@@ -224,7 +276,7 @@ static void set_parameters(const attention_plan *p, int64_t *parameter) {
   pegen_float_end(found);
   if (!p->chunks) return;
   int64_t *few = parameter + p->request->kernel->ptx->attention->n_parameters;
-  few[PEGEN_PTX_FEW_STATES] = p->bytes ? (int64_t)(uintptr_t)p->request->args->workspace : 0;
+  few[PEGEN_PTX_FEW_STATES] = p->states ? (int64_t)(uintptr_t)p->request->args->workspace : 0;
   few[PEGEN_PTX_FEW_CHUNKS] = p->chunks;
   few[PEGEN_PTX_FEW_KEYS] = p->keys;
   few[PEGEN_PTX_FEW_ROWS] = p->rows;
@@ -239,17 +291,19 @@ int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launc
   if (!run) return 0;
   pegen_launch_step step = {.entry = p.entry, .grid_x = (uint32_t)blocks, .grid_y = 1};
   set_parameters(&p, step.parameter);
-  return run(context, &step);
+  if ((error = turn_rows(&p, run, context)) != 0 || (error = run(context, &step)) != 0 || p.states) return error;
+  return turn_out(&p, run, context);
 }
 
 int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   attention_plan p;
   int error = plan(request, &p);
-  if (error || !p.bytes || !run) return error;
+  if (error || !p.states || !run) return error;
   pegen_launch_step step =
       pegen_launch_threads(request->kernel, p.finish, p.rows * (p.form.value_dim / 2)); /* at most 264 blocks' rows */
   set_parameters(&p, step.parameter);
-  return run(context, &step);
+  error = run(context, &step);
+  return error ? error : turn_out(&p, run, context);
 }
 
 size_t pegen_launch_split_bytes(const pegen_launch_request *request) {

@@ -10,6 +10,7 @@
  * which is the barrier.
  */
 #include "launch_chunks.h"
+#include "launch_turned.h"
 #include "launch_weights.h"
 
 #include "../kernel/float_state.h"
@@ -30,6 +31,8 @@ typedef struct backward_plan {
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
   const pegen_ptx_entry *mma[2]; /* on tensor cores, of rows of queries and of keys; NULL: there is none for them */
+  pegen_turning turning; /* entry NULL: rows are the caller's */
+  pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
 } backward_plan;
 
 /* ---- the call ---- */
@@ -136,8 +139,53 @@ static int place_kept(const pegen_launch_request *request, const pegen_attention
   return 1;
 }
 
-/* 0: the sizes are more than can be counted. */
-static int make_plan(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
+static int is_aligned(const pegen_attention_backward_call *c, int64_t access) {
+  const pegen_view *rows[] = {&c->forward.q, &c->forward.k, &c->forward.v, &c->forward.out,
+                              &c->g_out,     &c->g_q,       &c->g_k,       &c->g_v};
+  for (int i = 0; i < (int)(sizeof rows / sizeof *rows); i++)
+    if (!pegen_launch_is_aligned(rows[i], access)) return 0;
+  return 1;
+}
+
+static const pegen_ptx_entry *choose_entry(const backward_plan *p, const pegen_attention_backward_call *call,
+                                           const char *word) {
+  const pegen_kernel *kernel = p->request->kernel;
+  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
+    const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
+    if (pegen_launch_fits(p->request, entry) && entry->dtype == pegen_number_at(call->forward.type)->dtype &&
+        is_aligned(call, entry->access))
+      return entry;
+  }
+  return NULL;
+}
+
+/* Entries on tensor cores, of rows as they are and of rows that come turned. */
+enum { OF_QUERIES, OF_KEYS, OF_VALUES };
+static const pegen_ptx_entry *choose_mma(const backward_plan *p, int rows) {
+  static const char *const words[2][3] = {
+      {PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_VALUES_MMA},
+      {PEGEN_PTX_WORD_QUERIES_TURNED, PEGEN_PTX_WORD_KEYS_TURNED, PEGEN_PTX_WORD_VALUES_TURNED}};
+  return choose_entry(p, &p->of, words[p->turning.entry != NULL][rows]);
+}
+
+/* Room for rows that are turned. 0: there is no entry that turns them, or none that takes them. */
+static int place_turned(backward_plan *p) {
+  pegen_turning *t = &p->turning;
+  const pegen_attention_backward_call *c = p->call;
+  int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
+  pegen_turning_begin(t, p->request, pegen_number_at(c->forward.type)->dtype, p->bytes);
+  if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, &p->of.forward.q) ||
+      !pegen_turning_place(t, &c->forward.k, width, &p->of.forward.k))
+    return 0;
+  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, &p->of.forward.v) ||
+                        !pegen_turning_place(t, &c->forward.out, value_dim, &p->of.forward.out) ||
+                        !pegen_turning_place(t, &c->g_out, value_dim, &p->of.g_out)))
+    return 0;
+  return choose_mma(p, OF_QUERIES) && choose_mma(p, OF_KEYS);
+}
+
+/* What is summed. 0: the sizes are more than can be counted. */
+static int plan_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
   const pegen_view *q = &call->forward.q, *k = &call->forward.k;
   int64_t tile = kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0)].columns,
@@ -168,6 +216,17 @@ static int make_plan(const pegen_launch_request *request, const pegen_attention_
   return 1;
 }
 
+static int make_plan(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
+  if (!plan_sums(request, call, p)) return 0;
+  p->of = *call;
+  if (place_turned(p)) p->bytes = p->turning.bytes;
+  else p->turning.entry = NULL, p->of = *call;
+  /* The entry of keys reads the weights of a polynomial's queries, which that of queries has kept. */
+  p->mma[0] = choose_mma(p, OF_QUERIES);
+  if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_mma(p, OF_KEYS);
+  return 1;
+}
+
 /* The driver's own is not the launches'. */
 int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_args *args,
                                        const pegen_attention_backward_call *call) {
@@ -184,33 +243,13 @@ size_t pegen_launch_attention_bytes(const pegen_launch_request *request) {
 
 /* ---- launches ---- */
 
-static int is_aligned(const pegen_attention_backward_call *c, int64_t access) {
-  const pegen_view *rows[] = {&c->forward.q, &c->forward.k, &c->forward.v, &c->forward.out,
-                              &c->g_out,     &c->g_q,       &c->g_k,       &c->g_v};
-  for (int i = 0; i < (int)(sizeof rows / sizeof *rows); i++)
-    if (!pegen_launch_is_aligned(rows[i], access)) return 0;
-  return 1;
-}
-
-static const pegen_ptx_entry *choose_entry(const backward_plan *p, const char *word) {
-  const pegen_kernel *kernel = p->request->kernel;
-  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
-    const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
-    if (pegen_launch_fits(p->request, entry) && entry->dtype == pegen_number_at(p->call->forward.type)->dtype &&
-        is_aligned(p->call, entry->access))
-      return entry;
-  }
-  return NULL;
-}
-
 static void set_given(int64_t *parameter, const pegen_view *rows) {
   if (!rows->empty) pegen_launch_set_rows(parameter, rows);
 }
 
 /* Not inlined: the scale is computed in it. */
-static __attribute__((noinline)) void set_parameters(const backward_plan *p, int of_keys, int of_rows,
-                                                     pegen_launch_step *step) {
-  const pegen_attention_backward_call *c = p->call;
+static __attribute__((noinline)) void set_parameters(const backward_plan *p, const pegen_attention_backward_call *c,
+                                                     int of_keys, int of_rows, pegen_launch_step *step) {
   int64_t workspace = (int64_t)(uintptr_t)p->request->args->workspace;
   pegen_launch_set_attention(step->parameter, p->request, &c->forward);
   int64_t *own = step->parameter + pegen_launch_attention_parameters(p->request->kernel);
@@ -230,8 +269,9 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, int
   if (wants_sums(p->request, c, of_keys)) own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
 
-static int launch(const backward_plan *p, const pegen_ptx_entry *entry, int64_t blocks, int of_keys, int of_rows,
-                  pegen_launch_run *run, void *context) {
+/* call: the plan's, or its rows as they are turned. */
+static int launch(const backward_plan *p, const pegen_attention_backward_call *call, const pegen_ptx_entry *entry,
+                  int64_t blocks, int of_keys, int of_rows, pegen_launch_run *run, void *context) {
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
   step.entry = entry;
@@ -239,28 +279,51 @@ static int launch(const backward_plan *p, const pegen_ptx_entry *entry, int64_t 
   step.grid_x = (uint32_t)blocks;
   step.grid_y = 1;
   uint64_t found = pegen_float_begin();
-  set_parameters(p, of_keys, of_rows, &step);
+  set_parameters(p, call, of_keys, of_rows, &step);
   pegen_float_end(found);
   return run ? run(context, &step) : 0;
 }
 
-/* That of keys reads the weights of a polynomial's queries, which that of queries has kept. */
-static void choose_mma(backward_plan *p) {
-  p->mma[0] = choose_entry(p, PEGEN_PTX_WORD_QUERIES_MMA);
-  if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_entry(p, PEGEN_PTX_WORD_KEYS_MMA);
+/* What entries on tensor cores read, turned; what turned rows gained, turned back where it is. */
+static int turn_rows(const backward_plan *p, pegen_launch_run *run, void *context) {
+  const pegen_attention_call *c = &p->call->forward, *of = &p->of.forward;
+  const struct {
+    const pegen_view *from, *to;
+    int how;
+  } rows[] = {{&c->q, &of->q, PEGEN_TURN_QUERIES},
+              {&c->k, &of->k, PEGEN_TURN_KEYS},
+              {&c->v, &of->v, PEGEN_TURN_KEYS},
+              {&c->out, &of->out, PEGEN_TURN_QUERIES},
+              {&p->call->g_out, &p->of.g_out, PEGEN_TURN_QUERIES}};
+  int error = 0;
+  for (int i = 0; p->turning.entry && i < (p->turning.has_values ? 5 : 2) && !error; i++)
+    error = pegen_turning_run(&p->turning, c, rows[i].from, rows[i].to, rows[i].how, run, context);
+  return error;
+}
+
+static int turn_back(const backward_plan *p, const pegen_view *gained, int how, pegen_launch_run *run, void *context) {
+  if (!p->turning.entry) return 0;
+  return pegen_turning_run(&p->turning, &p->call->forward, gained, gained, how | PEGEN_TURN_BACK, run, context);
+}
+
+static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
+  const pegen_attention_backward_call *c = p->call;
+  if (!of_keys) return turn_back(p, &c->g_q, PEGEN_TURN_QUERIES, run, context);
+  int error = turn_back(p, &c->g_k, PEGEN_TURN_KEYS, run, context);
+  return error || !p->turning.has_values ? error : turn_back(p, &c->g_v, PEGEN_TURN_KEYS, run, context);
 }
 
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
   const int64_t *size = of_keys ? p->call->forward.k.size : p->call->forward.q.size;
   int64_t blocks = pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
-  return launch(p, entry, blocks, of_keys, 1, run, context);
+  return launch(p, &p->of, entry, blocks, of_keys, 1, run, context);
 }
 
 /* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */
 static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, int of_keys, pegen_launch_run *run,
                            void *context) {
-  const pegen_ptx_entry *values = of_keys ? choose_entry(p, PEGEN_PTX_WORD_VALUES_MMA) : NULL;
+  const pegen_ptx_entry *values = of_keys ? choose_mma(p, OF_VALUES) : NULL;
   int error = values && p->call->g_k.empty ? 0 : launch_mma(p, mma, of_keys, run, context);
   if (error || !values || p->call->g_v.empty) return error;
   return launch_mma(p, values, of_keys, run, context);
@@ -273,13 +336,14 @@ static int gains_more(const backward_plan *p, int of_keys) {
 
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
   const pegen_ptx_entry *mma = p->mma[of_keys],
-                        *other = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
+                        *other = choose_entry(p, p->call, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
   if (!other) return PEGEN_ERROR_DTYPE;
   if (mma) {
     int error = launch_mma_rows(p, mma, of_keys, run, context);
+    if (!error) error = turn_gains(p, of_keys, run, context);
     if (error || !gains_more(p, of_keys)) return error;
   }
-  return launch(p, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
+  return launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
 }
 
 int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -288,9 +352,9 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   int error = check(request, 1, &call);
   if (error) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
-  choose_mma(&p);
   int of_keys = !call.g_k.empty || !call.g_v.empty || wants_sums(request, &call, 1);
-  if (p.blocks) error = launch_rows(&p, 0, run, context);
+  error = turn_rows(&p, run, context);
+  if (!error && p.blocks) error = launch_rows(&p, 0, run, context);
   if (!error) error = pegen_launch_weights(request, &call, &p.weights, run, context);
   return !error && p.key_blocks && of_keys ? launch_rows(&p, 1, run, context) : error;
 }

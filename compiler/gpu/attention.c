@@ -402,6 +402,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
+  case GPU_MMA_TURN: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
   case GPU_MMA:
   case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
@@ -435,17 +436,31 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
                                                      .blocks = blocks_of(&d->shape)};
 }
 
+/* What turns rows for those on tensor cores. */
+static void add_turn_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
+  int element = number_bytes(dtype);
+  if (d->products == d->p) return;
+  program->entry[program->n_entries++] =
+      (gpu_entry){.name = arena_printf(a, "%s_attention_%s_turn", program->spec->name, number_name(dtype)),
+                  .of = PEGEN_LAUNCH_attention,
+                  .word = d->p->turns_values ? PEGEN_PTX_WORD_TURN_ALL : PEGEN_PTX_WORD_TURN,
+                  .kind = GPU_MMA_TURN,
+                  .dtype = dtype,
+                  .access = element,
+                  .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, element)};
+}
+
 /* On tensor cores: before the entries that take any rows, so that it is chosen where rows allow. */
 static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, mma_kind kind) {
   static const struct {
     pegen_launch_entry of;
-    const char *word;
+    const char *word[2]; /* of rows as they are; of rows that come turned */
   } rows[MMA_KIND_COUNT] = {
-      [MMA_FORWARD] = {PEGEN_LAUNCH_attention, NULL},
-      [MMA_FEW] = {PEGEN_LAUNCH_attention, PEGEN_PTX_WORD_FEW},
-      [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
-      [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_KEYS_MMA},
-      [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_VALUES_MMA},
+      [MMA_FORWARD] = {PEGEN_LAUNCH_attention, {NULL, PEGEN_PTX_WORD_TURNED}},
+      [MMA_FEW] = {PEGEN_LAUNCH_attention, {PEGEN_PTX_WORD_FEW, PEGEN_PTX_WORD_FEW_TURNED}},
+      [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_QUERIES_TURNED}},
+      [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_TURNED}},
+      [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_VALUES_MMA, PEGEN_PTX_WORD_VALUES_TURNED}},
   };
   const mma_plan *plan = d->mma[kind];
   if (!plan || number_bytes(dtype) != 2) return;
@@ -454,7 +469,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
   program->entry[program->n_entries++] =
       (gpu_entry){.name = arena_printf(a, "%s_%s_%s_mma", program->spec->name, plan->program->name, number_name(dtype)),
                   .of = rows[kind].of,
-                  .word = rows[kind].word,
+                  .word = rows[kind].word[d->products != d->p],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
                   .access = THREAD_PIECE,
@@ -462,6 +477,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
                   .shared = (int)plan->shape.shared};
+  if (kind == MMA_FORWARD) add_turn_entry(a, program, d, dtype);
   if (kind != MMA_FEW) return;
   program->entry[program->n_entries++] = (gpu_entry){
       .name = arena_printf(a, "%s_attention_finish_%s", program->spec->name, number_name(dtype)),
@@ -518,8 +534,8 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p, .forward = attend_turns_rows(p) ? attend_plan_of_turned(a, p) : p};
   d->gradient = attend_gradient_plan(a, p);
-  for (int kind = 0; kind < MMA_KIND_COUNT && d->forward == p && d->gradient == p; kind++)
-    d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
+  d->products = attend_plan_of_products(a, p);
+  for (int kind = 0; kind < MMA_KIND_COUNT; kind++) d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
   if (attend_has_columns(p) && !d->mma[MMA_QUERIES]) d->mma[MMA_KEYS] = NULL; /* it reads the weights of queries */
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;

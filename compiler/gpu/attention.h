@@ -39,6 +39,7 @@ typedef struct attend_design {
   const attention_plan *p;
   const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
                                              * rows are turned */
+  const attention_plan *products; /* of tensor cores, for which rows are turned by an entry of its own */
   attend_shape shape;
   const struct mma_plan *mma[5]; /* on tensor cores, of 16-bit rows, by mma_kind (gpu/mma.h); NULL: there is none */
 } attend_design;
@@ -183,8 +184,10 @@ ir_value attend_end_of_keys(attend *t);
 /* Whether rows are turned, and pairs are not: rotations are those of rows' own places, and there are no prefix tokens,
  * whose pairs see rows as they are. */
 bool attend_turns_rows(const attention_plan *p);
-/* The plan of its pairs, which have no rotation. */
+/* The plan of its pairs, which have no rotation; and of rows that come turned, of which no place is asked where the
+ * rotation alone did. */
 const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p);
+const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p);
 
 typedef struct attend_turning {
   ir_value memory; /* `count` rows, times R of their places in shared memory, */

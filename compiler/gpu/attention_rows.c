@@ -20,6 +20,15 @@ const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p) {
   return of;
 }
 
+const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p) {
+  if (!attend_turns_rows(p)) return p;
+  attention_plan *of = arena_new(a, attention_plan);
+  *of = *attend_plan_of_turned(a, p);
+  of->turns_values = false;
+  if (!of->bias && !of->score && !of->columns) of->n_places = 0;
+  return of;
+}
+
 /* The block at the emitter's unit of a row, whose place positions are of. */
 static void turn_block(attend *t, const attend_turning *of, ir_value row) {
   ir *b = t->b;

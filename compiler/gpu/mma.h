@@ -32,13 +32,15 @@ typedef struct mma_plan {
  * plan of its own. */
 typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_VALUES, MMA_KIND_COUNT } mma_kind;
 
-/* NULL: mma.sync does not serve this: pairs or rows are rotated, few queries have columns, or rows are too long; or of
+/* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or of
  * values, that they have no plan of their own. */
-const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind);
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 /* What merges chunks of keys: gpu/mma_few.c. */
 void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host);
+/* What turns rows for those, once each: gpu/mma_turned.c. */
+void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 
 /* ---- shared by gpu/mma*.c ---- */
 

@@ -134,7 +134,7 @@ static void merge_all(const attend *t, const ir_value *few, ir_value row, ir_val
 
 void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
   const attend_design *design = program->plan;
-  attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry};
+  attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
   int count = program->attention->n_parameters, pairs = t.p->value_dim / 2;
   gpu_function f = gpu_open_function(b, a, entry->name, count + PEGEN_PTX_FEW_COUNT, 0, host);
   const ir_value *few = f.parameter + count;

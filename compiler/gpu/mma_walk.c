@@ -517,7 +517,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   const attend_design *design = program->plan;
   mma_kind kind = (mma_kind)(entry->kind - GPU_MMA); /* ORDER mma_kind */
   const mma_plan *plan = design->mma[kind];
-  attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry};
+  attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
@@ -578,7 +578,7 @@ static bool fits(mma *m, int64_t most_shared) {
 static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_program *program, bool reverses) {
   static const ir_value none;
   mma_plan *plan = arena_new(a, mma_plan);
-  plan->program = tile_pipeline(a, program);
+  plan->program = tile_pipeline(a, tile_apart(a, program));
   attend t = {.memory = a, .p = p};
   for (int n = 0; n < 2 * SIZES; n++) {
     int i = n % SIZES;
@@ -598,20 +598,23 @@ static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_pro
   return NULL;
 }
 
-static const mma_plan *reversed_plan(arena *a, const attention_plan *p, unsigned gained) {
-  return plan_of(a, p, tile_reverse(a, tile_forward(a, attend_has_columns(p)), gained), true);
+static const mma_plan *reversed_plan(arena *a, const attention_plan *p, const tile_program *forward, unsigned gained) {
+  return plan_of(a, p, tile_reverse(a, forward, gained), true);
 }
 
-const mma_plan *mma_plan_of(arena *a, const attention_plan *p, mma_kind kind) {
-  if (p->matrix || p->turns_values || p->head_dim % 8 || p->value_dim % 8) return NULL;
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind) {
+  const attention_plan *p = attend_plan_of_products(a, described);
+  if (p->matrix || p->head_dim % 8 || p->value_dim % 8) return NULL;
   if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
+  if (p != described) forward = tile_turned(a, forward, described->turns_values);
   if (kind == MMA_FORWARD) return plan_of(a, p, forward, false);
   if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false);
-  if (kind == MMA_QUERIES) return reversed_plan(a, p, TILE_OF_QUERIES);
-  const mma_plan *both = reversed_plan(a, p, TILE_OF_KEYS | TILE_OF_VALUES);
+  if (kind == MMA_QUERIES) return reversed_plan(a, p, forward, TILE_OF_QUERIES);
+  const mma_plan *both = reversed_plan(a, p, forward, TILE_OF_KEYS | TILE_OF_VALUES);
   if (both) return kind == MMA_KEYS ? both : NULL;
-  const mma_plan *keys = reversed_plan(a, p, TILE_OF_KEYS), *values = reversed_plan(a, p, TILE_OF_VALUES);
+  const mma_plan *keys = reversed_plan(a, p, forward, TILE_OF_KEYS),
+                 *values = reversed_plan(a, p, forward, TILE_OF_VALUES);
   if (!keys || !values) return NULL;
   return kind == MMA_KEYS ? keys : values;
 }

@@ -1,8 +1,8 @@
 /* tile/check: what ops of a tile program promise; see tile/tile.h.
  *
  * Two turns of the loop are walked, so that what one leaves to the next is seen: a tile is read behind a wait that
- * follows its load, a load writes no memory that a thread may still read, sums are made before they are read, shapes of
- * products agree, and each tensor is stored once.
+ * follows its load or turn, a load or turn writes no memory that a thread may still read, sums are made before they are
+ * read, shapes of products agree, and each tensor is stored once.
  */
 #include "tile/tile.h"
 
@@ -30,7 +30,7 @@ static int stage_of(const check *c, int value, int turn) {
   return v->rows == TILE_STREAMED ? turn % v->stages : 0;
 }
 
-static void check_load(check *c, const tile_op *op) {
+static void check_written(check *c, const tile_op *op) {
   const tile_value *v = &c->p->value[op->value];
   if (v->is_sum || v->stages < 1 || v->stages > MOST_STAGES)
     diag_bug("tile", "%s: %s is loaded where it has no memory", c->p->name, v->name);
@@ -70,13 +70,23 @@ static void check_product(const check *c, const tile_op *op) {
     diag_bug("tile", "%s: the shapes of %s = %s %s do not agree", c->p->name, to->name, a->name, b->name);
 }
 
+static void check_turn(check *c, const tile_op *op) {
+  const tile_value *from = &c->p->value[op->arg[0]], *to = &c->p->value[op->value];
+  if (from->rows != to->rows || from->columns != to->columns || from->is_sum != to->is_sum)
+    diag_bug("tile", "%s: the shapes of %s = turn %s do not agree", c->p->name, to->name, from->name);
+  if (from->rows == TILE_OWN && from->columns == TILE_STREAMED)
+    diag_bug("tile", "%s: %s is no tile of tokens' rows", c->p->name, from->name);
+  if (!to->is_sum) check_written(c, op);
+}
+
 static void check_op(check *c, const tile_op *op) {
   for (int i = 0; i < tile_arguments(op->kind); i++) {
     /* Outputs begin as 0: they are added to before anything made them. */
     bool begins = op->kind == TILE_ONLINE && i == 1;
     if (!begins) check_read(c, op->arg[i]);
   }
-  if (op->kind == TILE_LOAD) check_load(c, op);
+  if (op->kind == TILE_LOAD) check_written(c, op);
+  if (op->kind == TILE_TURN) check_turn(c, op);
   if (op->kind == TILE_WAIT) check_wait(c);
   if (op->kind == TILE_MMA) check_product(c, op);
   if (op->kind == TILE_STORE) {

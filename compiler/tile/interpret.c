@@ -134,6 +134,21 @@ static void online(machine *m, const tile_op *op) {
   }
 }
 
+static void turn(machine *m, const tile_op *op) {
+  const tile_value *v = &m->p->value[op->value];
+  bool own = v->rows == TILE_OWN;
+  int width = columns_of(m, op->value), stage = stage_of(m, op->value, m->turn);
+  const long double *from = tile_of(m, op->arg[0]);
+  long double *to = (v->is_sum ? m->tile : m->coming)[op->value][stage];
+  for (int i = 0; i < rows_of(m, op->value); i++) {
+    int64_t token = (own ? m->own_first : m->streamed_first) + i;
+    for (int c = 0; c < width; c++) to[i * width + c] = 0;
+    if (token < tokens_of(m, own))
+      m->call->turn(m->call->context, own == m->p->owns_keys, token, op->back, width, from + i * width, to + i * width);
+  }
+  m->is_coming[op->value][stage] = !v->is_sum;
+}
+
 static void store(machine *m, const tile_op *op) {
   const long double *x = tile_of(m, op->arg[0]);
   int width = columns_of(m, op->arg[0]);
@@ -156,6 +171,7 @@ static void run(machine *m, const tile_op *op) {
   case TILE_ONLINE: online(m, op); break;
   case TILE_WEIGHT: each_pair(m, op, weight, 0); break;
   case TILE_GAIN: each_pair(m, op, gain, 0); break;
+  case TILE_TURN: turn(m, op); break;
   case TILE_STORE: store(m, op); break;
   default: break;
   }

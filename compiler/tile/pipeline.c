@@ -2,11 +2,16 @@
  *
  * A turn begins with the one wait for what was loaded during the turn before, then asks for the tiles of the turn to
  * come: these go into the memory that nobody reads any more, since the wait is behind every read of the turn before.
+ * Tiles in memory that are turned have a wait behind them, too, and one before them outside of the loop.
  */
 #include "tile/tile.h"
 
 static bool is_streamed_load(const tile_program *p, const tile_op *op) {
   return op->kind == TILE_LOAD && p->value[op->value].rows == TILE_STREAMED;
+}
+
+static bool is_tile_turned(const tile_program *p, int op) {
+  return op >= 0 && op < p->n_ops && p->op[op].kind == TILE_TURN && !p->value[p->op[op].value].is_sum;
 }
 
 static void add_streamed_loads(tile_program *to, const tile_program *from, bool ahead) {
@@ -27,7 +32,11 @@ const tile_program *tile_pipeline(arena *a, const tile_program *p) {
   for (int i = 0; i < p->n_ops; i++) {
     const tile_op *op = &p->op[i];
     if (op->kind == TILE_EACH) add_streamed_loads(on, p, false);
-    if (!is_streamed_load(p, op)) on->op[on->n_ops++] = *op;
+    bool first = is_tile_turned(p, i) && !is_tile_turned(p, i - 1);
+    if (first && p->value[op->value].rows == TILE_OWN) tile_add_op(on, TILE_WAIT, TILE_NONE);
+    if (!is_streamed_load(p, op)) *tile_add_op(on, op->kind, op->value) = *op;
+    bool last = is_tile_turned(p, i) && !is_tile_turned(p, i + 1);
+    if (last && p->op[i + 1].kind != TILE_EACH) tile_add_op(on, TILE_WAIT, TILE_NONE);
     if (op->kind != TILE_EACH) continue;
     tile_add_op(on, TILE_WAIT, TILE_NONE);
     add_streamed_loads(on, p, true);

@@ -7,7 +7,8 @@
  * elsewhere: inputs and coordinates gain of it. A block sums what its own rows gain, so that no two blocks write one
  * number: a program of its own for each side. Where keys are owned every [own, streamed] value is the transpose of
  * forward's. Where sums of keys and of values have no room together, each of them has a program, which computes the
- * weights again.
+ * weights again. Rows that forward turns are turned again, what comes in as values are, and what turned rows gain is
+ * turned back by the transpose.
  */
 #include "tile/tile.h"
 
@@ -17,7 +18,9 @@ typedef struct reversal {
   const tile_program *forward;
   tile_program *p;
   unsigned gained;
+  arena *memory;
   int load[TILE_TENSOR_COUNT]; /* the value that holds a tensor's tile; TILE_NONE: not loaded */
+  bool turns[TILE_TENSOR_COUNT]; /* of tensors that are loaded */
 } reversal;
 
 static const tile_tensor gains[TILE_TENSOR_COUNT] = {[TILE_Q] = TILE_G_Q, [TILE_K] = TILE_G_K, [TILE_V] = TILE_G_V};
@@ -27,6 +30,15 @@ static const tile_op *maker_of(const tile_program *p, int value) {
   for (int i = 0; i < p->n_ops; i++)
     if (p->op[i].value == value) return &p->op[i];
   diag_bug("tile", "%s reverses a value that no op makes", p->name);
+}
+
+/* The tensor whose rows a value is, turned or not. */
+static tile_tensor tensor_of(reversal *r, int value) {
+  const tile_op *op = maker_of(r->forward, value);
+  bool turns = op->kind == TILE_TURN;
+  if (turns) op = maker_of(r->forward, op->arg[0]);
+  r->turns[op->tensor] = turns;
+  return op->tensor;
 }
 
 static const tile_op *only_op(const tile_program *p, tile_kind kind) {
@@ -51,6 +63,9 @@ static void add_loads(reversal *r, bool own) {
     if (f->op[i].kind == TILE_LOAD && (f->op[i].tensor != TILE_V || gives_scores(r)))
       load(r, f->value[f->op[i].value].name, f->op[i].tensor, own);
   load(r, "dO", TILE_G_OUT, own);
+  for (int i = 0; i < TILE_TENSOR_COUNT; i++)
+    if (r->turns[i] && r->load[i] != TILE_NONE && is_own(r, (tile_tensor)i) == own)
+      r->load[i] = tile_add_turn(r->memory, r->p, r->load[i], false);
 }
 
 static int add_pairs(reversal *r, const char *name) {
@@ -81,7 +96,7 @@ static void add_gain(reversal *r, tile_tensor gained, int pairs, tile_tensor oth
 
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained) {
   tile_program *p = arena_new(a, tile_program);
-  reversal r = {.forward = forward, .p = p, .gained = gained};
+  reversal r = {.forward = forward, .p = p, .gained = gained, .memory = a};
   p->owns_keys = gained != TILE_OF_QUERIES;
   p->name = !p->owns_keys              ? "attention_backward_queries"
             : gained == TILE_OF_VALUES ? "attention_backward_values"
@@ -93,8 +108,9 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
   const tile_op *weighted = only_op(forward, TILE_MMA);
   for (int i = 0; i < forward->n_ops; i++)
     if (forward->op[i].kind == TILE_MMA && forward->op[i].arg[0] == online->value) weighted = &forward->op[i];
-  tile_tensor q = maker_of(forward, product->arg[0])->tensor, k = maker_of(forward, product->arg[1])->tensor,
-              v = maker_of(forward, weighted->arg[1])->tensor;
+  tile_tensor q = tensor_of(&r, product->arg[0]), k = tensor_of(&r, product->arg[1]),
+              v = tensor_of(&r, weighted->arg[1]);
+  r.turns[TILE_G_OUT] = r.turns[v];
 
   static const char *const names[TILE_TENSOR_COUNT] = {[TILE_Q] = "dQ", [TILE_K] = "dK", [TILE_V] = "dV"};
   int sum[TILE_TENSOR_COUNT];
@@ -118,7 +134,10 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
     add_gain(&r, k, ds, q, sum);
   }
   tile_add_op(p, TILE_END, TILE_NONE);
-  for (int i = 0; i < 3; i++)
-    if (gained >> read[i] & 1) tile_add_store(p, gains[read[i]], sum[read[i]])->scales = read[i] != v;
+  for (int i = 0; i < 3; i++) {
+    if (!(gained >> read[i] & 1)) continue;
+    int total = r.turns[read[i]] ? tile_add_turn(a, p, sum[read[i]], true) : sum[read[i]];
+    tile_add_store(p, gains[read[i]], total)->scales = read[i] != v;
+  }
   return p;
 }

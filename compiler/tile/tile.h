@@ -58,20 +58,22 @@ typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_te
   X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
   X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
   X(GAIN, "gain", 3)     /* value = a (b - delta of its query), times the derivative of the score of the product c */ \
-  X(STORE, "store", 1)   /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products \
+  X(TURN, "turn", 1) /* value = rows of a, each by the rotation of its own token's place, or by its transpose where \
+                      * `back`; of tiles in memory it may be read behind the next wait */ \
+  X(STORE, "store", 1) /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products \
                         * where `scales` */
 
 #define TILE_OP(word, name, arguments) TILE_##word,
 typedef enum tile_kind { TILE_OPS(TILE_OP) TILE_KIND_COUNT } tile_kind;
 #undef TILE_OP
 
-enum { TILE_MOST_VALUES = 16, TILE_MOST_OPS = 32, TILE_MOST_ARGUMENTS = 3, TILE_NONE = -1 };
+enum { TILE_MOST_VALUES = 20, TILE_MOST_OPS = 32, TILE_MOST_ARGUMENTS = 3, TILE_NONE = -1 };
 
 typedef struct tile_value {
   const char *name;
   tile_space rows, columns;
   bool is_sum; /* float32 in registers, a fragment a thread; else 16-bit rows in memory that threads share */
-  int stages;  /* tiles of it that memory holds, taken in turn by the streamed tiles */
+  int stages; /* tiles of it that memory holds, taken in turn by the streamed tiles */
 } tile_value;
 
 typedef struct tile_op {
@@ -79,10 +81,11 @@ typedef struct tile_op {
   int value; /* index of the value it makes; TILE_NONE: it makes none */
   int arg[TILE_MOST_ARGUMENTS];
   tile_tensor tensor; /* of load and store */
-  bool transposed;    /* of mma: the second argument is */
-  bool adds;          /* of mma */
-  bool ahead;         /* of a load in a loop: the tile of the turn to come */
-  bool scales;        /* of a store */
+  bool transposed; /* of mma: the second argument is */
+  bool adds; /* of mma */
+  bool ahead; /* of a load in a loop: the tile of the turn to come */
+  bool scales; /* of a store */
+  bool back; /* of a turn */
 } tile_op;
 
 typedef struct tile_program {
@@ -106,6 +109,14 @@ const tile_program *tile_forward(arena *a, bool columns);
 /* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals
  * are stored as they are, and merged in the order of ranges. */
 const tile_program *tile_few(arena *a, const tile_program *forward);
+/* A pass: rows of q and k, and those of v where `values`, are turned before products read them; what turned values add
+ * up to is turned back before it is stored. */
+const tile_program *tile_turned(arena *a, const tile_program *forward, bool values);
+/* A pass: turns are left to programs of their own. Rows that are loaded come turned; those that are stored are turned
+ * back where they are. */
+const tile_program *tile_apart(arena *a, const tile_program *p);
+/* Such a program: a tensor's rows. */
+const tile_program *tile_turn(arena *a, tile_tensor tensor, bool back);
 /* A pass: what tensors of the inputs gain of what `out` gains. gained: TILE_OF_QUERIES, or one or both of the
  * others. */
 enum { TILE_OF_QUERIES = 1 << TILE_Q, TILE_OF_KEYS = 1 << TILE_K, TILE_OF_VALUES = 1 << TILE_V };
@@ -134,5 +145,6 @@ tile_op *tile_add_binary(tile_program *p, tile_kind kind, int value, int first, 
 tile_op *tile_add_mma(tile_program *p, int value, int first, int second, bool transposed, bool adds);
 int tile_add_load(tile_program *p, const char *name, tile_tensor tensor);
 tile_op *tile_add_store(tile_program *p, tile_tensor tensor, int value);
+int tile_add_turn(arena *a, tile_program *p, int value, bool back);
 
 #endif

@@ -82,9 +82,24 @@ static void check_lse(checker *c, const attention_trial *without, const DLTensor
   int error = attention_trial_call(c->kernel, &t, again, CHECK_PARTS);
   if (!check_called(c, name, what, error)) return;
   trial_error worst = {0};
-  attention_trial_compare_lse(c->memory, &t, step_of(&t), &worst);
+  attention_trial_compare_lse(c->memory, c->kernel, &t, step_of(&t), &worst);
   check_report(c, name, what, t.spec->polynomial ? COLUMNS_LSE_BOUND : OUTPUT_BOUND, &worst);
   check_report_bits(c, name, "outputs beside log-sum-exp", tensor_identical(out, again));
+}
+
+/* A call with a workspace, where that is another way. */
+static void check_split(checker *c, const attention_trial *without, const char *name, const char *kind) {
+  attention_trial t = *without;
+  t.splits = true;
+  DLTensor *out = attention_trial_out(c->memory, &t, ROWS_BHND);
+  pegen_args args = attention_trial_args(c->kernel, &t, out);
+  if (!c->kernel->attention_workspace || !c->kernel->attention_workspace(&args)) return;
+  const char *what = arena_printf(c->memory, "outputs with a workspace%s", kind);
+  if (!check_called(c, name, what, attention_trial_call(c->kernel, &t, out, 1))) return;
+  trial_error worst = {0};
+  attention_trial_compare(c->memory, c->kernel, &t, out, step_of(&t), &worst);
+  check_report(c, name, what, OUTPUT_BOUND, &worst);
+  check_lse(c, &t, out, name, arena_printf(c->memory, "log-sum-exp with a workspace%s", kind));
 }
 
 static void check_outputs(checker *c, number_type type, number_type input_type, bool causal) {
@@ -101,6 +116,7 @@ static void check_outputs(checker *c, number_type type, number_type input_type, 
   if (!check_called(c, name, "parts", attention_trial_call(c->kernel, &t, again, CHECK_PARTS))) return;
   check_report_bits(c, name, "in 3 parts, other strides", tensor_identical(out, again));
   check_lse(c, &t, out, name, arena_printf(a, "log-sum-exp%s", kind));
+  check_split(c, &t, name, kind);
   /* The reference makes a query's scores three times there. */
   check_attention_backward(c, &t, name, arena_printf(a, "gradients of rows%s", kind),
                            t.spec->pairwise->rotates ? 3 * step_of(&t) : step_of(&t));

@@ -73,17 +73,21 @@ SIZES(X)
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
-/* Notes whether the entry's name ends as those of gpu/mma.h do. */
+/* What is looked for among the entries that a call launches: a name's end. */
+typedef struct name_end {
+  const char *end;
+  bool found;
+} name_end;
+
 static int note_entry(void *context, const pegen_launch_step *step) {
-  static const char end[] = "_mma";
-  bool *rounds = context;
-  size_t length = strlen(step->entry->name), of_end = sizeof end - 1;
-  *rounds |= length > of_end && !strcmp(step->entry->name + length - of_end, end);
+  name_end *of = context;
+  size_t length = strlen(step->entry->name), of_end = strlen(of->end);
+  of->found |= length > of_end && !strcmp(step->entry->name + length - of_end, of->end);
   return 0;
 }
 
-bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args) {
-  bool rounds = false;
+static bool launches(const pegen_kernel *kernel, bool backward, const pegen_args *args, const char *end) {
+  name_end of = {.end = end};
   pegen_args call = *args;
   pegen_launch_request request = {.kernel = kernel,
                                   .entry = backward ? PEGEN_LAUNCH_attention_backward : PEGEN_LAUNCH_attention,
@@ -92,9 +96,17 @@ bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const
   if (!kernel->ptx) return false;
   call.workspace_bytes = pegen_launch_workspace(&request);
   if (call.workspace_bytes) call.workspace = arena_must(malloc(call.workspace_bytes));
-  bool planned = !pegen_launch_plan(&request, note_entry, &rounds);
+  bool planned = !pegen_launch_plan(&request, note_entry, &of);
   free(call.workspace_bytes ? call.workspace : NULL);
-  return planned && rounds;
+  return planned && of.found;
+}
+
+bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args) {
+  return launches(kernel, backward, args, "_mma");
+}
+
+bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pegen_args *args) {
+  return launches(kernel, backward, args, "_turn");
 }
 
 /* Sets a variable of the loaded code. */

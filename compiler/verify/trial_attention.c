@@ -50,12 +50,14 @@ pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_tria
                       .n_inputs = kernel->n_inputs,
                       .causal = t->causal,
                       .scale = t->scale,
-                      .lse = t->lse};
+                      .lse = t->lse,
+                      .split_keys = t->splits};
 }
 
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts) {
   pegen_args args = attention_trial_args(kernel, t, out);
-  return trial_run(&args, kernel->workspace, kernel->attention, NULL, parts);
+  return trial_run(&args, t->splits ? kernel->attention_workspace : kernel->workspace, kernel->attention,
+                   t->splits ? kernel->attention_finish : NULL, parts);
 }
 
 /* ---- comparison ---- */
@@ -94,7 +96,7 @@ static long double largest(const double *values, int64_t count) {
 typedef struct comparison {
   const attention_trial *trial;
   const DLTensor *out; /* NULL: the trial's lse */
-  bool rounds_weights;
+  bool rounds_weights, rounds_rows;
   long double *scores, *exact, *rounding;
   trial_error *worst;
 } comparison;
@@ -107,6 +109,33 @@ static long double largest_score(const comparison *c, const reference_query *que
   return score;
 }
 
+/* The root of a row's squares. */
+static long double length_of(const double *row, int width) {
+  long double sum = 0;
+  for (int i = 0; i < width; i++) sum += (long double)row[i] * row[i];
+  return sqrtl(sum);
+}
+
+long double attention_trial_product(const spec *s, const reference_query *query, int64_t key) {
+  long double lengths = length_of(query->q, s->head_dim) * length_of(query->k + key * s->head_dim, s->head_dim);
+  double scale = query->scale == 0 ? spec_scale(s) : query->scale;
+  return fabsl(lengths * scale) * fmax(1, s->amplitude);
+}
+
+/* What rounding turned rows to their type changes a score by: (1 + u)^2 - 1 of what it is at most. */
+static long double score_rounding(const comparison *c, const reference_query *query, int64_t key) {
+  if (!c->rounds_rows) return 0;
+  long double u = number_half_ulp(number_type_of(c->trial->q->dtype), 1);
+  return (2 * u + u * u) * attention_trial_product(c->trial->spec, query, key);
+}
+
+static long double largest_rounding(const comparison *c, const reference_query *query) {
+  long double most = 0;
+  for (int64_t key = 0; key < query->visible; key++)
+    if (isfinite(c->scores[key])) most = fmaxl(most, score_rounding(c, query, key));
+  return most;
+}
+
 static void compare_lse(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
   const attention_trial *t = c->trial;
   long double sum = 0, most = -INFINITY;
@@ -115,7 +144,8 @@ static void compare_lse(const comparison *c, const reference_query *query, int64
   long double exact = most == -INFINITY ? most : most + logl(sum);
   const int64_t *stride = t->lse->strides;
   double got = ((const float *)t->lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]];
-  long double error = got == exact ? 0 : fabsl(got - exact) / largest_score(c, query);
+  long double error =
+      got == exact ? 0 : fmaxl(0, fabsl(got - exact) - largest_rounding(c, query)) / largest_score(c, query);
   if (isnan(error)) error = INFINITY;
   if (error > c->worst->error || isnan(got))
     *c->worst = (trial_error){error, isnan(got), b, h, query->token, 0, got, exact};
@@ -141,6 +171,29 @@ static void find_rounding(const comparison *c, const reference_query *query, num
   }
 }
 
+/* What rounding turned rows to a type may cost, added to the same. A score is wrong by d at most, so a weight by a
+ * factor of e^d, and by another of e^d in their sum. Of values that turn, a row and what the query gathers are wrong by
+ * u of a block's length each, which no row's is less than. */
+static void add_row_rounding(const comparison *c, const reference_query *query, number_type type) {
+  const spec *s = c->trial->spec;
+  int width = s->pairwise->value_dim;
+  long double most = -INFINITY, sum = 0, u = number_half_ulp(type, 1), length = 0;
+  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
+  if (!c->rounds_rows || most == -INFINITY) return;
+  for (int64_t key = 0; key < query->visible; key++) sum += expl(c->scores[key] - most);
+  long double largest = largest_rounding(c, query);
+  for (int64_t key = 0; key < query->visible; key++) {
+    long double weight = expl(c->scores[key] - most) / sum;
+    if (weight == 0) continue;
+    const double *v = query->v + key * width;
+    long double row = weight * length_of(v, width), off = expm1l(largest + score_rounding(c, query, key));
+    if (!s->pairwise->turns_values)
+      for (int i = 0; i < width; i++) c->rounding[i] += off * weight * fabsl(v[i]);
+    else length += (off + 2 * u) * row;
+  }
+  for (int i = 0; i < width; i++) c->rounding[i] += length * fmax(1, s->amplitude);
+}
+
 static void compare_row(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
   const DLTensor *out = c->out;
   number_type type = number_type_of(out->dtype);
@@ -148,6 +201,7 @@ static void compare_row(const comparison *c, const reference_query *query, int64
   long double score = largest_score(c, query), size = largest(query->v, query->keys * width), *exact = c->exact;
   trial_error *worst = c->worst;
   find_rounding(c, query, type);
+  add_row_rounding(c, query, type);
   for (int i = 0; i < width; i++) {
     double got = number_load(type, tensor_at(out, b, h, query->token, i));
     long double error = fabsl(got - exact[i]);
@@ -253,10 +307,15 @@ void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attenti
   comparison c = {.trial = t,
                   .out = out,
                   .worst = worst,
-                  .rounds_weights = attention_trial_rounds_weights(t->spec, kernel, false, &args)};
+                  .rounds_weights = attention_trial_rounds_weights(t->spec, kernel, false, &args),
+                  .rounds_rows = run_threads_rounds_rows(kernel, false, &args)};
   compare_all(a, &c, step);
 }
 
-void attention_trial_compare_lse(arena *a, const attention_trial *t, int64_t step, trial_error *worst) {
-  compare_all(a, &(comparison){.trial = t, .worst = worst}, step);
+void attention_trial_compare_lse(arena *a, const pegen_kernel *kernel, const attention_trial *t, int64_t step,
+                                 trial_error *worst) {
+  DLTensor *out = attention_trial_out(a, t, ROWS_BHND);
+  pegen_args args = attention_trial_args(kernel, t, out);
+  comparison c = {.trial = t, .worst = worst, .rounds_rows = run_threads_rounds_rows(kernel, false, &args)};
+  compare_all(a, &c, step);
 }

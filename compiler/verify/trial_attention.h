@@ -17,6 +17,7 @@ typedef struct attention_trial {
   int causal;
   double scale;
   DLTensor *lse; /* that a call fills; NULL: not asked for */
+  bool splits; /* calls have split_keys, the workspace for it, and finish behind them */
 } attention_trial;
 
 /* Sizes of a random trial. */
@@ -32,8 +33,12 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
 /* [B,H,N] float32, for t->lse; in memory [B,N,H]. */
 DLTensor *attention_trial_lse(arena *a, const attention_trial *t);
 
-/* Of a call; without a workspace. */
+/* Of a call; without memory for a workspace. */
 pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out);
+
+/* No score of the query with a key is larger before a bias or a score's function; what rounding a row by 1 unit of each
+ * block's length changes is no more than a unit of it. */
+long double attention_trial_product(const spec *s, const reference_query *query, int64_t key);
 
 /* Which element of input i a query's row begins at, or of keys the row of key 0. */
 int64_t attention_trial_input(const attention_trial *t, int i, int64_t batch, int64_t head, int64_t token);
@@ -46,11 +51,13 @@ bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, b
 
 /* The largest error of `out`, which the kernel wrote, in units of the row's largest score (1 at least) times the
  * largest number of v: beyond half a unit in the last place of 16-bit types, and beyond what it costs that tensor
- * cores, and dot products of bfloat16, round weights to the rows' type. step: rows that are looked at. */
+ * cores, and dot products of bfloat16, round weights, and tensor cores turned rows, to the rows' type. step: rows that
+ * are looked at. */
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
                              int64_t step, trial_error *worst);
 /* The same of t->lse, in units of the row's largest score (1 at least). */
-void attention_trial_compare_lse(arena *a, const attention_trial *t, int64_t step, trial_error *worst);
+void attention_trial_compare_lse(arena *a, const pegen_kernel *kernel, const attention_trial *t, int64_t step,
+                                 trial_error *worst);
 
 /* Every step-th query, the first and the last, as the reference is asked about it; what it points to lasts as long as
  * the visit. */

@@ -152,12 +152,23 @@ static bool rounds_weights(const attention_gradients *g, bool backward) {
   return attention_trial_rounds_weights(g->forward.spec, g->kernel, backward, &args);
 }
 
+static bool rounds_rows(const attention_gradients *g) {
+  pegen_grad_args grad = attention_gradients_args(g);
+  pegen_args args = attention_trial_args(g->kernel, &g->forward, g->out);
+  args.grad = &grad;
+  return run_threads_rounds_rows(g->kernel, true, &args);
+}
+
 /* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u
  * |out| at most, behind weights that tensor cores, and dot products of bfloat16, round with one of u times the sum of P
- * |v|, so dS is wrong by u times a summand of its own unit for each; there P and dS are then rounded themselves. */
+ * |v|, so dS is wrong by u times a summand of its own unit for each; there P and dS are then rounded themselves. Rows
+ * that are turned for tensor cores are rounded, too: those that P is made of, where a score counts as the product of two
+ * rows' lengths, those that dP is made of, the other factor of a summand, and what rows gain before it is turned back.
+ */
 long double attention_gradients_bound(const attention_gradients *g) {
   number_type type = number_type_of(g->q->dtype);
   int roundings = type == NUMBER_F32 ? 0 : 1 + rounds_weights(g, false) + rounds_weights(g, true);
+  if (rounds_rows(g)) roundings += 4;
   return 0x1p-18L + roundings * number_half_ulp(type, 1);
 }
 
@@ -169,6 +180,7 @@ typedef struct answering {
   attention_answer *answer;
   int64_t step;
   long double least; /* that a factor counts as */
+  bool by_lengths;   /* a score counts as the product of its rows' lengths */
 } answering;
 
 /* What a factor of less than the least normal number loses of a sum is in proportion to that number. */
@@ -186,12 +198,13 @@ static void add_least(const reference_query *query, const spec *s, const double 
   }
 }
 
-static long double largest_score(const spec *s, const reference_query *query, arena *a) {
+static long double largest_score(const spec *s, const reference_query *query, bool by_lengths, arena *a) {
   long double *scores = arena_array(a, long double, query->keys + 1), score = 1,
               *out = arena_array(a, long double, s->pairwise->value_dim);
   reference_attention(s, query, scores, out);
   for (int64_t key = 0; key < query->visible; key++)
-    if (isfinite(scores[key])) score = fmaxl(score, fabsl(scores[key]));
+    if (isfinite(scores[key]))
+      score = fmaxl(score, by_lengths ? attention_trial_product(s, query, key) : fabsl(scores[key]));
   return score;
 }
 
@@ -222,7 +235,7 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
   if (g->positions || g->k_positions) gradients.k_positions = t->k_positions ? to->k_positions : to->positions;
   reference_attention_backward(s, query, incoming, g_lse, &gradients);
   if (w->least > 0) add_least(query, s, incoming, w->least, &gradients);
-  to->score = fmaxl(to->score, largest_score(s, query, scratch));
+  to->score = fmaxl(to->score, largest_score(s, query, w->by_lengths, scratch));
   arena_destroy(scratch);
 }
 
@@ -245,7 +258,7 @@ attention_answer attention_gradients_answer(arena *a, const attention_gradients 
   attention_answer answer = attention_answer_new(a, s, t->q, t->k, t->inputs.tensors);
   answer.v = arena_array(a, gradient_sum, tensor_elements(t->v) + 1);
   long double least = rounds_weights(g, true) ? number_least_normal(number_type_of(g->q->dtype)) : 0;
-  attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step, least});
+  attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step, least, rounds_rows(g)});
   return answer;
 }
 

@@ -479,27 +479,31 @@ static void nothing_seen(void **state) {
   arena_destroy(f.memory);
 }
 
-/* Rows alone, and beside them what operands, inputs and positions gain, which other entries make. */
+/* Rows alone, and beside them what operands, inputs and positions gain, which other entries make; also where rows are
+ * turned. */
 static void tensor_cores(void **state) {
   (void)state;
   if (!is_gpu()) return;
   loader_define biased[] = {
       {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "40"}, {"skip_tokens", "2"}};
   loader_define plain[] = {{"head_dim", "72"}, {"value_dim", "8"}}, score[] = {{"kind", "learned"}};
-  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased), open_spec(SPECS_DIR, "attention", 2, plain),
-                   open_spec(LOCAL_DIR, "scores", 1, score)};
-  for (int i = 0; i < 3; i++) {
+  loader_define turned[] = {{"head_dim", "24"}, {"value_dim", "40"}};
+  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased),       open_spec(SPECS_DIR, "attention", 2, plain),
+                   open_spec(LOCAL_DIR, "scores", 1, score),       open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL),
+                   open_spec(LOCAL_DIR, "rows_turned", 2, turned), open_spec(LOCAL_DIR, "values", 1, turned)};
+  for (int i = 0; i < 6; i++) {
     fixture *f = &all[i];
     loaded_kernel *loaded = load(f, 0, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16);
     for (int round = 0; round < 2 * FIXTURE_MMA_COUNT; round++) {
       const attention_sizes *sizes = &FIXTURE_MMA_SIZES[round / 2];
       attention_trial t = fixture_mma_trial(f, sizes, round % 2 ? NUMBER_F16 : NUMBER_BF16, round / 2 + round % 2);
+      t.splits = i >= 3;
       attention_gradients g;
       assert_int_equal(
           attention_gradients_fill(f->memory, &g, &t, run_kernel(loaded), round % 3, 1, ROWS_BNHD, &f->random), 0);
-      if (round % 3 && i != 1) /* plain attention reads no positions */
-        attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
-      else g.operands = NULL;
+      if (round % 3 == 0 || i == 1) g.operands = NULL; /* plain attention reads no positions */
+      else if (i != 5)
+        attention_gradients_of_positions(f->memory, &g, NUMBER_F64); /* those that turn values gain not */
       if (i == 2 && g.operands) g.operands[2] = NULL; /* this kind does not read it */
       int error = attention_gradients_call(run_kernel(loaded), &g, 1);
       if (error) fail_msg("%s, round %d: %s", f->spec->name, round, pegen_strerror(error));

@@ -17,7 +17,7 @@ static const double BOUND = 0x1p-18;
 static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
   attention_trial_compare(f->memory, kernel, t, out, 7, &worst);
-  if (t->lse) attention_trial_compare_lse(f->memory, t, 7, &worst);
+  if (t->lse) attention_trial_compare_lse(f->memory, kernel, t, 7, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
 

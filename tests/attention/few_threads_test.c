@@ -45,7 +45,7 @@ static size_t call_split(const pegen_kernel *kernel, const attention_trial *t, D
 static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
   attention_trial_compare(f->memory, kernel, t, out, 1, &worst);
-  attention_trial_compare_lse(f->memory, t, 1, &worst);
+  attention_trial_compare_lse(f->memory, kernel, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
 

@@ -30,7 +30,7 @@ static loaded_kernel *load(const fixture *f, int target) {
 static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
   attention_trial_compare(f->memory, kernel, t, out, 1, &worst);
-  if (t->lse) attention_trial_compare_lse(f->memory, t, 1, &worst);
+  if (t->lse) attention_trial_compare_lse(f->memory, kernel, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
 
@@ -305,21 +305,24 @@ static void far_from_the_origin(void **state) {
   arena_destroy(f.memory);
 }
 
-/* Descriptions of all that a score on tensor cores is made of. */
+/* Descriptions of all that a score on tensor cores is made of, and of rows that come turned, which take a workspace. */
 static void tensor_cores(void **state) {
   (void)state;
   if (!wanted || strncmp(wanted, "sm_", 3)) return;
   loader_define biased[] = {
       {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "40"}, {"skip_tokens", "2"}};
   loader_define plain[] = {{"head_dim", "72"}, {"value_dim", "8"}}, score[] = {{"kind", "learned"}};
-  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased), open_spec(SPECS_DIR, "attention", 2, plain),
-                   open_spec(LOCAL_DIR, "scores", 1, score)};
-  for (int i = 0; i < 3; i++) {
+  loader_define turned[] = {{"head_dim", "24"}, {"value_dim", "40"}};
+  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased),       open_spec(SPECS_DIR, "attention", 2, plain),
+                   open_spec(LOCAL_DIR, "scores", 1, score),       open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL),
+                   open_spec(LOCAL_DIR, "rows_turned", 2, turned), open_spec(LOCAL_DIR, "values", 1, turned)};
+  for (int i = 0; i < 6; i++) {
     fixture *f = &all[i];
     loaded_kernel *loaded = load(f, 0);
     for (int round = 0; round < 2 * FIXTURE_MMA_COUNT; round++) {
       const attention_sizes *sizes = &FIXTURE_MMA_SIZES[round / 2];
       attention_trial t = fixture_mma_trial(f, sizes, round % 2 ? NUMBER_F16 : NUMBER_BF16, round / 2 + round % 2);
+      t.splits = i >= 3;
       DLTensor *out = attention_trial_out(f->memory, &t, ROWS_BNHD),
                *parts = attention_trial_out(f->memory, &t, ROWS_BHND);
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);

@@ -98,7 +98,7 @@ static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, con
   }
   attention_trial_compare(d->memory, kernel, t, out, 1, &worst);
   note(d, what, "outputs", &worst, BOUND);
-  attention_trial_compare_lse(d->memory, t, 1, &worst);
+  attention_trial_compare_lse(d->memory, kernel, t, 1, &worst);
   note(d, what, "log-sum-exp", &worst, BOUND);
   if (attention_trial_call(kernel, t, parted, MANY_PARTS) || !tensor_identical(out, parted))
     fail(d, what, "parts", NULL);

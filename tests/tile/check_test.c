@@ -195,6 +195,48 @@ static void stored_before_made(fixture *f) {
   store(f);
 }
 
+/* K' = turn K in place of K. */
+static void turned(fixture *f, bool waits) {
+  arrive(f);
+  f->k = tile_add_turn(f->memory, f->p, f->k, false);
+  if (waits) arrive(f);
+  multiply(f);
+  add_values(f);
+  end(f);
+  store(f);
+}
+
+static void turned_behind_a_wait(fixture *f) { turned(f, true); }
+static void turned_without_a_wait(fixture *f) { turned(f, false); }
+
+static void turned_before_it_came(fixture *f) {
+  f->k = tile_add_turn(f->memory, f->p, f->k, false);
+  sound(f);
+}
+
+static void turned_over_a_read_tile(fixture *f) {
+  arrive(f);
+  int k = f->k;
+  f->k = tile_add_turn(f->memory, f->p, k, false);
+  arrive(f);
+  multiply(f);
+  tile_add_unary(f->p, TILE_TURN, f->k, k);
+  end(f);
+}
+
+static void turned_into_registers(fixture *f) {
+  arrive(f);
+  tile_add_unary(f->p, TILE_TURN, f->out, f->v);
+  end(f);
+}
+
+static void turned_pairs(fixture *f) {
+  arrive(f);
+  multiply(f);
+  tile_add_turn(f->memory, f->p, f->pairs, false);
+  end(f);
+}
+
 static void no_loop(fixture *f) {
   sound(f);
   end(f);
@@ -231,6 +273,14 @@ static const struct {
     {"a store in a loop", stored_each_turn, "by_hand stores out twice"},
     {"a store of streamed rows", stored_by_all, "by_hand stores V, which other blocks have, too"},
     {"a store of nothing", stored_before_made, "by_hand: O is read before it is made"},
+    {"turned rows", turned_behind_a_wait, NULL},
+    {"turned rows without a wait", turned_without_a_wait, "by_hand: K' is read before a wait behind its load"},
+    {"rows that are turned before they came", turned_before_it_came,
+     "by_hand: K is read before a wait behind its load"},
+    {"a turn over a tile that is read", turned_over_a_read_tile,
+     "by_hand: K' is loaded over a tile that may still be read"},
+    {"a turn into registers", turned_into_registers, "by_hand: the shapes of O = turn V do not agree"},
+    {"a turn of pairs", turned_pairs, "by_hand: S is no tile of tokens' rows"},
     {"an end without a loop", no_loop, "by_hand: an end without a loop"},
     {"a loop without an end", no_end, "by_hand: a loop without an end"},
 };
@@ -252,11 +302,25 @@ static void faults(void **state) {
 static void waits_are_needed(void **state) {
   (void)state;
   arena *a = arena_create();
-  const tile_program *forward[] = {tile_forward(a, false), tile_forward(a, true)};
-  for (int i = 0; i < 12; i++) {
-    const tile_program *plain = forward[i / 6], *programs[] = {plain, tile_reverse(a, plain, TILE_OF_QUERIES),
-                                                               tile_reverse(a, plain, TILE_OF_KEYS | TILE_OF_VALUES)};
-    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2 % 3]);
+  const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),
+                     *turned = tile_turned(a, forward, false);
+  const unsigned of_keys = TILE_OF_KEYS | TILE_OF_VALUES;
+  const struct {
+    const tile_program *program;
+    int scheduled, pipelined; /* waits */
+  } programs[] = {{forward, 2, 1},
+                  {tile_reverse(a, forward, TILE_OF_QUERIES), 2, 1},
+                  {tile_reverse(a, forward, of_keys), 2, 1},
+                  {columns, 2, 1},
+                  {tile_reverse(a, columns, TILE_OF_QUERIES), 2, 1},
+                  {tile_reverse(a, columns, of_keys), 2, 1},
+                  {turned, 4, 3},
+                  {tile_reverse(a, turned, TILE_OF_QUERIES), 4, 3},
+                  {tile_reverse(a, turned, of_keys), 4, 3},
+                  {tile_apart(a, tile_reverse(a, turned, of_keys)), 2, 1},
+                  {tile_turn(a, TILE_K, true), 2, 2}};
+  for (size_t i = 0; i < 2 * sizeof programs / sizeof *programs; i++) {
+    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2].program);
     int waits = 0;
     assert_string_equal(message_of(a, p), "");
     for (int op = 0; op < p->n_ops; op++) {
@@ -267,7 +331,7 @@ static void waits_are_needed(void **state) {
       assert_true(*message_of(a, less));
       waits++;
     }
-    assert_int_equal(waits, i % 2 ? 1 : 2); /* a turn's */
+    assert_int_equal(waits, i % 2 ? programs[i / 2].pipelined : programs[i / 2].scheduled);
   }
   arena_destroy(a);
 }
@@ -325,6 +389,22 @@ static const char columns_text[] = //
     "    dQ += mma dS, K\n"
     "  store dq, dQ  ; times the scale\n";
 
+static const char turned_text[] = //
+    "tile program attention: a block owns queries, keys are streamed\n"
+    "  Q = load q  ; [own, channels], shared memory\n"
+    "  Q' = turn Q  ; [own, channels], shared memory\n"
+    "  each streamed tile\n"
+    "    K = load k  ; [streamed, channels], shared memory\n"
+    "    V = load v  ; [streamed, values], shared memory\n"
+    "    K' = turn K  ; [streamed, channels], shared memory\n"
+    "    V' = turn V  ; [streamed, values], shared memory\n"
+    "    S = mma Q', K'^T  ; [own, streamed], float32 in registers\n"
+    "    T = score S  ; [own, streamed], float32 in registers\n"
+    "    P = online T, O  ; [own, streamed], float32 in registers\n"
+    "    O += mma P, V'\n"
+    "  O' = turn back O  ; [own, values], float32 in registers\n"
+    "  store out, O'\n";
+
 static void assert_text(const tile_program *p, const char *expected) {
   char *text;
   size_t size;
@@ -342,6 +422,11 @@ static void texts(void **state) {
   assert_text(forward, forward_text);
   assert_text(tile_reverse(a, tile_forward(a, true), TILE_OF_QUERIES), columns_text);
   assert_text(tile_pipeline(a, tile_reverse(a, forward, TILE_OF_KEYS | TILE_OF_VALUES)), keys_text);
+  /* Turns that are left to other programs leave those of rows as they are. */
+  const tile_program *turned = tile_turned(a, forward, true);
+  assert_text(turned, turned_text);
+  assert_text(tile_apart(a, turned), forward_text);
+  assert_text(tile_pipeline(a, tile_apart(a, tile_reverse(a, turned, TILE_OF_KEYS | TILE_OF_VALUES))), keys_text);
   arena_destroy(a);
 }
 

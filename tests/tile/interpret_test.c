@@ -1,9 +1,11 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
- * whose pairs are a score of q . k, with its variants, before and after tile_pipeline, by tiles of several sizes. A
- * bias that is a polynomial is part of the score, and once more columns beside the product.
+ * whose pairs are a score of q . k, of rows as they are or turned once each, with its variants, before and after
+ * tile_pipeline, by tiles of several sizes. A bias that is a polynomial is part of the score, and once more columns
+ * beside the product. Rows that are turned are so in the program, and once more behind tile_apart by tile_turn.
  */
 #include "unit.h"
 
+#include "algebra/relative.h"
 #include "plan/widen.h"
 #include "scheduled.h"
 #include "tile/interpret.h"
@@ -208,6 +210,28 @@ static long double derivative(void *context, long double product, int64_t query,
   return at[SPEC_OF_SCORE].value;
 }
 
+static bool is_encoded(const spec *s, int channel) {
+  for (int i = 0; i < s->n_components * s->n_blocks; i++)
+    if (s->channel[i] == channel) return true;
+  return false;
+}
+
+/* Columns of R at the token's place are what unit rows become. A pair's amplitude is with its key. */
+static void turn(void *context, bool of_keys, int64_t token, bool back, int width, const long double *row,
+                 long double *turned) {
+  const fixture *f = context;
+  const spec *s = f->spec;
+  const double *at = (of_keys ? f->k_positions : f->positions) + token * s->n_axes;
+  for (int c = 0; c < width; c++) {
+    double unit[SPEC_MAX_HEAD_DIM] = {0};
+    long double column[SPEC_MAX_HEAD_DIM];
+    unit[c] = 1;
+    reference_row(s, at, f->operands.values, f->head, unit, column);
+    long double amplitude = of_keys || !is_encoded(s, c) ? 1 : s->amplitude;
+    for (int i = 0; i < width; i++) turned[back ? c : i] += column[i] / amplitude * row[back ? i : c];
+  }
+}
+
 /* ---- both ---- */
 
 typedef struct results {
@@ -244,6 +268,26 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
   }
 }
 
+/* Rows of a tensor as tile_turn makes them. */
+static long double *turned_rows(fixture *f, tile_tensor tensor, bool back, const long double *rows) {
+  int64_t count = tokens_of(f, tensor) * width_of(f, tensor);
+  tile_call call = {.shape = {f->sizes->own, f->sizes->streamed, f->spec->head_dim, f->spec->pairwise->value_dim},
+                    .queries = f->sizes->queries,
+                    .keys = f->sizes->keys,
+                    .turn = turn,
+                    .context = f};
+  call.in[tensor] = rows;
+  call.out[tensor] = arena_array(f->memory, long double, count + 1);
+  for (int64_t c = 0; c < count; c++) call.out[tensor][c] = NAN;
+  tile_interpret(f->memory, tile_pipeline(f->memory, tile_turn(f->memory, tensor, back)), &call);
+  return call.out[tensor];
+}
+
+/* Whether rows of a tensor are turned before its program or back behind it. */
+static bool is_turned(const spec *s, tile_tensor tensor) {
+  return s->pairwise->rotates && (s->pairwise->turns_values || tile_width_of(tensor) == TILE_CHANNELS);
+}
+
 static const long double *wide(fixture *f, tile_tensor tensor) {
   int64_t count = f->rows[tensor] ? tokens_of(f, tensor) * width_of(f, tensor) : 0;
   long double *values = arena_array(f->memory, long double, count + 1);
@@ -251,8 +295,8 @@ static const long double *wide(fixture *f, tile_tensor tensor) {
   return values;
 }
 
-/* What the program stores, from NaN on; lse where it writes one. */
-static results interpreted(fixture *f, const tile_program *p, const results *exact) {
+/* What the program stores, from NaN on; lse where it writes one. apart: rows are turned by programs of their own. */
+static results interpreted(fixture *f, const tile_program *p, bool apart, const results *exact) {
   const spec *s = f->spec;
   results got = {.lse = arena_array(f->memory, long double, f->sizes->queries + 1)};
   bool forward = p->op[p->n_ops - 1].tensor == TILE_OUT;
@@ -265,10 +309,13 @@ static results interpreted(fixture *f, const tile_program *p, const results *exa
       .scale = SCALE,
       .score = score,
       .derivative = derivative,
+      .turn = turn,
       .context = f};
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) {
     int64_t count = tokens_of(f, (tile_tensor)i) * width_of(f, (tile_tensor)i);
     call.in[i] = wide(f, (tile_tensor)i);
+    if (apart && f->rows[i] && is_turned(s, (tile_tensor)i))
+      call.in[i] = turned_rows(f, (tile_tensor)i, false, call.in[i]);
     call.out[i] = got.of[i] = arena_array(f->memory, long double, count + 1);
     for (int64_t c = 0; c < count; c++) got.of[i][c] = NAN;
   }
@@ -277,6 +324,11 @@ static results interpreted(fixture *f, const tile_program *p, const results *exa
     call.in[TILE_K_COLUMNS] = f->columns[1];
   }
   tile_interpret(f->memory, p, &call);
+  for (int i = 0; i < p->n_ops; i++) {
+    tile_tensor tensor = p->op[i].tensor;
+    if (apart && p->op[i].kind == TILE_STORE && is_turned(s, tensor))
+      got.of[tensor] = turned_rows(f, tensor, true, got.of[tensor]);
+  }
   return got;
 }
 
@@ -292,9 +344,9 @@ static void compare(const fixture *f, const char *name, const char *what, long d
   }
 }
 
-static void compare_program(fixture *f, const char *name, const tile_program *p, const results *exact,
+static void compare_program(fixture *f, const char *name, const tile_program *p, bool apart, const results *exact,
                             gradient_sum *const *gained) {
-  results got = interpreted(f, p, exact);
+  results got = interpreted(f, p, apart, exact);
   for (int i = 0; i < p->n_ops; i++) {
     if (p->op[i].kind != TILE_STORE) continue;
     tile_tensor tensor = p->op[i].tensor;
@@ -313,6 +365,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       results exact = {.lse = NULL};
       gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
       const tile_program *forward = tile_forward(f.memory, widen != NULL);
+      if (s->pairwise->rotates) forward = tile_turned(f.memory, forward, s->pairwise->turns_values);
       fill_call(&f);
       if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
@@ -321,8 +374,11 @@ static void compare_description(const char *name, const spec *s, const plan_wide
                                         tile_reverse(f.memory, forward, TILE_OF_KEYS),
                                         tile_reverse(f.memory, forward, TILE_OF_VALUES)};
       for (size_t p = 0; p < sizeof programs / sizeof *programs; p++) {
-        compare_program(&f, name, scheduled(f.memory, programs[p]), &exact, gained);
-        compare_program(&f, name, tile_pipeline(f.memory, programs[p]), &exact, gained);
+        compare_program(&f, name, scheduled(f.memory, programs[p]), false, &exact, gained);
+        compare_program(&f, name, tile_pipeline(f.memory, programs[p]), false, &exact, gained);
+        if (!s->pairwise->rotates) continue;
+        const tile_program *apart = tile_apart(f.memory, programs[p]);
+        compare_program(&f, name, tile_pipeline(f.memory, apart), true, &exact, gained);
       }
       arena_destroy(f.memory);
     }
@@ -331,17 +387,17 @@ static void compare_description(const char *name, const spec *s, const plan_wide
 
 /* ---- descriptions ---- */
 
-/* A rotation that stays on the pairs, and values that turn, are not in a tile program yet. */
-static bool is_told_by_products(const spec *s) {
-  return s->pairwise && !s->pairwise->rotates && !s->pairwise->turns_values;
+/* A rotation that stays on the pairs is in no tile program. */
+static bool is_told_by_products(arena *a, const spec *s) {
+  return s->pairwise && (!s->pairwise->rotates || (!s->skip_tokens && !rotations_stay_on_pairs(a, s)));
 }
 
 static void compare_defined(const char *name, const char *file, int n, const loader_define *defines) {
   arena *a = arena_create();
   const spec *s = loader_load(a, file, DSL_DIR, n, defines);
   assert_non_null(s);
-  if (is_told_by_products(s)) compare_description(name, s, NULL);
-  if (is_told_by_products(s) && s->polynomial) {
+  if (is_told_by_products(a, s)) compare_description(name, s, NULL);
+  if (is_told_by_products(a, s) && s->polynomial) {
     const plan_widen *widen = plan_widen_build(a, s);
     assert_non_null(widen);
     assert_true(widen->n_columns > 0);
@@ -374,6 +430,9 @@ static const struct {
 } local[] = {
     {"scores", "softcap causal prefix window sloped document learned table squared nothing nested guarded tempered"},
     {"score_inputs", "forgetting padding documents tempered mixed padded leaning"},
+    {"values", "planes vectors learned"},
+    {"rows_turned", NULL},
+    {"rope_pairwise", NULL},
     {"slopes", NULL},
     {"logarithm", NULL},
     {"steep", NULL},
@@ -412,8 +471,8 @@ static void unseen_rows(void **state) {
     exact_results(&f, &exact, gained);
     /* The last key, which the last query alone sees. */
     f.rows[TILE_K][8 * s->head_dim + 3] = f.rows[TILE_V][8 * s->pairwise->value_dim + 5] = bad[i];
-    results out = interpreted(&f, tile_pipeline(a, tile_forward(a, false)), &exact),
-            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), TILE_OF_QUERIES)), &exact);
+    results out = interpreted(&f, tile_pipeline(a, tile_forward(a, false)), false, &exact),
+            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), TILE_OF_QUERIES)), false, &exact);
     compare(&f, "unseen", "out", 1, out.of[TILE_OUT], exact.of[TILE_OUT], NULL, 8 * s->pairwise->value_dim, 1);
     compare(&f, "unseen", "dq", 1, dq.of[TILE_G_Q], NULL, gained[TILE_G_Q], 8 * s->head_dim, 1);
     const double *inputs[SPEC_MAX_INPUTS];

@@ -358,8 +358,9 @@ typedef struct pegen_args {
    * of the call, and NAME_attention_finish(args, part, parts) writes out and lse after all of them have come back (the
    * caller's barrier). Chunks depend on the number of keys alone: the same bits for any number of parts of both. Where
    * NAME_attention_workspace says 0 the call is not split, needs no workspace, and finish does nothing. 0: attention
-   * does it all, and looks at no workspace. pegen_launch
-   * splits alike: "attention_finish" is launched on the same stream, and pegen_cuda_workspace says the bytes. */
+   * does it all, and looks at no workspace. pegen_launch splits alike: "attention_finish" is launched on the same
+   * stream, and pegen_cuda_workspace says the bytes; there 16-bit rows that are turned inside of attention are turned
+   * once each into the workspace, however many queries there are. */
   int64_t split_keys;
   /* Encode, attention and their gradients on processors: sequences of different lengths, whose rows follow each other.
    * [B+1] int32: sequence b has rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and [k_cu_seqlens[b],
