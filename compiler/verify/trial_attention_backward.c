@@ -1,6 +1,8 @@
 /* verify/trial_attention_backward: see verify/trial_attention_backward.h. */
 #include "verify/trial_attention_backward.h"
 
+#include "verify/run_threads.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
