@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """table_test.py PEGEN SOURCE TABLE: the static model predicts what a GPU was measured to do.
 
-Each row's kernels are assembled and listed; what `pegen explain --sass` expects of them is within 25 % of what TABLE says
-that an H200 did. No GPU is needed. Exit 77: there is no ptxas or no disassembler on this machine.
+Each row's kernels are assembled and listed; what `pegen explain --sass` expects of them is within 25 % of what TABLE
+says that an H200 did. No GPU is needed. Exit 77: there is no ptxas or no disassembler on this machine.
 """
 import json
 import pathlib
