@@ -84,7 +84,7 @@ static void add_products(reversal *r, int value, int forward_value) {
   for (int i = 0; i < f->n_ops; i++) {
     const tile_op *op = &f->op[i];
     if (op->kind != TILE_MMA || op->value != forward_value) continue;
-    tile_tensor one = maker_of(f, op->arg[0])->tensor, other = maker_of(f, op->arg[1])->tensor;
+    tile_tensor one = tensor_of(r, op->arg[0]), other = tensor_of(r, op->arg[1]);
     add_product(r, value, one, other, op->adds);
   }
 }

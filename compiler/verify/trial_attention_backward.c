@@ -164,8 +164,9 @@ static bool rounds_rows(const attention_gradients *g) {
 /* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u
  * |out| at most, behind weights that tensor cores, and dot products of bfloat16, round with one of u times the sum of P
  * |v|, so dS is wrong by u times a summand of its own unit for each; there P and dS are then rounded themselves. Rows
- * that are turned for tensor cores are rounded, too: those that P is made of, where a score counts as the product of two
- * rows' lengths, those that dP is made of, the other factor of a summand, and what rows gain before it is turned back.
+ * that are turned for tensor cores are rounded, too: those that P is made of, where a score counts as the product of
+ * two rows' lengths, those that dP is made of, the other factor of a summand, and what rows gain before it is turned
+ * back.
  */
 long double attention_gradients_bound(const attention_gradients *g) {
   number_type type = number_type_of(g->q->dtype);

@@ -53,7 +53,7 @@ static DLTensor *call(const compiled *c, const attention_trial *t, int parts) {
 static void compare(const compiled *c, const attention_trial *t, DLTensor *out) {
   trial_error worst = {0};
   attention_trial_compare(c->f.memory, c->kernel, t, out, 1, &worst);
-  if (t->lse) attention_trial_compare_lse(c->f.memory, t, 1, &worst);
+  if (t->lse) attention_trial_compare_lse(c->f.memory, c->kernel, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(c->f.memory, &worst));
 }
 
