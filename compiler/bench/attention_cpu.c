@@ -4,6 +4,7 @@
 #include "bench/limits.h"
 #include "bench/peak.h"
 #include "bench/shapes.h"
+#include "target/processor.h"
 
 #include <time.h>
 
@@ -25,9 +26,11 @@ static int open(attention_machine *m, arena *a, number_type type) {
 
 static void leave(attention_machine *m) { (void)m; }
 
+static bool has_dots(number_type type) { return type == NUMBER_BF16 && target_wants_dots(); }
+
 static const char *peak_name(const attention_machine *m, number_type type) {
-  (void)m, (void)type;
-  return "fused multiply-adds of float32";
+  (void)m;
+  return has_dots(type) ? "dot products of pairs of bfloat16" : "fused multiply-adds of float32";
 }
 
 static int forward(attention_machine *m, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
@@ -65,7 +68,7 @@ static void read_rows(attention_limits *l) {
 
 static int limit(attention_machine *m, attention_limits *l, bool reads, bool peaks) {
   (void)m;
-  double flops = peaks ? bench_peak_flops() : 0;
+  double flops = peaks ? bench_peak_flops(has_dots(number_type_of(l->k->dtype))) : 0;
   if (flops > l->peak) l->peak = flops;
   if (reads) read_rows(l);
   return 0;

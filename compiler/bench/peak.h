@@ -1,7 +1,10 @@
-/* bench/peak: multiplications and additions of float32 a second that one thread of this processor does at most. */
+/* bench/peak: multiplications and additions a second that one thread of this processor does at most: of float32, or,
+ * where it has them (target_wants_dots), by dot products of pairs of bfloat16. */
 #ifndef PEGEN_BENCH_PEAK_H
 #define PEGEN_BENCH_PEAK_H
 
-double bench_peak_flops(void);
+#include <stdbool.h>
+
+double bench_peak_flops(bool dots);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/diag.h"
 
-#include "kernel/loop.h"
+#include "kernel/driver.h"
 
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
@@ -71,6 +71,15 @@ static const char DEFAULT_TARGETS[] = "x86-64-v2,x86-64-v3,x86-64-v4";
 #endif
 
 const cpu_target *target_at(int i) { return i < TARGET_COUNT ? &TARGETS[i] : NULL; }
+
+bool target_wants_dots(void) {
+  const int64_t level = PEGEN_LEVEL_BASELINE;
+  int32_t chosen = 0;
+  pegen_tuning tuning;
+  const pegen_driver any = {.n_targets = 1, .levels = &level, .chosen = &chosen};
+  pegen_dispatch(&any, &tuning);
+  return tuning.dots;
+}
 
 /* The best row this processor can run, tuned for it. */
 static const cpu_target *native_target(arena *a) {

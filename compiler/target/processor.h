@@ -35,6 +35,9 @@ enum { TARGET_MAX = 4 };
  * architecture. 0 after a diag_error (unknown name, architectures mixed). */
 int target_parse(arena *a, const char *list, const cpu_target **out);
 
+/* Whether kernels on this processor multiply bfloat16 by dot products. */
+bool target_wants_dots(void);
+
 /* The i-th row, best first within an architecture; NULL after the last. */
 const cpu_target *target_at(int i);
 

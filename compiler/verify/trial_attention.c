@@ -6,8 +6,6 @@
 #include "verify/reference_attention.h"
 #include "verify/run_threads.h"
 
-#include "kernel/driver.h"
-
 #include <math.h>
 #include <stdlib.h>
 
@@ -276,14 +274,9 @@ static void compare_all(arena *a, comparison *c, int64_t step) {
   attention_trial_queries(a, c->trial, step, compare_query, c);
 }
 
-/* Whether a kernel of this processor's target with dot products of bfloat16 runs them here. */
+/* Whether a kernel with dot products of bfloat16 runs them here. */
 static bool has_dots(const spec *s, const pegen_kernel *kernel) {
-  const int64_t level = PEGEN_LEVEL_BASELINE;
-  int32_t chosen = 0;
-  pegen_tuning tuning;
-  const pegen_driver any = {.n_targets = 1, .levels = &level, .chosen = &chosen};
-  pegen_dispatch(&any, &tuning);
-  if (!tuning.dots) return false;
+  if (!target_wants_dots()) return false;
   arena *scratch = arena_create();
   const cpu_target *targets[TARGET_MAX];
   char *names = arena_strdup(scratch, kernel->targets);
