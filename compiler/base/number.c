@@ -195,3 +195,8 @@ double random_normal(uint64_t *state) {
 }
 
 int random_below(uint64_t *state, int bound) { return (int)(random_next(state) % (uint64_t)bound); }
+
+int number_compare(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}

@@ -62,4 +62,7 @@ int random_below(uint64_t *state, int bound);
 /* A set of number types. */
 #define NUMBER_BIT(type) (1u << (type))
 
+/* For qsort of doubles: ascending. */
+int number_compare(const void *x, const void *y);
+
 #endif

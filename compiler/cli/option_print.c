@@ -199,6 +199,14 @@ static void bash_value(FILE *out, const option_row *row) {
   fputs("; return ;;\n", out);
 }
 
+/* Names of all commands, or of those that take no file. */
+static void print_commands(FILE *out, const option_table *t, bool without_file, const char *before,
+                           const char *between) {
+  for (int c = 1; c < COMMAND_COUNT; c++)
+    if (!without_file || t->commands[c].takes_no_file)
+      fprintf(out, "%s%s", before, t->commands[c].name), before = between;
+}
+
 void option_print_bash(FILE *out, const option_table *t) {
   const option_row *rows = t->rows;
   int count = t->n_rows;
@@ -211,7 +219,7 @@ void option_print_bash(FILE *out, const option_table *t) {
         "  elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
         "  case ${COMP_WORDS[1]} in",
         out);
-  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? "|" : " ", t->commands[c].name);
+  print_commands(out, t, false, " ", "|");
   fputs(") command=${COMP_WORDS[1]} ;; esac\n  case $previous in\n", out);
   for (int i = 0; i < count; i++) bash_value(out, &rows[i]);
   fputs("  esac\n  case $command in\n", out);
@@ -224,13 +232,11 @@ void option_print_bash(FILE *out, const option_table *t) {
   fputs("  esac\n  if [[ $current == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$current\")); return; fi\n"
         "  case $command in",
         out);
-  const char *bar = " ";
-  for (int c = 1; c < COMMAND_COUNT; c++)
-    if (t->commands[c].takes_no_file) fprintf(out, "%s%s", bar, t->commands[c].name), bar = "|";
+  print_commands(out, t, true, " ", "|");
   fputs(") return ;; esac\n  COMPREPLY=($(compgen -f -X '!*.lua' -- \"$current\") $(compgen -d -- \"$current\"))\n"
         "  if ((COMP_CWORD == 1)); then COMPREPLY+=($(compgen -W \"",
         out);
-  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? " " : "", t->commands[c].name);
+  print_commands(out, t, false, "", " ");
   fputs("\" -- \"$current\")); fi\n}\ncomplete -o filenames -F _pegen pegen\n", out);
 }
 
@@ -296,9 +302,7 @@ void option_print_zsh(FILE *out, const option_table *t) {
   fputs("  esac\n  (( CURRENT == 2 )) && [[ $words[2] != -* ]] && _describe -t commands command names\n"
         "  case $command in",
         out);
-  const char *bar = " ";
-  for (int c = 1; c < COMMAND_COUNT; c++)
-    if (t->commands[c].takes_no_file) fprintf(out, "%s%s", bar, t->commands[c].name), bar = "|";
+  print_commands(out, t, true, " ", "|");
   fputs(") _arguments -s $options ':name: ' ;;\n"
         "    *) _arguments -s $options '*:description:_files -g \"*.lua\"' ;;\n  esac\n}\n_pegen \"$@\"\n",
         out);

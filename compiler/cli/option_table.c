@@ -103,20 +103,21 @@ static bool read_integer(const char *text, long long least, long long most, long
 
 /* ---- one function an option; each returns 0 or STATUS_USAGE ------------------------- */
 
-static int set_output(parser *p, const char *value) {
-  p->out->output = value;
-  return *value ? STATUS_OK : usage("-o: the name of the output is empty");
-}
+#define FLAG(name, field) \
+  static int name(parser *p, const char *value) { \
+    (void)value; \
+    p->out->field = true; \
+    return STATUS_OK; \
+  }
+#define TEXT(name, field, is_empty) \
+  static int name(parser *p, const char *value) { \
+    p->out->field = value; \
+    return *value ? STATUS_OK : usage(is_empty); \
+  }
 
-static int set_header(parser *p, const char *value) {
-  p->out->header = value;
-  return *value ? STATUS_OK : usage("--header: the name of the header is empty");
-}
-
-static int set_sources(parser *p, const char *value) {
-  p->out->sources = value;
-  return *value ? STATUS_OK : usage("--sources: the name of the list is empty");
-}
+TEXT(set_output, output, "-o: the name of the output is empty")
+TEXT(set_header, header, "--header: the name of the header is empty")
+TEXT(set_sources, sources, "--sources: the name of the list is empty")
 
 /* A C identifier, since symbols and macros begin with it. */
 static int set_name(parser *p, const char *value) {
@@ -193,23 +194,9 @@ static int add_define(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-static int set_trust_spec(parser *p, const char *value) {
-  (void)value;
-  p->out->trust_spec = true;
-  return STATUS_OK;
-}
-
-static int set_backward(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.backward = true;
-  return STATUS_OK;
-}
-
-static int set_no_grad(parser *p, const char *value) {
-  (void)value;
-  p->out->compile.no_gradients = true;
-  return STATUS_OK;
-}
+FLAG(set_trust_spec, trust_spec)
+FLAG(set_backward, bench.backward)
+FLAG(set_no_grad, compile.no_gradients)
 
 static const char *const abis[] = {"tvm-ffi"};
 enum { N_ABIS = sizeof abis / sizeof *abis };
@@ -363,29 +350,10 @@ static int set_max_memory(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-static int set_in_place(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.in_place = true;
-  return STATUS_OK;
-}
-
-static int set_out_of_place(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.out_of_place = true;
-  return STATUS_OK;
-}
-
-static int set_table(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.table = true;
-  return STATUS_OK;
-}
-
-static int set_append(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.append = true;
-  return STATUS_OK;
-}
+FLAG(set_in_place, bench.in_place)
+FLAG(set_out_of_place, bench.out_of_place)
+FLAG(set_table, bench.table)
+FLAG(set_append, bench.append)
 
 static int set_group(parser *p, const char *value) {
   long long heads;
@@ -407,23 +375,9 @@ static int add_keys(parser *p, const char *word) {
 
 static int set_keys(parser *p, const char *value) { return each_word(p, value, add_keys); }
 
-static int set_causal(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.causal = true;
-  return STATUS_OK;
-}
-
-static int set_then_read(parser *p, const char *value) {
-  (void)value;
-  p->out->bench.then_read = true;
-  return STATUS_OK;
-}
-
-static int set_verbose(parser *p, const char *value) {
-  (void)value;
-  p->out->verbose = true;
-  return STATUS_OK;
-}
+FLAG(set_causal, bench.causal)
+FLAG(set_then_read, bench.then_read)
+FLAG(set_verbose, verbose)
 
 static int set_json(parser *p, const char *value) {
   (void)value;

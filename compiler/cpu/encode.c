@@ -365,17 +365,22 @@ static ir_value factor_at(encode_emitter *e, const token_rows *t, ir_value head,
   return ir_offset(e->b, t->norm.factor, mul(e->b, sub(e->b, head, first), i64(e->b, 4)));
 }
 
+/* The rows of a tensor's head are those at hand. */
+static void set_rows(encode_emitter *e, const token_rows *t, ir_value head) {
+  ir *b = e->b;
+  e->row_out = ir_pointer(b, add(b, t->out, mul(b, head, t->out_step)));
+  e->row_in = ir_pointer(b, add(b, t->in, mul(b, head, t->in_step)));
+  e->row_kept = kept_row(e, t, head);
+  e->in_place = t->in_place;
+  e->kind = t->kind;
+  e->norm = t->norm;
+}
+
 /* q and k of the head at hand, one after the other, or q alone. */
 static void walk_both(encode_emitter *e, const program_op *op, const token_rows *tensors) {
-  ir *b = e->b;
   for (int i = 0; i < e->n_tensors; i++) {
     const token_rows *t = &tensors[i];
-    e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->head, t->out_step)));
-    e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->head, t->in_step)));
-    e->row_kept = kept_row(e, t, e->head);
-    e->in_place = t->in_place;
-    e->kind = t->kind;
-    e->norm = t->norm;
+    set_rows(e, t, e->head);
     e->norm.factor = factor_at(e, t, e->head, e->run.begin);
     emit_ops(e, op->body);
   }
@@ -528,13 +533,7 @@ static void walk_each_head(encode_emitter *e, const program_op *op) {
 }
 
 static void walk_own(encode_emitter *e, const program_op *op, const token_rows *t) {
-  ir *b = e->b;
-  e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->row_head, t->out_step)));
-  e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->row_head, t->in_step)));
-  e->row_kept = kept_row(e, t, e->row_head);
-  e->in_place = t->in_place;
-  e->kind = t->kind;
-  e->norm = t->norm;
+  set_rows(e, t, e->row_head);
   emit_ops(e, op->body);
 }
 

@@ -114,14 +114,6 @@ static void emit_stores(widen_emitter *e, const ir_value *in, ir_value out, cons
   if (e->can_stream) ir_end_if(e->b, (ir_branch){streams.outer, {NULL}});
 }
 
-static bool has_gain(const widen_emitter *e, int weight, int j) {
-  for (int i = 0; i < e->p->n_gains; i++)
-    for (int lane = 0; lane < e->tail.width[j]; lane++)
-      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->tail.start[j] + lane].column)
-        return true;
-  return false;
-}
-
 /* The appended lanes of a query: the sum over weights of weight times gain. */
 static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value *tail) {
   ir *b = e->b;
@@ -129,7 +121,7 @@ static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value *
     MlirType type = ir_vector(b, e->tail.width[j], b->f32);
     ir_value v = {NULL};
     for (int w = 0; w < e->p->p->n_weights; w++) {
-      if (!has_gain(e, w, j)) continue;
+      if (!plan_widen_has_gain(e->p, e->layout, w, e->tail.start[j], e->tail.width[j])) continue;
       ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->tail.start[j] * 4), 4);
       v = emit_sum_of_product(b, e->target, ir_broadcast(b, type, weight[w]), gain, v);
     }

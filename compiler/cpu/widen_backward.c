@@ -84,14 +84,6 @@ static ir_value load_lanes(const gains_emitter *e, ir_value row, int j, bool of_
 
 /* ---- what weights gain ---- */
 
-static bool has_gain(const gains_emitter *e, int weight, int j) {
-  for (int i = 0; i < e->p->n_gains; i++)
-    for (int lane = 0; lane < e->tail.width[j]; lane++)
-      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->tail.start[j] + lane].column)
-        return true;
-  return false;
-}
-
 /* gains: float32 [weights][lanes], as queries' columns were made with. */
 static void emit_weights_of_row(gains_emitter *e, ir_value gains) {
   ir *b = e->b;
@@ -101,7 +93,7 @@ static void emit_weights_of_row(gains_emitter *e, ir_value gains) {
   for (int j = 0; j < e->tail.count; j++) lanes[j] = load_lanes(e, row, j, true);
   for (int w = 0; w < n; w++) {
     for (int j = e->tail.count - 1; j >= 0; j--) { /* the short ones first */
-      if (!has_gain(e, w, j)) continue;
+      if (!plan_widen_has_gain(e->p, e->layout, w, e->tail.start[j], e->tail.width[j])) continue;
       int64_t at = ((int64_t)w * e->layout->n_lanes + e->tail.start[j]) * 4;
       if (sums[w].ptr) sums[w] = emit_lengthened(b, sums[w], e->tail.width[j]);
       ir_value gain = ir_load(b, ir_type(lanes[j]), ir_offset_const(b, gains, at), 4);

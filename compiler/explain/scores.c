@@ -204,13 +204,8 @@ static void encode_draws(work *w, int index) {
   }
 }
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
 static void set_quantiles(score_map *m, int64_t d, double *values, int64_t count) {
-  qsort(values, (size_t)count, sizeof *values, by_value);
+  qsort(values, (size_t)count, sizeof *values, number_compare);
   for (int i = 0; i < SCORE_QUANTILES; i++)
     m->random[i * m->count + d] = values[(int64_t)(score_quantile[i] * (double)(count - 1) + 0.5)];
 }

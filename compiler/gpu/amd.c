@@ -21,32 +21,13 @@ static void initialize(void) {
 enum { NATIVE = NUMBER_BIT(NUMBER_F16) };
 
 static const gpu_target chips[] = {
-    {.name = "gfx90a",
-     .description = "AMD Instinct MI200",
-     .features = "",
-     .level = 0x90a,
-     .native = NATIVE,
-     .vendor = &gpu_amd},
-    {.name = "gfx942",
-     .description = "AMD Instinct MI300",
-     .features = "",
-     .level = 0x942,
-     .native = NATIVE,
-     .vendor = &gpu_amd},
+    {"gfx90a", "AMD Instinct MI200", "", .level = 0x90a, .native = NATIVE, .vendor = &gpu_amd},
+    {"gfx942", "AMD Instinct MI300", "", .level = 0x942, .native = NATIVE, .vendor = &gpu_amd},
 #if LLVM_VERSION_MAJOR >= 22 /* 19 does not know it */
-    {.name = "gfx950",
-     .description = "AMD Instinct MI350",
-     .features = "",
-     .level = 0x950,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
+    {"gfx950", "AMD Instinct MI350", "", .level = 0x950, .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
      .vendor = &gpu_amd},
 #endif
-    {.name = "gfx1100",
-     .description = "AMD Radeon RX 7000",
-     .features = "",
-     .level = 0x1100,
-     .native = NATIVE,
-     .vendor = &gpu_amd},
+    {"gfx1100", "AMD Radeon RX 7000", "", .level = 0x1100, .native = NATIVE, .vendor = &gpu_amd},
     {.name = NULL},
 };
 

@@ -364,13 +364,8 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   int heads = program->per_head ? program->spec->heads : 1;
   gpu_body t = gpu_open(b, a, m.back.turn->plan, program->per_head, entry, native, host);
   t.program = gpu_schedule(a, program->backward);
-  t.rows.exprs = &t.exprs;
-  t.rows.streams = row_streams(b, t.parameter);
-  t.rows.block_present = arena_array(a, ir_value, 1);
+  gpu_open_gains(&m.gains, &t, program, &m.kept);
   matrix_team team = team_open(b, entry->name, whole->size, t.thread);
-  m.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(t.p->spec)};
-  m.kept = t.rows;
-  m.kept.parameter = gpu_kept_parameters(&t, m.gains.own);
   t.exprs.walker.turns_narrow = !t.p->spec->function;
   t.exprs.cotangents = m.tau;
   t.exprs.n_cotangents = program->of ? gpu_gains_of(program)->n_torques : 0;

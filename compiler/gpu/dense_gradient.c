@@ -488,12 +488,7 @@ static void open_exponential(dense_gradient *g, const gpu_entry *entry) {
 
 static void open_rows(dense_gradient *g, const gpu_program *program) {
   gpu_body *t = g->body;
-  t->rows.exprs = &t->exprs;
-  t->rows.streams = row_streams(g->b, t->parameter);
-  t->rows.block_present = arena_array(g->memory, ir_value, 1);
-  g->gains = (gpu_gains){.body = t, .of = gpu_gains_of(program), .own = t->parameter + gpu_parameters(t->p->spec)};
-  g->kept = t->rows;
-  g->kept.parameter = gpu_kept_parameters(t, g->gains.own);
+  gpu_open_gains(&g->gains, t, program, &g->kept);
   g->from_input = ir_compare_int(g->b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(g->b, 0));
   t->exprs.walker.turns_narrow = true;
   t->exprs.cotangents = g->gained;

@@ -9,6 +9,15 @@ enum { NUMBER = TWO_FLOAT_BYTES };
 
 /* ---- rows ---- */
 
+void gpu_open_gains(gpu_gains *g, gpu_body *t, const gpu_program *program, row_thread *kept) {
+  t->rows.exprs = &t->exprs;
+  t->rows.streams = row_streams(t->b, t->parameter);
+  t->rows.block_present = arena_array(t->rows.memory, ir_value, 1);
+  *g = (gpu_gains){.body = t, .of = gpu_gains_of(program), .own = t->parameter + gpu_parameters(t->p->spec)};
+  *kept = t->rows;
+  kept->parameter = gpu_kept_parameters(t, g->own);
+}
+
 void gpu_set_item(gpu_gains *g, ir_value item) {
   gpu_body *t = g->body;
   ir *b = t->b;

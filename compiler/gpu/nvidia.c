@@ -13,59 +13,24 @@ static void initialize(void) {
   LLVMInitializeNVPTXAsmPrinter();
 }
 
-enum { NATIVE = NUMBER_BIT(NUMBER_F16), FLOAT8 = NUMBER_BIT(NUMBER_F8E4M3) | NUMBER_BIT(NUMBER_F8E5M2) };
+/* Number types of a chip: each with those before. */
+enum {
+  FLOAT16 = NUMBER_BIT(NUMBER_F16),
+  BFLOAT16 = FLOAT16 | NUMBER_BIT(NUMBER_BF16),
+  FLOAT8 = BFLOAT16 | NUMBER_BIT(NUMBER_F8E4M3) | NUMBER_BIT(NUMBER_F8E5M2)
+};
+#define CHIP(of_level, text, ptx, ptx_of_float8, types, mma) \
+  {"sm_" #of_level, "PTX for NVIDIA " text " and later", ptx, ptx_of_float8, of_level, types, mma, &gpu_nvidia}
 
 static const gpu_target chips[] = {
-    {.name = "sm_75",
-     .description = "PTX for NVIDIA Turing and later",
-     .features = "+ptx63",
-     .level = 75,
-     .native = NATIVE,
-     .vendor = &gpu_nvidia},
-    {.name = "sm_80",
-     .description = "PTX for NVIDIA Ampere (A100) and later",
-     .features = "+ptx70",
-     .level = 80,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
-    {.name = "sm_86",
-     .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later",
-     .features = "+ptx71",
-     .level = 86,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
-    {.name = "sm_89",
-     .description = "PTX for NVIDIA Ada and later",
-     .features = "+ptx78",
-     .float8_features = "+ptx81",
-     .level = 89,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
-    {.name = "sm_90",
-     .description = "PTX for NVIDIA Hopper and later",
-     .features = "+ptx78",
-     .level = 90,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
+    CHIP(75, "Turing", "+ptx63", NULL, FLOAT16, false),
+    CHIP(80, "Ampere (A100)", "+ptx70", NULL, BFLOAT16, true),
+    CHIP(86, "Ampere (RTX 30, A40)", "+ptx71", NULL, BFLOAT16, true),
+    CHIP(89, "Ada", "+ptx78", "+ptx81", FLOAT8, true),
+    CHIP(90, "Hopper", "+ptx78", NULL, FLOAT8, true),
 #if LLVM_VERSION_MAJOR >= 22
-    {.name = "sm_100",
-     .description = "PTX for NVIDIA Blackwell (B200) and later",
-     .features = "+ptx86",
-     .level = 100,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
-    {.name = "sm_120",
-     .description = "PTX for NVIDIA Blackwell (RTX 50) and later",
-     .features = "+ptx87",
-     .level = 120,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
-     .has_mma = true,
-     .vendor = &gpu_nvidia},
+    CHIP(100, "Blackwell (B200)", "+ptx86", NULL, FLOAT8, true),
+    CHIP(120, "Blackwell (RTX 50)", "+ptx87", NULL, FLOAT8, true),
 #endif
     {.name = NULL},
 };

@@ -88,59 +88,34 @@ static ir_value coefficient(attend *t, int i, bool negated, const ir_value *entr
   return p->entry_negated[i] != negated ? ir_op1(t->b, "arith.negf", x) : x;
 }
 
-/* R k by the matrix. */
-static void turn(attend *t, const ir_value *entry, const ir_value *k, ir_value *turned) {
+/* R k by the matrix, or (back) R^T q. */
+static void turn(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned) {
   ir *b = t->b;
   int n = t->p->spec->n_components;
   for (int i = 0; i < n; i++) {
     ir_value sum = {NULL};
     for (int j = 0; j < n; j++) {
-      ir_value x = coefficient(t, i * n + j, false, entry);
-      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, k[j], sum) : mul(b, x, k[j]);
+      ir_value r = coefficient(t, back ? j * n + i : i * n + j, false, entry);
+      if (r.ptr) sum = sum.ptr ? ir_fma(b, r, x[j], sum) : mul(b, r, x[j]);
     }
     turned[i] = sum.ptr ? sum : ir_float(b, b->f32, 0);
   }
 }
 
-/* The same by two reflections: D (k - (D t) (D t . k)). */
-static void mirror(attend *t, const ir_value *entry, const ir_value *k, ir_value *turned) {
+/* By two reflections: D (k - (D t) (D t . k)), or (back) D (q - t (t . q)). */
+static void mirror(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned) {
   ir *b = t->b;
   int n = t->p->spec->n_components;
   const bool *flipped = t->p->flipped;
   ir_value product = ir_float(b, b->f32, 0);
   for (int i = 0; i < n; i++) {
-    ir_value x = coefficient(t, i, flipped[i], entry);
-    if (x.ptr) product = ir_fma(b, x, k[i], product);
+    ir_value r = coefficient(t, i, !back && flipped[i], entry);
+    if (r.ptr) product = ir_fma(b, r, x[i], product);
   }
   for (int i = 0; i < n; i++) {
-    ir_value x = coefficient(t, i, !flipped[i], entry);
-    turned[i] = x.ptr ? ir_fma(b, x, product, k[i]) : k[i];
+    ir_value r = coefficient(t, i, back || !flipped[i], entry);
+    turned[i] = r.ptr ? ir_fma(b, r, product, x[i]) : x[i];
     if (flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
-  }
-}
-
-/* R^T q by the matrix, and by two reflections: D (q - t (t . q)). */
-static void turn_back(attend *t, const ir_value *entry, const ir_value *q, ir_value *turned) {
-  ir *b = t->b;
-  const attention_plan *p = t->p;
-  int n = p->spec->n_components;
-  ir_value product = ir_float(b, b->f32, 0);
-  for (int i = 0; i < n && p->mirror; i++) {
-    ir_value x = coefficient(t, i, false, entry);
-    if (x.ptr) product = ir_fma(b, x, q[i], product);
-  }
-  for (int i = 0; i < n && p->mirror; i++) {
-    ir_value x = coefficient(t, i, true, entry);
-    turned[i] = x.ptr ? ir_fma(b, x, product, q[i]) : q[i];
-    if (p->flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
-  }
-  for (int i = 0; i < n && !p->mirror; i++) {
-    ir_value sum = {NULL};
-    for (int j = 0; j < n; j++) {
-      ir_value x = coefficient(t, j * n + i, false, entry);
-      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, q[j], sum) : mul(b, x, q[j]);
-    }
-    turned[i] = sum.ptr ? sum : ir_float(b, b->f32, 0);
   }
 }
 
@@ -152,9 +127,8 @@ void attend_block_of_row(attend *t, ir_value row, ir_value *x) {
 
 void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                        ir_value *turned) {
-  if (back) turn_back(t, entry, x, turned);
-  else if (t->p->mirror) mirror(t, entry, x, turned);
-  else turn(t, entry, x, turned);
+  if (t->p->mirror) mirror(t, entry, back, x, turned);
+  else turn(t, entry, back, x, turned);
   for (int i = 0; i < t->p->spec->n_components && encoded.ptr; i++)
     turned[i] = ir_select(t->b, encoded, turned[i], x[i]);
 }

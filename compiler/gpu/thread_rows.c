@@ -1,7 +1,6 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
 
-#include "gpu/map.h"
 #include "mlir/arith.h"
 
 #include "mlir/number.h"
@@ -211,9 +210,13 @@ void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y
     if (x[i].ptr) y[i] = times(r, "arith.mulf", true, slot, i, x);
 }
 
-ir_value emit_row_mapped(row_thread *r, ir_value x) {
-  return r->map ? emit_thread_map(r->b, r->memory, r->p->spec, r->map->expr[0], &x) : x;
+/* Functions that threads have as sums of two float32 are computed so and rounded once. */
+static ir_value mapped(row_thread *r, const program_op *map, const ir_value *channels) {
+  arithmetic_context context = {r->b, true};
+  return emit_expr_map(r->memory, &expr_of_threads, context, 0, r->p->spec->pool, map->expr[0], channels);
 }
+
+ir_value emit_row_mapped(row_thread *r, ir_value x) { return r->map ? mapped(r, r->map, &x) : x; }
 
 static bool is_identity_row(const plan *p, int component) {
   if (p->spec->pre) return false;
@@ -238,7 +241,7 @@ static void encode(row_thread *r, const ir_value *x, const ir_value *kept, ir_va
       y[i] = encoded(r, slot, t->role_component[i], of_block);
       if (r->map_back) {
         ir_value both[] = {kept[i], y[i]};
-        y[i] = emit_thread_map(r->b, r->memory, r->p->spec, r->map_back->expr[0], both);
+        y[i] = mapped(r, r->map_back, both);
       }
       if (r->block_present[slot].ptr) y[i] = ir_select(r->b, r->block_present[slot], y[i], x[i]);
     }

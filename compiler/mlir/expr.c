@@ -199,3 +199,31 @@ void emit_expr_fixed(expr_walker *w, const expr *x) {
   }
   for (int i = 0; i < expr_op_arity(x->op); i++) emit_expr_fixed(w, x->arg[i]);
 }
+
+typedef struct map_walker {
+  expr_walker walker; /* first: a leaf is asked for by it */
+  const ir_value *channels;
+} map_walker;
+
+static bool map_leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
+  (void)is_f32;
+  if (expr_op_arity(x->op) > 0) return false;
+  if (x->op != EXPR_CHANNEL) diag_bug("mlir/expr", "leaf '%s' of a map", expr_op_name(x->op));
+  *value = two_float_f32(((map_walker *)w)->channels[x->index]);
+  return true;
+}
+
+ir_value emit_expr_map(arena *a, const expr_machine *machine, arithmetic_context context, int lanes, expr_pool *pool,
+                       const expr *map, const ir_value *channels) {
+  two_float *memo = arena_array(a, two_float, expr_pool_count(pool) + 1);
+  map_walker m = {.walker = {.context = context,
+                             .machine = machine,
+                             .varies = DEPENDS_CHANNEL,
+                             .lanes = lanes,
+                             .varying = memo,
+                             .fixed = memo,
+                             .stride = 1,
+                             .leaf = map_leaf},
+                  .channels = channels};
+  return emit_expr_f32(&m.walker, map);
+}

@@ -44,6 +44,9 @@ ir_value emit_expr(expr_walker *w, const expr *x);
 ir_value emit_expr_lanes(expr_walker *w, const expr *x);
 /* As float32, on all lanes. */
 ir_value emit_expr_f32(expr_walker *w, const expr *x);
+/* An expression of channels alone, by index of their leaves, as float32 on so many lanes (0: a scalar). */
+ir_value emit_expr_map(arena *a, const expr_machine *machine, arithmetic_context context, int lanes, expr_pool *pool,
+                       const expr *map, const ir_value *channels);
 /* In the wide arithmetic, with the node's lanes. */
 two_float emit_expr_wide(expr_walker *w, const expr *x);
 /* Emits here what below x does not vary. */

@@ -187,6 +187,14 @@ ir_value math_log1p_f64(ir *b, ir_value x) {
   return add(b, math_log_f64(b, u), ir_select(b, usable, correction, splat_f(b, x, 0)));
 }
 
+/* tanh(x), |x| = size, of what it is below a bound, and of e^(-2 size). */
+static ir_value tanh_of(ir *b, ir_value x, ir_value size, ir_value near, ir_value decay, double bound) {
+  ir_value one = splat_f(b, x, 1), far = ir_op2(b, "arith.divf", sub(b, one, decay), add(b, one, decay));
+  ir_value is_negative = ir_compare_float(b, "olt", x, splat_f(b, x, 0));
+  far = ir_select(b, is_negative, ir_op1(b, "arith.negf", far), far);
+  return ir_select(b, ir_compare_float(b, "olt", size, splat_f(b, x, bound)), near, far);
+}
+
 /* Below 1/4 its series, (2n + 1) c_n = -sum of c_i c_j for i + j = n - 1 (tanh' = 1 - tanh^2); beyond, what an
  * exponential that does not overflow gives. */
 ir_value math_tanh_f64(ir *b, ir_value x) {
@@ -195,13 +203,10 @@ ir_value math_tanh_f64(ir *b, ir_value x) {
     for (int i = 0; i < n; i++) series[n] -= series[i] * series[n - 1 - i];
     series[n] /= 2 * n + 1;
   }
-  ir_value one = splat_f(b, x, 1), size = ir_op1(b, "math.absf", x);
+  ir_value size = ir_op1(b, "math.absf", x);
   ir_value near = mul(b, x, polynomial(b, mul(b, x, x), series, 11));
   ir_value decay = math_exp_f64(b, mul(b, size, splat_f(b, x, -2)));
-  ir_value far = ir_op2(b, "arith.divf", sub(b, one, decay), add(b, one, decay));
-  ir_value is_negative = ir_compare_float(b, "olt", x, splat_f(b, x, 0));
-  far = ir_select(b, is_negative, ir_op1(b, "arith.negf", far), far);
-  return ir_select(b, ir_compare_float(b, "olt", size, splat_f(b, x, 0.25)), near, far);
+  return tanh_of(b, x, size, near, decay, 0.25);
 }
 
 ir_value math_atan2_f64(ir *b, ir_value y, ir_value x) {
@@ -270,13 +275,10 @@ ir_value math_decay_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, 
 ir_value math_tanh_f32(ir *b, ir_value x, bool has_fma) {
   static const double series[] = {
       1, -3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3};
-  ir_value one = splat_f(b, x, 1), size = ir_op1(b, "math.absf", x);
+  ir_value size = ir_op1(b, "math.absf", x);
   ir_value near = mul(b, x, polynomial(b, mul(b, x, x), series, 6));
   ir_value decay = math_exp_f32(b, mul(b, size, splat_f(b, x, -2)), has_fma);
-  ir_value far = ir_op2(b, "arith.divf", sub(b, one, decay), add(b, one, decay));
-  ir_value is_negative = ir_compare_float(b, "olt", x, splat_f(b, x, 0));
-  far = ir_select(b, is_negative, ir_op1(b, "arith.negf", far), far);
-  return ir_select(b, ir_compare_float(b, "olt", size, splat_f(b, x, 0.625)), near, far);
+  return tanh_of(b, x, size, near, decay, 0.625);
 }
 
 ir_value math_log1p_unit_f32(ir *b, ir_value x) {

@@ -348,6 +348,13 @@ const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layo
   return lane->low_key ? arena_printf(a, "%s; k holds what rounding took", key) : key;
 }
 
+bool plan_widen_has_gain(const plan_widen *p, const widen_layout *l, int weight, int first, int count) {
+  for (int i = 0; i < p->n_gains; i++)
+    for (int lane = first; lane < first + count; lane++)
+      if (p->gain[i].weight == weight && p->gain[i].column == l->lane[lane].column) return true;
+  return false;
+}
+
 void plan_widen_print(FILE *out, const plan_widen *p) {
   arena *a = arena_create();
   const spec *s = p->spec;

@@ -87,6 +87,9 @@ bool plan_widen_keeps_constant(const spec *s);
 /* What is summed over terms to a query's weights, [weights]. */
 const expr **plan_widen_weights(arena *a, const plan_widen *p);
 
+/* Whether a weight goes into some of `count` lanes from `first` on. */
+bool plan_widen_has_gain(const plan_widen *p, const widen_layout *l, int weight, int first, int count);
+
 /* Meaning of a lane for headers: "h w, low part of the query's". */
 const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layout *l, int lane);
 

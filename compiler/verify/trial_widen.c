@@ -18,11 +18,6 @@ static int64_t out_dim(const pegen_kernel *kernel, number_type type) {
   return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim;
 }
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
 /* The middle of positions that calls give, where the kernel counts from there. */
 static void set_origin(arena *a, widen_trial *t, const pegen_kernel *kernel, int64_t tokens) {
   const spec *s = t->spec;
@@ -33,7 +28,7 @@ static void set_origin(arena *a, widen_trial *t, const pegen_kernel *kernel, int
   for (int axis = 0; axis < s->n_axes; axis++) {
     double x[3];
     for (int i = 0; i < 3; i++) x[i] = t->q_values[(middle + (i - 1) * (encoded / 3)) * s->n_axes + axis];
-    qsort(x, 3, sizeof *x, by_value);
+    qsort(x, 3, sizeof *x, number_compare);
     from[axis] = x[1];
   }
   t->from = from;
