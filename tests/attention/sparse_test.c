@@ -135,12 +135,12 @@ static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
 
 /* Keys that a window hides because they are nowhere, the first among them, from which others may not count. */
 static void nowhere(draw *d, const spec *s, const char *target) {
-  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_F32, 1);
+  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, number_type_info(d->type)->dtype, 1);
   if (!loaded) exit(2);
   for (int tokens = 3; tokens <= 60; tokens += 57) { /* few queries, and many */
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, tokens, 60};
-    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    attention_trial_fill(d->memory, &t, &sizes, d->type, ROWS_BHND, &d->random);
     t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
     t.k_positions = places(d, s, &LAYOUTS[0], sizes.keys);
     float *values = (float *)t.k_positions->data;
@@ -321,6 +321,26 @@ static void unread_tiles(draw *d, const spec *s, const char *target) {
   run_unload(loaded);
 }
 
+/* Prefix tokens see and are seen whatever the mask is: of places, and of the tokens' own indices. */
+static void prefixed(draw *d) {
+  static const char *const kinds[] = {"window", "causal"};
+  for (int i = 0; i < 2; i++) {
+    loader_define define[] = {{"kind", kinds[i]}, {"skip_tokens", "2"}};
+    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 2, define);
+    if (!s) exit(2);
+    loaded_kernel *loaded = trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1);
+    if (!loaded) exit(2);
+    attention_trial t = {.spec = s};
+    attention_sizes sizes = {1, 2, 2, 290, 290};
+    attention_trial_fill(d->memory, &t, &sizes, d->type, ROWS_BHND, &d->random);
+    t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
+    t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+    forward(d, run_kernel(loaded), &t, "prefix tokens");
+    if (i == 0) gradients(d, run_kernel(loaded), &t, "prefix tokens");
+    run_unload(loaded);
+  }
+}
+
 /* ---- random masks ---- */
 
 #define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
@@ -402,7 +422,8 @@ int main(int argc, char **argv) {
     d.scores = i % 2;
     random_mask(&d, seed, i);
   }
-  if (!target) sliding(&d);
+  if (target) prefixed(&d);
+  else sliding(&d);
   hidden_faults(&d);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
   arena_destroy(d.memory);
