@@ -24,18 +24,9 @@ int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t heads, int64_t ba
   return blocks;
 }
 
-/* Whether attention's score reads inputs; older kernels' do not. */
-int pegen_launch_has_pair_inputs(const pegen_kernel *kernel) {
-  return PEGEN_LAUNCH_HAS(kernel, key_inputs) && kernel->pair_inputs;
-}
-
 int pegen_launch_attention_parameters(const pegen_kernel *kernel) {
   int count = pegen_ptx_behind_lse(kernel->n_operands, pegen_launch_inputs_of(kernel));
   return count + (pegen_launch_has_pair_inputs(kernel) ? kernel->n_inputs : 0);
-}
-
-int pegen_launch_lse_parameter(const pegen_kernel *kernel) {
-  return pegen_launch_behind_inputs(kernel, PEGEN_PTX_ATTENTION_OPERANDS);
 }
 
 /* Kernels of before lse have no parameters for it. */
@@ -179,63 +170,6 @@ static int turn_out(const attention_plan *p, pegen_launch_run *run, void *contex
   const pegen_attention_call *c = &p->call;
   if (!p->turning.entry || !p->turning.has_values) return 0;
   return pegen_turning_run(&p->turning, c, &c->out, &c->out, PEGEN_TURN_QUERIES | PEGEN_TURN_BACK, run, context);
-}
-
-/* ---- parameters ---- */
-
-void pegen_launch_set_rows(int64_t *parameter, const pegen_view *view) {
-  parameter[PEGEN_PTX_ROWS_ADDRESS] = (int64_t)view->base;
-  parameter[PEGEN_PTX_ROWS_BATCH] = view->stride[PEGEN_BATCH];
-  parameter[PEGEN_PTX_ROWS_TOKEN] = view->stride[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_ROWS_HEAD] = view->stride[PEGEN_HEAD];
-}
-
-/* type -1: the built-in grid's, or none. */
-static void set_places(int64_t *parameter, const pegen_view *view, int64_t type) {
-  enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
-  if (type < 0 || view->empty) return;
-  parameter[ADDRESS] = (int64_t)view->base;
-  parameter[TYPE] = type;
-  parameter[BATCH] = view->stride[PEGEN_POSITION_BATCH];
-  parameter[TOKEN] = view->stride[PEGEN_POSITION_TOKEN];
-  parameter[AXIS] = view->stride[PEGEN_POSITION_AXIS];
-}
-
-static int64_t float_bits(double x) {
-  float narrow = (float)x;
-  uint32_t bits;
-  memcpy(&bits, &narrow, sizeof bits);
-  return (int64_t)bits;
-}
-
-/* Heads of q that read one head of each input, 1 at least. */
-static void set_groups(int64_t *parameter, const pegen_kernel *kernel, const pegen_attention_call *call) {
-  int64_t *group = parameter + pegen_ptx_behind_lse(kernel->n_operands, kernel->n_inputs);
-  for (int i = 0; i < kernel->n_inputs; i++) {
-    int64_t heads = call->input[i].size[PEGEN_HEAD];
-    group[i] = heads && call->q.size[PEGEN_HEAD] > heads ? call->q.size[PEGEN_HEAD] / heads : 1;
-  }
-}
-
-void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *request,
-                                const pegen_attention_call *call) {
-  parameter[PEGEN_PTX_ATTENTION_TOKENS] = call->q.size[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_ATTENTION_KEYS] = call->k.size[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_ATTENTION_HEADS] = call->q.size[PEGEN_HEAD];
-  parameter[PEGEN_PTX_ATTENTION_GROUP] = call->group;
-  parameter[PEGEN_PTX_ATTENTION_CAUSAL] = call->causal;
-  parameter[PEGEN_PTX_ATTENTION_SCALE] = float_bits(call->scale * 1.44269504088896340736);
-  set_places(parameter + PEGEN_PTX_ATTENTION_POSITIONS, &call->positions, call->position_type);
-  set_places(parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, call->k.empty ? &call->positions : &call->k_positions,
-             call->k.empty ? call->position_type : call->k_position_type);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_Q, &call->q);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_K, call->k.empty ? &call->q : &call->k);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
-  pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
-  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request, call->input, 0);
-  if (!call->lse.empty) pegen_launch_set_rows(parameter + pegen_launch_lse_parameter(request->kernel), &call->lse);
-  if (pegen_launch_has_pair_inputs(request->kernel)) set_groups(parameter, request->kernel, call);
 }
 
 /* The checks and the entry. Not inlined: the scale is computed in it. */

@@ -18,6 +18,8 @@ int mma_column_tiles(const mma *m, int value) { return mma_width(m, value) / MMA
 
 int mma_registers(const mma *m, int value) { return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT; }
 
+int mma_side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
+
 int mma_pitch_of(const mma *m, int value) { return mma_pitch(&m->shape.tile, m->p->value[value].columns); }
 
 int mma_pitch(const tile_shape *shape, tile_space width) { return tile_size(shape, width) * ELEMENT + PIECE; }
@@ -168,11 +170,6 @@ void mma_copy(mma *m, const tile_op *op) {
   if (op->ahead) {
     first = add(b, first, i32(b, rows));
     stage = sub(b, i32(b, 1), stage);
-  }
-  if (tile_is_of_columns(op->tensor)) {
-    mma_asked asked = mma_ask_columns(m, op, first, stage);
-    mma_lay_columns(m, &asked);
-    return;
   }
   attend_rows from = mma_rows_of(m, op->tensor);
   ir_value to = own ? m->memory_of[op->value] : mma_tile_at(m, op->value, stage);

@@ -32,8 +32,8 @@ typedef struct mma_plan {
  * plan of its own. */
 typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_VALUES, MMA_KIND_COUNT } mma_kind;
 
-/* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or of
- * values, that they have no plan of their own. */
+/* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or
+ * of values, that they have no plan of their own. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
@@ -79,6 +79,7 @@ typedef struct mma {
 int mma_width(const mma *m, int value); /* columns of a value */
 int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
 int mma_registers(const mma *m, int value); /* of a sum */
+int mma_side_tokens(const mma *m, bool own); /* of a tile of own tokens, or of streamed ones */
 int mma_pitch(const tile_shape *shape, tile_space width); /* bytes from row to row in shared memory */
 /* Row and column of register i of a sum, of the block's tile: i32. */
 ir_value mma_row(const mma *m, int i);
@@ -122,9 +123,7 @@ ir_value mma_row_sum(mma *m, ir_value x);
 void mma_set_turn(mma *m, ir_value index);
 void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
 void mma_set_q_head(mma *m, ir_value head);
-/* A side's tile has so many tokens, and bytes of shared memory for their coordinates and numbers; pairs read them
- * where mma_set_side says. */
-int mma_side_tokens(const mma *m, bool own);
+/* Bytes of shared memory for the coordinates and numbers of a side's tile; pairs read them where mma_set_side says. */
 int64_t mma_place_bytes(const mma *m, bool own);
 int64_t mma_number_bytes(const mma *m, bool own);
 void mma_set_side(mma *m, bool own, ir_value stage);
@@ -157,8 +156,8 @@ typedef struct mma_asked {
 } mma_asked;
 mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
 void mma_lay_columns(mma *m, mma_asked *of);
-/* The log-sum-exp of the products of own query `row`. */
-ir_value mma_without_constant(mma *m, ir_value lse, ir_value row);
+/* Begins to load a tile, of rows (mma_copy) or of columns. */
+void mma_load(mma *m, const tile_op *op);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
 ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);
 /* ---- gpu/mma_seen.c: tiles that a mask hides from all rows of the own tile ---- */

@@ -283,16 +283,26 @@ void mma_lay_columns(mma *m, mma_asked *of) {
   else lay_streamed_queries(m, of);
 }
 
+void mma_load(mma *m, const tile_op *op) {
+  if (!tile_is_of_columns(op->tensor)) {
+    mma_copy(m, op);
+    return;
+  }
+  bool own = m->p->value[op->value].rows == TILE_OWN;
+  ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
+  if (op->ahead) {
+    first = add(m->b, first, i32(m->b, mma_side_tokens(m, own)));
+    stage = sub(m->b, i32(m->b, 1), stage);
+  }
+  mma_asked asked = mma_ask_columns(m, op, first, stage);
+  mma_lay_columns(m, &asked);
+}
+
 void mma_begin_columns(mma *m) {
   if (!m->shape.tile.parts || !m->p->owns_keys) return; /* queries' own columns begin with it */
   attend_lay_origin(m->t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, m->own_first, m->shape.tile.own);
   lay_narrow_origin(m);
   ir_wait(m->b, IR_BARRIER_BLOCK);
-}
-
-ir_value mma_without_constant(mma *m, ir_value lse, ir_value row) {
-  if (!mma_constant_bytes(m)) return lse;
-  return sub(m->b, lse, ir_load(m->b, m->b->f32, attend_constant_at(m->t, row), WORD));
 }
 
 /* ---- one row a thread ---- */

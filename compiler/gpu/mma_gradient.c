@@ -49,8 +49,14 @@ ir_value mma_load_lse(mma *m, ir_value token) {
   return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
 }
 
+/* What columns leave out of the products of own query `row`. */
+static ir_value without_constant(mma *m, ir_value lse, ir_value row) {
+  if (!m->t->constants.ptr) return lse;
+  return sub(m->b, lse, ir_load(m->b, m->b->f32, attend_constant_at(m->t, row), 4));
+}
+
 ir_value mma_product_lse(mma *m, ir_value row, ir_value token) {
-  if (!m->p->owns_keys) return mma_without_constant(m, mma_load_lse(m, token), row);
+  if (!m->p->owns_keys) return without_constant(m, mma_load_lse(m, token), row);
   return ir_load(m->b, m->b->f32, fact_at(m, m->stage, row), 4);
 }
 

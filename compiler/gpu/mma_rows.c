@@ -187,7 +187,7 @@ static void walk_tiles(row_walk *w, int each, ir_value begin, ir_value end) {
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
   for (int i = 0; i < each; i++)
     if (tile_is_of_columns(m->p->op[i].tensor) && m->p->value[m->p->op[i].value].rows == TILE_STREAMED)
-      mma_copy(m, &m->p->op[i]);
+      mma_load(m, &m->p->op[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
   walk_tile(w, each);
   now[0] = w->maximum;

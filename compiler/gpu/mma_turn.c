@@ -5,8 +5,6 @@
 
 #include "kernel/launch.h"
 
-int mma_side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
-
 int64_t mma_place_bytes(const mma *m, bool own) {
   return attend_has_places(m->t->p) ? attend_place_bytes(m->t->p) * mma_side_tokens(m, own) : 0;
 }

@@ -226,7 +226,7 @@ static bool is_streamed_load(const mma *m, const tile_op *op) {
 /* Streamed tiles that are loaded before the first turn. */
 static void load_first(mma *m, int each) {
   for (int i = 0; i < each; i++)
-    if (is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
+    if (is_streamed_load(m, &m->p->op[i])) mma_load(m, &m->p->op[i]);
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
 }
 
@@ -361,7 +361,7 @@ static void begin_rows(mma *m, int each) {
   ir *b = m->b;
   const tile_op *product = first_product(m);
   for (int i = 0; i < each; i++)
-    if (!is_streamed_load(m, &m->p->op[i])) mma_copy(m, &m->p->op[i]);
+    if (!is_streamed_load(m, &m->p->op[i])) mma_load(m, &m->p->op[i]);
   mma_lay_tokens(m, true, m->own_first, i32(b, 0));
   mma_clear_padding(m);
   emit_wait(m);
