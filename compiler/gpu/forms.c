@@ -59,7 +59,7 @@ static program_function *const programs[FORM_COUNT] = {
     [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
 };
 
-static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind <= GPU_MMA_FINISH; }
+static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind <= GPU_MMA_TURN; }
 
 /* Entries on tensor cores stand before others that do the same on any GPU. */
 static const gpu_program *without_mma(arena *a, const gpu_program *program) {
