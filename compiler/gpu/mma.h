@@ -152,7 +152,7 @@ typedef struct mma_asked {
   bool of_keys;
   ir_value token, placed, stage; /* i32: the token, and another where it has no coordinates */
   gpu_raw_place place[SPEC_MAX_AXES];
-  ir_value *weight; /* of a query; NULL: not loaded yet */
+  ir_value *weight; /* of a query */
 } mma_asked;
 mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
 void mma_lay_columns(mma *m, mma_asked *of);

@@ -252,7 +252,7 @@ static void lay_streamed_queries(mma *m, mma_asked *of) {
   ir *b = m->b;
   ir_value *column = arena_array(m->memory, ir_value, columns_of(m)->n_columns);
   ir_branch some = begin_threads(m, false);
-  if (!of->weight) load_weights(m, of);
+  load_weights(m, of);
   ir_value constant = make_query(m, of, column);
   clear_prefix(m, false, of->token, column);
   store_row(m, row_at(m, of->value, of->stage, m->t->thread), false, column);
@@ -262,9 +262,6 @@ static void lay_streamed_queries(mma *m, mma_asked *of) {
 
 /* ---- tiles ---- */
 
-/* So many weights are loaded ahead; more would take the registers of sums. */
-enum { MOST_AHEAD = 8 };
-
 mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage) {
   ir *b = m->b;
   attend *t = m->t;
@@ -273,7 +270,6 @@ mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value st
   if (!of_keys && m->p->value[op->value].rows == TILE_OWN) return of;
   of.placed = attend_placed_token(t, positions_of(of_keys), of.token);
   gpu_raw_places(b, t->p->spec, t->parameter + positions_of(of_keys), t->batch, of.placed, of.place);
-  if (!of_keys && columns_of(m)->p->n_weights <= MOST_AHEAD) load_weights(m, &of);
   return of;
 }
 

@@ -320,8 +320,8 @@ static void load_raw(source *s, gpu_raw_place *out) {
   ir_value step = ir_select(b, is_short, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4)), row = row_of(s);
   for (int axis = 0; axis < s->spec->n_axes; axis++) {
     ir_value at = axis_of(s, row, axis);
-    out[axis].low = ir_load(b, b->i32, ir_pointer(b, at), 4);
-    out[axis].high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+    out[axis].low = ir_load_here(b, b->i32, ir_pointer(b, at), 4);
+    out[axis].high = ir_load_here(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
   }
 }
 

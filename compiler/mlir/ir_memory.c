@@ -43,6 +43,14 @@ ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
   return op_value(&o, type);
 }
 
+ir_value ir_load_here(ir *b, MlirType type, ir_value pointer, int alignment) {
+  op o = op_start(b, "llvm.load");
+  op_operand(&o, pointer);
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  op_attribute(&o, "volatile_", mlirUnitAttrGet(b->context));
+  return op_value(&o, type);
+}
+
 void(ir_store)(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal) {
   op o = op_start(b, "llvm.store");
   op_operand(&o, value);
