@@ -91,11 +91,64 @@ static void back_MUL(adjoint *t, const expr *x) {
     if (is_active(t, x->arg[i])) give(t, x->arg[i], times(t, t->incoming, x->arg[1 - i]));
 }
 
+/* A term of a denominator: the others' sum, and what the term is multiplied by. */
+typedef struct pole {
+  const expr *rest, *factor;
+} pole;
+
+/* Where e is 0 and nothing else of the denominator is infinite, a / (factor d / e + rest) is a e / (factor d) to first
+ * order. So e gains g a / (factor d), while the slopes on the way are 0 and infinite. gained: g a. */
+static void give_at_pole(adjoint *t, const expr *quotient, pole p, const expr *gained) {
+  static const double FINITE = 0x1p100;
+  expr_pool *pool = t->pool;
+  const expr *scale = expr_mul(pool, p.factor, quotient->arg[0]), *e = quotient->arg[1];
+  const expr *slope = expr_select(pool, scale, over(t, gained, scale), t->zero);
+  if (p.rest->unbounded) {
+    const expr *size = expr_unary(pool, EXPR_ABS, p.rest);
+    slope = expr_select(pool, expr_binary(pool, EXPR_LESS, size, expr_const(pool, FINITE)), slope, t->zero);
+  }
+  gain(t, e, expr_select(pool, e, t->zero, slope), false);
+}
+
+/* The quotients among the terms of x. */
+static void give_at_poles(adjoint *t, const expr *x, pole p, const expr *gained) {
+  expr_pool *pool = t->pool;
+  const expr *a = x->arg[0], *b = x->arg[1];
+  if (!x->unbounded || !is_active(t, x)) return;
+  pole of_a = p, of_b = p;
+  const expr *to_b = gained;
+  switch (x->op) {
+  case EXPR_SUB: to_b = expr_neg(pool, gained); /* fall through */
+  case EXPR_ADD:
+    of_a.rest = expr_add(pool, p.rest, b);
+    of_b.rest = expr_add(pool, p.rest, a);
+    break;
+  case EXPR_MUL:
+    of_a.factor = expr_mul(pool, p.factor, b);
+    of_b.factor = expr_mul(pool, p.factor, a);
+    break;
+  case EXPR_DIV:
+    if (is_active(t, b)) give_at_pole(t, x, p, gained);
+    p.factor = expr_div(pool, p.factor, b);
+    give_at_poles(t, a, p, gained);
+    return;
+  case EXPR_NEG: give_at_poles(t, a, p, expr_neg(pool, gained)); return;
+  case EXPR_NARROW:
+  case EXPR_WIDEN: give_at_poles(t, a, p, gained); return;
+  default: return;
+  }
+  give_at_poles(t, a, of_a, gained);
+  give_at_poles(t, b, of_b, to_b);
+}
+
 /* x = a / b: g / b, and -(g / b) x. */
 static void back_DIV(adjoint *t, const expr *x) {
-  const expr *share = over(t, t->incoming, x->arg[1]);
-  give(t, x->arg[0], share);
-  if (is_active(t, x->arg[1])) give_limit(t, x->arg[1], expr_neg(t->pool, times(t, share, x)));
+  const expr *a = x->arg[0], *b = x->arg[1], *share = over(t, t->incoming, b);
+  give(t, a, share);
+  if (!is_active(t, b)) return;
+  give_limit(t, b, expr_neg(t->pool, times(t, share, x)));
+  pole whole = {.rest = t->zero, .factor = expr_const(t->pool, 1)};
+  if (b->unbounded) give_at_poles(t, b, whole, times(t, t->incoming, a));
 }
 
 /* To a where a < b, to b where b < a. */

@@ -228,7 +228,7 @@ const char *pegen_torch_start(torch_find_kernel *find, torch_explain *explain, t
     const char *name;
     torch_kernel *run;
   } operators[] = {
-#define OPERATOR(name) {#name, name}, {#name ".kernel", name}
+#define OPERATOR(name) {#name, name}, {#name ".kernel", name}, {#name ".alone", name}
       OPERATOR(encode),
       OPERATOR(encode_one),
       OPERATOR(encode_backward),

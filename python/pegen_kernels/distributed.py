@@ -23,7 +23,7 @@ from .calls import gains_of_attention
 from .errors import ArgumentError
 from .sharding import TOKENS
 from .torch.attention import wanted_of
-from .torch.gradients import refuse_tangents
+from .torch.tangents import refuse_tangents
 from .torch.operators import adjacent
 
 __all__ = ["ring_attention"]
@@ -443,6 +443,6 @@ _HANDLERS = {
 if not hasattr(getattr(DTensor, "_op_dispatcher", None), "_custom_op_handlers"):
     raise ImportError(f"pegen_kernels.distributed: PyTorch {torch.__version__} takes no handlers of DTensor; 2.13 does")
 for _name, _function in _HANDLERS.items():
-    for _overload in ("default", "kernel"):
+    for _overload in ("default", "kernel", "alone"):
         _op = getattr(getattr(torch.ops.pegen_kernels, _name), _overload)
         DTensor._op_dispatcher._custom_op_handlers[_op] = _handler(_name, _function)

@@ -16,7 +16,7 @@ from torch import Tensor
 from . import torch as _torch
 from .arrays import raw_view
 from .errors import ArgumentError
-from .torch.gradients import refuse_tangents
+from .torch.tangents import refuse_tangents
 
 _FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
 

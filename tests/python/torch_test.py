@@ -13,6 +13,7 @@ import unittest.mock
 
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import pegen_kernels as pk
 from pegen_kernels.packed import encode_packed
@@ -283,17 +284,21 @@ class ForwardMode(unittest.TestCase):
                 lambda q: torch.func.grad(lambda q: rope(q, None, p).square().sum())(q),
                 lambda q: ops.encode_one(q, p[:, None], [], rope.kernel_name),
                 lambda q: ops.encode_one_backward(q, p[:, None], [], rope.kernel_name),
+                lambda q: ops.encode_one.kernel(q, p[:, None], [], rope.kernel_name),
+                lambda q: ops.encode.kernel(q, q, p[:, None], [], rope.kernel_name)[1],
             ),
             "encode of rope_mixed": (
                 lambda q: mixed(q, None, place), lambda q: mixed(torch.ones(1, 2, 5, 16), None, q[0, 0, :, :2]),
                 lambda q: ops.encode_all_backward([q], [q], *of_all)[0],
+                lambda q: ops.encode_all_backward.kernel([q], [q], *of_all)[0],
             ),
             "attention of alibi": (
                 lambda q: alibi(q, q, q, p), lambda q: alibi(q, q, q, p, with_lse=True)[1],
                 lambda q: torch.vmap(lambda q: alibi(q, q, q, p))(q[None]),
                 lambda q: ops.attention(q, q, q, p[:, None], None, [], [], False, 0.0, alibi.kernel_name),
+                lambda q: ops.attention.kernel(q, q, q, p[:, None], None, [], [], False, 0.0, alibi.kernel_name),
             ),
-            "scan": (scan,),
+            "scan": (scan, lambda q: ops.scan(q, None, None, 0.0, False, False)[0]),
             "encode_packed of rope": (
                 lambda q: encode_packed(rope, torch.stack([q.transpose(1, 2)] * 3, 2).contiguous(), p),
             ),
@@ -315,8 +320,34 @@ class ForwardMode(unittest.TestCase):
                         way()
         with self.assertRaisesRegex(pk.ArgumentError, "^encode of rope has no forward-mode derivatives"):
             torch.func.linearize(lambda q: rope(q, None, p), q)
+        self.graphs_refuse(
+            {
+                "encode of rope": lambda q: rope(q, None, p),
+                "attention of alibi": lambda q: alibi(q, q, q, p),
+                "scan": lambda q: scan(q),
+            },
+            dual,
+            q,
+        )
         with forward_ad.dual_level():  # nothing has a tangent
             self.assertTrue(torch.equal(rope(q, None, p), rope(q.clone(), None, p)))
+
+    def graphs_refuse(self, calls, dual, q):
+        """What was compiled, traced or exported before there was a tangent. Where a parameter requires a gradient PyTorch
+        refuses by itself."""
+        for name, call in calls.items():
+            module = type("Model", (torch.nn.Module,), {"forward": lambda self, q: call(q)})()  # noqa: B023
+            compiled = torch.compile(call, backend="aot_eager")
+            graphs = {
+                "compiled": compiled, "traced": make_fx(call)(q),
+                "exported": torch.export.export(module, (q,)).run_decompositions().module(),
+            }  # fmt: skip
+            for kind, graph in graphs.items():
+                self.assertTrue(torch.equal(graph(q), call(q)))
+                with self.subTest(f"{name} {kind}"), self.assertRaisesRegex(
+                    pk.ArgumentError, f"^{name} has no forward-mode derivatives .*; expected reverse mode"
+                ):
+                    dual(graph, q)
 
 
 class FirstValues(unittest.TestCase):

@@ -231,6 +231,42 @@ static void saturated_values_have_limits(void **state) {
   arena_destroy(f.memory);
 }
 
+/* A quotient whose denominator is infinite is 0 there, and has the slope that differences beside that place say. */
+static void quotients_at_poles_have_slopes(void **state) {
+  (void)state;
+  fixture f = begin();
+  expr_pool *pool = f.pool;
+  const expr *one = expr_const(pool, 1), *inverse = expr_div(pool, one, f.x), *share = expr_div(pool, f.y, f.x);
+  const expr *denominators[] = {
+      expr_add(pool, one, inverse),                                                /* x / (x + 1) */
+      expr_sub(pool, f.z, expr_div(pool, expr_const(pool, 2), f.x)),
+      expr_add(pool, expr_div(pool, one, f.y), inverse),                           /* resistors side by side */
+      share,
+      expr_add(pool, expr_mul(pool, f.z, inverse), f.y),
+      expr_neg(pool, expr_add(pool, expr_div(pool, share, f.z), f.z)),
+      expr_add(pool, one, expr_div(pool, f.z, expr_mul(pool, f.x, f.y))),
+      expr_add(pool, one, expr_div(pool, one, expr_sub(pool, one, inverse))),      /* the pole of a pole */
+      expr_add(pool, one, expr_div(pool, one, expr_mul(pool, f.x, f.x))),          /* flat */
+      expr_add(pool, expr_unary(pool, EXPR_EXP, f.y), expr_unary(pool, EXPR_WIDEN, inverse)),
+  };
+  for (size_t i = 0; i < sizeof denominators / sizeof *denominators; i++)
+    for (int top = 0; top < 2; top++) {
+      const expr *e = expr_div(pool, top ? expr_add(pool, f.y, f.x) : one, denominators[i]);
+      point at = {.positions = {0, 1.5, 0.75}, .cotangents = {3}},
+            near = {.positions = {0.3125, 1.5, 0.75}, .cotangents = {3}};
+      assert_gradients(&f, e, &at, 1e-8L);
+      assert_gradients(&f, expr_mul(pool, e, expr_add(pool, e, f.z)), &at, 1e-8L);
+      assert_gradients(&f, e, &near, 1e-9L);
+      /* Not chosen, it leaves no trace. */
+      const expr *chosen = expr_select(pool, expr_binary(pool, EXPR_LESS, f.x, one), f.y, e);
+      assert_true(value(pool, gradient(&f, chosen, f.x), &at) == 0);
+    }
+  /* Two poles at once have no slope, and what comes in is no NaN. */
+  const expr *both = expr_div(pool, one, expr_add(pool, inverse, expr_div(pool, one, f.y)));
+  assert_true(value(pool, gradient(&f, both, f.x), &(point){.cotangents = {3}}) == 0);
+  arena_destroy(f.memory);
+}
+
 /* What was not chosen leaves no trace, though it and its derivatives are infinite or NaN. */
 static void choices_pass_one_branch_alone(void **state) {
   (void)state;
@@ -513,6 +549,7 @@ int main(void) {
       cmocka_unit_test(at_kinks_the_derivative_is_zero),
       cmocka_unit_test(choices_pass_one_branch_alone),
       cmocka_unit_test(saturated_values_have_limits),
+      cmocka_unit_test(quotients_at_poles_have_slopes),
       cmocka_unit_test(random_graphs_agree_with_differences),
       cmocka_unit_test(the_walk_may_stop_and_go_on),
       cmocka_unit_test(closed_forms_agree_with_differences),

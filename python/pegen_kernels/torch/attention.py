@@ -18,9 +18,10 @@ from ..arrays import View, raw_view
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
 from . import extension
-from .gradients import folded_positions, folded_rows, is_recorded, no_tangent, refuse_flat, refuse_tangents
+from .gradients import folded_positions, folded_rows, is_recorded, refuse_flat
 from .names import kernel_of
-from .operators import adjacent, define, gradient_of, kernels, library, operators, result, stream_of
+from .operators import adjacent, define, gradient_of, library, operators, plain, result, stream_of
+from .tangents import no_tangent, refuse_tangents
 
 
 class _Choices(NamedTuple):
@@ -203,7 +204,7 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def forward(choices: _Choices, *given: Any) -> Any:
         places = _flat(choices, given[7:])
-        return tuple(kernels["attention_backward"](*given[:7], *places, choices.wanted, *choices.bounds))
+        return tuple(plain("attention_backward")(*given[:7], *places, choices.wanted, *choices.bounds))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -234,7 +235,7 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(choices: _Choices, *given: Any) -> Any:
-        return kernels["attention_with_lse"](*given[:3], *_flat(choices, given[3:]), *choices.bounds)
+        return plain("attention_with_lse")(*given[:3], *_flat(choices, given[3:]), *choices.bounds)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -280,7 +281,7 @@ def _call_backward(choices: _Choices, *given: Any) -> Any:
         if is_recorded(given):
             raise _no_second(choices.kernel)
         places = _flat(choices, given[7:])
-        return kernels["attention_backward"](*given[:7], *places, choices.wanted, *choices.bounds)
+        return plain("attention_backward")(*given[:7], *places, choices.wanted, *choices.bounds)
     except RuntimeError as error:
         raise extension.own(error) from None
 
@@ -298,7 +299,7 @@ def _run(name: str, q: Any, k: Any, v: Any, positions: Any, k_positions: Any, op
     refuse_tangents(_attention_of(kernel), tensors)
     is_transformed = torch._C._are_functorch_transforms_active()
     if not is_transformed and not is_recorded(tensors):
-        return kernels[name](q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel, *bounds)
+        return plain(name)(q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel, *bounds)
     choices = _choices(operands, causal, scale, kernel, 0, *bounds)
     made = (_Function.apply if is_transformed else _apply)(choices, *tensors)
     return made if name == "attention_with_lse" else made[0]

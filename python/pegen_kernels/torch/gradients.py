@@ -14,7 +14,8 @@ from torch.autograd import forward_ad
 from ..errors import ArgumentError
 from . import extension
 from .names import kernel_of
-from .operators import kernels, library, operators
+from .operators import OVERLOADS, library, operators, plain
+from .tangents import no_tangent, refuse_tangents
 
 _FORWARD = ("encode", "encode_one")
 
@@ -29,27 +30,6 @@ def is_recorded(tensors: Iterable[Tensor | None]) -> bool:
     return False
 
 
-def no_tangent(what: str) -> ArgumentError:
-    return ArgumentError(
-        f"{what} has no forward-mode derivatives (torch.func.jvp, jacfwd, linearize, torch.autograd.forward_ad);"
-        " expected reverse mode (torch.func.vjp, jacrev, backward)"
-    )
-
-
-def refuse_tangents(what: str, tensors: Iterable[Any]) -> None:
-    """Raises where one of the tensors has a tangent, as in forward-mode differentiation: a kernel would drop it. what:
-    who is differentiated, in the words of the message."""
-    if forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in tensors):
-        raise no_tangent(what)
-
-
-def _has_tangent(x: Tensor) -> bool:
-    try:
-        return forward_ad.unpack_dual(x).tangent is not None
-    except RuntimeError:  # one of vmap's, which is asked again when batches are one
-        return False
-
-
 def _encoding(kernel: str) -> str:
     return f"encode of {kernel_of(kernel).name}"
 
@@ -60,7 +40,7 @@ def _apply(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands
         refuse_tangents(_encoding(kernel), (*rows, positions, *operands))
     if is_recorded((*rows, positions, *operands)):
         return _appliers[name](*rows, positions, kernel, *operands)
-    return kernels[name](*rows, positions, operands, kernel)
+    return plain(name)(*rows, positions, operands, kernel)
 
 
 def call(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
@@ -92,7 +72,7 @@ def _all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions
     refuse_tangents(_encoding(choices[-1]), (*gradients, *kept, positions, *operands))
     if is_recorded((*gradients, *kept, positions, *operands)):
         raise ArgumentError(f"{kernel_of(choices[-1]).name}: gradients of gradients are there for q and k alone")
-    return kernels["encode_all_backward"](gradients, kept, positions, operands, *choices)
+    return plain("encode_all_backward")(gradients, kept, positions, operands, *choices)
 
 
 # ---- gradients ----
@@ -197,7 +177,7 @@ def _register_batch(name: str, n: int) -> None:
         *rows, positions, operands, kernel = given
         return _batch(name, info.batch_size, rows, dims[:n], positions, dims[n], operands, dims[n + 1], kernel)
 
-    for overload in ("", ".kernel"):
+    for overload in OVERLOADS:
         torch.library.register_vmap(f"pegen_kernels::{name}{overload}", batch, lib=library)
 
 
@@ -210,7 +190,7 @@ def _each(size: int, positions: Any, tensors: Sequence[Any], dims: Sequence[Any]
     made = []
     for i in range(size):
         place, *xs = (x if d is None else x.select(d, i) for x, d in zip((positions, *tensors), dims))
-        made.append(kernels["encode_all_backward"](xs[:n], xs[n : 2 * n], place, xs[2 * n :], *choices))
+        made.append(plain("encode_all_backward")(xs[:n], xs[n : 2 * n], place, xs[2 * n :], *choices))
     return [torch.stack(xs) for xs in zip(*made)]
 
 
@@ -221,7 +201,7 @@ def _each_operator(info: Any, dims: Any, *given: Any) -> Any:
     return out, [0] * len(out)
 
 
-for _overload in ("", ".kernel"):
+for _overload in OVERLOADS:
     torch.library.register_vmap(f"pegen_kernels::encode_all_backward{_overload}", _each_operator, lib=library)
 
 
@@ -230,7 +210,7 @@ class _AllBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(n: int, choices: Any, positions: Any, *tensors: Tensor) -> Any:
-        made = kernels["encode_all_backward"](tensors[:n], tensors[n : 2 * n], positions, tensors[2 * n :], *choices)
+        made = plain("encode_all_backward")(tensors[:n], tensors[n : 2 * n], positions, tensors[2 * n :], *choices)
         return tuple(made)
 
     @staticmethod
@@ -257,7 +237,7 @@ def _function(forward: str, backward: str, n: int) -> Any:
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(*given: Any) -> Any:
-            return kernels[forward](*given[: n + 1], given[n + 2 :], given[n + 1])
+            return plain(forward)(*given[: n + 1], given[n + 2 :], given[n + 1])
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -2,8 +2,8 @@
 
 Each names its kernel by a text (names.py). On processors they are C, where the PyTorch of this process has what that
 needs (extension.py); the functions here are what runs elsewhere, and what says which results each has (fakes). Each
-is there twice: as itself, and as the overload `kernel`, which autograd does not see. Those of attention are in
-attention.py.
+is there three times: as itself; as the overload `kernel`, where autograd does no more than refuse tangents; and as
+`alone`, which autograd does not see. Those of attention are in attention.py.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..arrays import raw_view
 from ..errors import ArgumentError
 from . import extension
 from .names import kernel_of
+from .tangents import refusing
 
 library = torch.library.Library("pegen_kernels", "DEF")
 _FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
@@ -154,22 +155,29 @@ def _fake_encode_all_backward(gradients: Any, kept: Any, positions: Any, operand
 
 
 _is_c = extension.start(kernel_of)
+OVERLOADS = ("", ".kernel", ".alone")
 operators: dict[str, Any] = {}
 """With a gradient, or a refusal of one (gradients.py, attention.py)."""
-kernels: dict[str, Any] = {}
-"""The kernel alone, which autograd does not see: what compiled graphs hold, and what functions of autograd's call."""
+_kernels: dict[str, tuple[Any, Any]] = {}
+"""The overloads `alone` and `kernel`."""
+
+
+def plain(name: str) -> Any:
+    """The kernel, where autograd has done its part. A graph that is being made may be given tangents when it runs."""
+    return _kernels[name][torch._C._len_torch_dispatch_stack() > 0]
 
 
 def define(name: str, schema: str, function: Any, fake: Any) -> None:
-    """An operator and its overload `kernel`. function: what it is where it is not C; fake: what its results are."""
-    for overload in ("", ".kernel"):
+    """An operator and its overloads. function: what it is where it is not C; fake: what its results are."""
+    for overload in OVERLOADS:
         library.define(f"{name}{overload}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
         for device in ("CUDA",) if _is_c else ("CPU", "CUDA"):
             library.impl(name + overload, function, device)
         torch.library.register_fake(f"pegen_kernels::{name}{overload}", fake, lib=library)
-    library.impl(f"{name}.kernel", torch.library.fallthrough_kernel, "Autograd")
-    operators[name] = getattr(torch.ops.pegen_kernels, name).default
-    kernels[name] = getattr(torch.ops.pegen_kernels, name).kernel
+    packet = getattr(torch.ops.pegen_kernels, name)
+    operators[name], _kernels[name] = packet.default, (packet.alone, packet.kernel)
+    library.impl(f"{name}.kernel", refusing(name, packet.kernel), "Autograd")
+    library.impl(f"{name}.alone", torch.library.fallthrough_kernel, "Autograd")
 
 
 _PLACES = "Tensor? positions, Tensor[] operands, str kernel"

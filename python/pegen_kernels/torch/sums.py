@@ -9,8 +9,9 @@ from torch import Tensor
 from ..arrays import raw_view
 from ..errors import ArgumentError
 from ..scan import run, states_of
-from .gradients import refuse_tangents
+from .gradients import is_recorded
 from .operators import library
+from .tangents import below_autograd, no_tangent, refuse_tangents
 
 _ALONE = 1 << 16  # elements that one thread sums sooner than others are started
 
@@ -32,27 +33,12 @@ def _results(x: Tensor, cu_seqlens: Tensor | None, wide: bool) -> tuple[Tensor, 
 
 def _scan(x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, period: float, reverse: bool,
           wide: bool) -> tuple[Tensor, Tensor]:  # fmt: skip
-    refuse_tangents("scan", (x, state))
     out, reached = _results(x, cu_seqlens, wide)
     given = {"x": _adjacent(x, 4), "state": state if state is None else _adjacent(state, 3), "cu_seqlens": cu_seqlens}
     views = {name: raw_view(name, tensor) for name, tensor in given.items() if tensor is not None}
     views |= {"out": raw_view("out", out), "state_out": raw_view("state_out", reached)}
     run(views, period, reverse, torch.get_num_threads() if x.numel() > _ALONE else 1)
     return out, reached
-
-
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    x, state, cu_seqlens, _, ctx.reverse, _ = inputs
-    ctx.x, ctx.state = x.dtype, state is not None
-    ctx.save_for_backward(*() if cu_seqlens is None else (cu_seqlens,))
-
-
-def _backward(ctx: Any, grad: Tensor, grad_state: Tensor) -> Any:
-    bounds = next(iter(ctx.saved_tensors), None)
-    gained, of_state = torch.ops.pegen_kernels.scan(
-        grad, grad_state, bounds, 0.0, not ctx.reverse, ctx.x == torch.float64
-    )
-    return gained.to(ctx.x), of_state if ctx.state else None, None, None, None, None
 
 
 library.define(
@@ -66,7 +52,44 @@ torch.library.register_fake(
     lambda x, state, cu_seqlens, period, reverse, wide: _results(x, cu_seqlens, wide),
     lib=library,
 )
-torch.library.register_autograd("pegen_kernels::scan", _backward, setup_context=_keep, lib=library)
+_alone = below_autograd(torch.ops.pegen_kernels.scan.default)
+
+
+class _Function(torch.autograd.Function):
+    """The operator's arguments."""
+
+    @staticmethod
+    def forward(*given: Any) -> Any:
+        return _alone(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, state, cu_seqlens, _, ctx.reverse, _ = inputs
+        ctx.x, ctx.state = x.dtype, state is not None
+        ctx.save_for_backward(*() if cu_seqlens is None else (cu_seqlens,))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, grad_state: Tensor) -> Any:
+        bounds = next(iter(ctx.saved_tensors), None)
+        gained, of_state = torch.ops.pegen_kernels.scan(
+            grad, grad_state, bounds, 0.0, not ctx.reverse, ctx.x == torch.float64
+        )
+        return gained.to(ctx.x), of_state if ctx.state else None, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_tangent("scan")
+
+
+_apply = super(torch.autograd.Function, _Function).apply
+
+
+def _differentiated(*given: Any) -> Any:
+    refuse_tangents("scan", given[:2])
+    return (_apply if is_recorded(given[:2]) else _alone)(*given)
+
+
+library.impl("scan", _differentiated, "Autograd")
 
 
 def scan(x: Tensor, state: Tensor | None = None, *, cu_seqlens: Tensor | None = None, period: float = 0.0,
