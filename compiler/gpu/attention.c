@@ -536,7 +536,8 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   d->gradient = attend_gradient_plan(a, p);
   d->products = attend_plan_of_products(a, p);
   for (int kind = 0; kind < MMA_KIND_COUNT; kind++) d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
-  if (attend_has_columns(p) && !d->mma[MMA_QUERIES]) d->mma[MMA_KEYS] = NULL; /* it reads the weights of queries */
+  if (attend_has_columns(p) && !d->mma[MMA_QUERIES]) /* it keeps the weights that those of keys read */
+    d->mma[MMA_KEYS] = d->mma[MMA_VALUES] = NULL;
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
