@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """effort.py PEGEN [--print]: what compiling every description costs, counted where it is the same on every machine.
 
-A compilation takes a tenth of a second and some 20 microseconds for each instruction of LLVM IR in the object, most of
-them in LLVM's code generator. So the limit of .49 s for a description with its own options is 19500 instructions (15500
-before attention had dot products of bfloat16), all processors' versions and number types together, without gradients;
-and each has a ceiling of its own a fifth above what it was at when this was written, so that it does not creep up. A change that is worth more code raises it here; --print
-writes the table anew.
-
-With gradients, as by default, a description takes at most 2.5 times what it takes without. Time is what BEFORE
-instructions take and those of the object: of seven descriptions that said what was measured to 5 %.
+A compilation takes a tenth of a second and some 20 microseconds for each instruction of LLVM IR in the object, most
+of them in LLVM's code generator. So the limit of .49 s for a description with its own options is 19500 instructions
+(15500 before attention had dot products of bfloat16), all processors' versions and number types together, without
+gradients; and each has a ceiling of its own a fifth above what it was at when this was written, so that it does not
+creep up. A change that is worth more code raises it here; --print writes the table anew. With gradients, as by
+default, a description takes at most 2.5 times what it takes without. Time is what BEFORE instructions take and those
+of the object: of seven descriptions that said what was measured to 5 %.
 """
 
 import os

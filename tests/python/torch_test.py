@@ -333,8 +333,9 @@ class ForwardMode(unittest.TestCase):
             self.assertTrue(torch.equal(rope(q, None, p), rope(q.clone(), None, p)))
 
     def graphs_refuse(self, calls, dual, q):
-        """What was compiled, traced or exported before there was a tangent. Where a parameter requires a gradient PyTorch
-        refuses by itself."""
+        """What was compiled, traced or exported before there was a tangent.
+
+        Where a parameter requires a gradient PyTorch refuses by itself."""
         for name, call in calls.items():
             module = type("Model", (torch.nn.Module,), {"forward": lambda self, q: call(q)})()  # noqa: B023
             compiled = torch.compile(call, backend="aot_eager")

@@ -472,7 +472,8 @@ static void unseen_rows(void **state) {
     /* The last key, which the last query alone sees. */
     f.rows[TILE_K][8 * s->head_dim + 3] = f.rows[TILE_V][8 * s->pairwise->value_dim + 5] = bad[i];
     results out = interpreted(&f, tile_pipeline(a, tile_forward(a, false)), false, &exact),
-            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), TILE_OF_QUERIES)), false, &exact);
+            dq = interpreted(&f, tile_pipeline(a, tile_reverse(a, tile_forward(a, false), TILE_OF_QUERIES)), false,
+                             &exact);
     compare(&f, "unseen", "out", 1, out.of[TILE_OUT], exact.of[TILE_OUT], NULL, 8 * s->pairwise->value_dim, 1);
     compare(&f, "unseen", "dq", 1, dq.of[TILE_G_Q], NULL, gained[TILE_G_Q], 8 * s->head_dim, 1);
     const double *inputs[SPEC_MAX_INPUTS];
