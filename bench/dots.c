@@ -39,8 +39,7 @@ static inline __m512 dot(__m512 sum, int32_t pair, __m512i by) {
 }
 
 static inline __m512 widened(const uint16_t *at) {
-  return _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)), 16));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)), 16));
 }
 
 static inline int32_t pair_at(const uint16_t *at) {
@@ -153,8 +152,7 @@ static inline __attribute__((always_inline)) void attend_tile(tile *t, const uin
 #pragma clang loop unroll(full)
           for (int r = 0; r < ROWS; r++)
             for (int x = 0; x < VECTORS; x++)
-              sums[r][x] = dot(sums[r][x], t->value_pairs[key][c + r],
-                               _mm512_load_si512(t->weights[key] + x * LANES));
+              sums[r][x] = dot(sums[r][x], t->value_pairs[key][c + r], _mm512_load_si512(t->weights[key] + x * LANES));
       else
 #pragma clang loop unroll_count(2)
         for (int key = 0; key < KEYS; key++)

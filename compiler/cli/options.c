@@ -148,7 +148,8 @@ static int decide_prints(const parser *p) {
   if (p->out->json && p->out->verbose) return usage("--json and --verbose exclude each other; JSON has every check");
   const compile_options *kernel = &p->out->compile;
   const explain_request *numbers = &p->out->explain;
-  if (p->out->command == COMMAND_EXPLAIN && !p->out->sass && (kernel->targets || kernel->dtypes || kernel->no_gradients))
+  if (p->out->command == COMMAND_EXPLAIN && !p->out->sass &&
+      (kernel->targets || kernel->dtypes || kernel->no_gradients))
     return usage("--target, --dtype and --no-grad are for explain --sass; a description is the same for all");
   if (p->out->sass && (numbers->n_grid || numbers->n_positions || numbers->n_files || numbers->is_seeded))
     return usage("--grid, --at, --operands and --seed have no meaning for explain --sass, which runs nothing");

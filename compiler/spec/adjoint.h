@@ -12,8 +12,8 @@
  * other, be it infinite or NaN: where all that comes in for a node comes through choices, 0 comes out where 0 comes in.
  *
  * Where a value is finite and what it is made of is not, slopes that are 0 count more than infinite ones: exp(-1 / x),
- * tanh(1 / x) and 1 / (1 + exp(1 / x)) have the gradient 0 at 0, which is right. A quotient whose denominator has a pole
- * gets its own slope there: 1 / (1 + 1 / x), at 0, the gradient 1.
+ * tanh(1 / x) and 1 / (1 + exp(1 / x)) have the gradient 0 at 0, which is right. A quotient whose denominator has a
+ * pole gets its own slope there: 1 / (1 + 1 / x), at 0, the gradient 1.
  */
 #ifndef PEGEN_SPEC_ADJOINT_H
 #define PEGEN_SPEC_ADJOINT_H

@@ -160,8 +160,9 @@ def gpu():
 
 
 def gpu_attention():
-    """On the stand-in a launch takes 1 ms, and a copy of 256 MiB, too. Two launches are those of split keys (few queries
-    of 16-bit rows), or of gradients without sums."""
+    """On the stand-in a launch takes 1 ms, and a copy of 256 MiB, too.
+
+    Two launches are those of split keys (few queries of 16-bit rows), or of gradients without sums."""
     words = [str(specs / "alibi.lua"), "--target", "sm_80", "--dtype", "f32,bf16"]
     whole = bench(*words, "--shape", "1,40,8", "--backward", "--causal")["rows"]
     few = bench(*words, "--keys", "40,4096", "--group", "2")["rows"]

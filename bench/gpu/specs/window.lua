@@ -1,4 +1,5 @@
--- Attention within a window: a query sees keys that are no further than `radius`. bench/gpu times tiles that are skipped.
+-- Attention within a window: a query sees keys that are no further than `radius`. bench/gpu times tiles that are
+-- skipped.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
