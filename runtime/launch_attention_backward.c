@@ -127,7 +127,7 @@ static int may_be_mma(const pegen_launch_request *request, const pegen_attention
   return has;
 }
 
-/* The same of the weights of queries: by them coordinates gain of a polynomial, and tensor cores make its columns. */
+/* Places the weights of queries: by them coordinates gain of a polynomial, and tensor cores make its columns. */
 static int place_kept(const pegen_launch_request *request, const pegen_attention_backward_call *call, int64_t queries,
                       backward_plan *p) {
   int64_t row = pegen_launch_n_weights(request->kernel) * (int64_t)sizeof(float), bytes;

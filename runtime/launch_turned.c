@@ -23,7 +23,7 @@ void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, 
       t->entry = &kernel->ptx->entries[i];
       t->has_values = all;
     }
-  /* Of memory that is aligned to 8 bytes so much is left before a multiple of 16. */
+  /* Memory that is aligned to 8 bytes leaves so much before a multiple of 16. */
   uintptr_t first = (uintptr_t)request->args->workspace + (uintptr_t)before;
   t->at = (first + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   t->bytes = before + ALIGNMENT;

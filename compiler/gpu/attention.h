@@ -259,7 +259,7 @@ void attend_lay_origin(attend *t, int parameter, ir_value first, int count);
  * All threads of the block, which meet at the end. */
 void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale);
 void attend_key_columns(attend *t, const attend_column_rows *rows);
-/* Those of one key by its coordinates: [n_columns]. */
+/* The columns of one key by its coordinates: [n_columns]. */
 void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column);
 ir_value attend_natural_scale(attend *t); /* f32: attend_scale without its log2(e) */
 /* Byte of the first weight of a query of the head (i32) among those of [batches][heads][queries]; i64. */

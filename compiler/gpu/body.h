@@ -38,7 +38,7 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
 void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out);
-/* The same to the nearest float32 or its neighbour, by loads that do not wait for a branch. */
+/* The coordinate to the nearest float32 or its neighbour, by loads that do not wait for a branch. */
 void gpu_rough_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                            ir_value *out);
 /* A coordinate less an origin: the sum of three float32, largest first. part[i] of two places differ exactly where the
@@ -53,8 +53,8 @@ ir_value gpu_place_origin(ir *b, const spec *described, const ir_value *paramete
 void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                 const ir_value *origin, gpu_place *out);
 two_float gpu_place_value(ir *b, const gpu_place *place);
-/* The same in two steps, as one float32 with an error of 2^-23 of it: coordinates as they lie, i32, without a branch so
- * that what comes next does not wait for them; and what they are less the origin, which is given as two float32, too.
+/* Coordinates in two steps, each as one float32 with an error of 2^-23 of it. First they are loaded as they lie, i32,
+ * without a branch, so that nothing waits for them. Then the origin is taken off, which is given as two float32, too.
  */
 typedef struct gpu_raw_place {
   ir_value low, high;

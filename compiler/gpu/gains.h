@@ -15,7 +15,7 @@ typedef struct gpu_gains {
   ir_value stores;        /* i1: the thread stores what it gives; null: it does */
 } gpu_gains;
 
-/* Of a body whose entry makes gradients: what it gains, its rows, and those beside them that encode wrote or read. */
+/* A body whose entry makes gradients: what it gains, its rows, and those beside them that encode wrote or read. */
 void gpu_open_gains(gpu_gains *g, gpu_body *t, const gpu_program *program, row_thread *kept);
 /* Which token and which rows an item (i32) is. */
 void gpu_set_item(gpu_gains *g, ir_value item);

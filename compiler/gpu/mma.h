@@ -192,7 +192,7 @@ void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 /* What is known of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another
  * wrote it. */
 ir_value mma_load_lse(mma *m, ir_value token);
-/* The same less what columns leave out, as weights of products need it; row: of the query's tile. */
+/* That lse less what columns leave out, as weights of products need it; row: of the query's tile. */
 ir_value mma_product_lse(mma *m, ir_value row, ir_value token);
 ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */
@@ -202,7 +202,7 @@ ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, i
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
 void mma_lay_facts(mma *m, ir_value first, ir_value stage); /* of streamed queries, before a barrier */
-/* Those of the thread's query `token`, whose columns leave out `constant` (null: 0). */
+/* Stores the facts of the thread's query `token`, whose columns leave out `constant` (null: 0). */
 void mma_store_facts(mma *m, ir_value token, ir_value stage, ir_value constant);
 void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);

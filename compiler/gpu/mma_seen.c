@@ -15,7 +15,7 @@ enum { LANES = 32, TOGETHER = 4, WORDS = 2, MOST_TOKENS = MMA_MOST_ROW_TILES * M
 /* Coordinates are rounded to float32, and so is a displacement once or twice: no further than this of all together. */
 static const double ROUNDED = 0x1p-21;
 
-/* Of a side's tokens: [places]. */
+/* Bounds of a side's tokens: [places]. */
 typedef struct side_bounds {
   ir_value least[SPEC_MAX_AXES], greatest[SPEC_MAX_AXES];
 } side_bounds;
@@ -53,7 +53,7 @@ static void load_token(mma *m, bool of_keys, ir_value token, ir_value *out) {
     if (has_place(p, axes + i, of_keys)) out[axes + i] = attend_number_of(t, i, token);
 }
 
-/* Of `count` tokens that the thread has, and then of those of all lanes. */
+/* Bounds of `count` tokens that the thread has, and then of those of all lanes. */
 static side_bounds find_bounds(mma *m, bool of_keys, int count, const ir_value *token) {
   ir *b = m->b;
   const attention_plan *p = m->t->p;

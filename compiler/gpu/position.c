@@ -266,7 +266,7 @@ void gpu_places(ir *b, const spec *described, const ir_value *parameter, ir_valu
     for (int i = 0; i < 3; i++) out[axis].part[i] = values[3 * axis + i];
 }
 
-/* Of a coordinate that one word holds, the word behind it is not read: it is the same one again. */
+/* Where one word holds a coordinate, the word behind it is not read: it is the same one again. */
 static ir_value load_rough(source *s, ir_value at) {
   ir *b = s->b;
   ir_value is_f32 = type_is(s, PEGEN_POSITION_F32), is_i32 = type_is(s, PEGEN_POSITION_I32),
@@ -345,7 +345,7 @@ void gpu_raw_places(ir *b, const spec *described, const ir_value *parameter, ir_
   for (int i = 0; i < count; i++) *(i % 2 ? &out[i / 2].high : &out[i / 2].low) = values[i];
 }
 
-/* Of an integer or a float64; a difference that an int64 does not count is that of their float64. */
+/* The difference of integers or float64; one that an int64 does not count is that of their float64. */
 static ir_value narrow_difference(source *s, const gpu_raw_place *raw, ir_value origin) {
   ir *b = s->b;
   ir_value is_i32 = type_is(s, PEGEN_POSITION_I32), is_f64 = type_is(s, PEGEN_POSITION_F64);

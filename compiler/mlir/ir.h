@@ -109,7 +109,7 @@ ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes);
 ir_value ir_pointer(ir *b, ir_value address); /* an i64 as a pointer */
 ir_value ir_address(ir *b, ir_value pointer); /* and back */
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
-/* The same, where it stands, and not where what it loads is used (volatile). */
+/* A load that is made where it stands, and not where its value is used (volatile). */
 ir_value ir_load_here(ir *b, MlirType type, ir_value pointer, int alignment);
 void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
 void ir_prefetch(ir *b, ir_value pointer, int level); /* for reading, into the caches from this level on: 1, 2 */

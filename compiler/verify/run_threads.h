@@ -25,7 +25,7 @@ void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int 
  * false of a processor's kernel, and of a call that is refused. Nothing is run. */
 bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args);
 
-/* The same of an entry that turns rows, which rounds them to their type. */
+/* Whether the call goes to an entry that turns rows, which rounds them to their type. */
 bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pegen_args *args);
 
 /* The name of the entry that was run last; NULL before the first. */

@@ -33,7 +33,7 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
 /* [B,H,N] float32, for t->lse; in memory [B,N,H]. */
 DLTensor *attention_trial_lse(arena *a, const attention_trial *t);
 
-/* Of a call; without memory for a workspace. */
+/* The arguments of a call, without memory for a workspace. */
 pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out);
 
 /* No score of the query with a key is larger before a bias or a score's function; what rounding a row by 1 unit of each

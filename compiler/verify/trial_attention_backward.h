@@ -22,7 +22,7 @@ typedef struct attention_gradients {
  * forward's outputs. */
 void attention_gradients_lay(arena *a, attention_gradients *g, const attention_trial *forward,
                              const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order, uint64_t *random);
-/* The same with forward's outputs by the kernel itself. The forward call's error. */
+/* Lays gradients, with forward's outputs by the kernel itself. Returns the forward call's error. */
 int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
                              const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order, uint64_t *random);
 

@@ -80,7 +80,7 @@ static ir_value key_of_step(const attention_emitter *e, ir_value step, int i) {
   return e->dots ? add(e->b, attention_mul(e->b, step, 2), i64(e->b, i)) : step;
 }
 
-/* Of an odd number of keys the last one's partner weighs nothing. */
+/* The last of an odd number of keys has a partner that weighs nothing. */
 static void emit_lonely_key(const attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
   ir_value odd = ir_op2(b, "arith.remui", t->count, i64(b, 2));

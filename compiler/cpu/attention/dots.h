@@ -15,7 +15,7 @@ ir_value attention_steps(const attention_emitter *e, ir_value count);
 
 /* z + x y; of dot products the bits of x and y are pairs. */
 ir_value attention_product(const attention_emitter *e, ir_value x, ir_value y, ir_value z);
-/* The same without products of weights that are 0, whatever the values are. */
+/* That sum without products of weights that are 0, whatever the values are. */
 ir_value attention_guarded_product(const attention_emitter *e, ir_value value, ir_value weight, ir_value sum);
 /* Registers of float32 as the lower and upper halves of pairs. */
 ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high);

@@ -113,7 +113,7 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir_end_for(b, vectors);
 }
 
-/* Of rows of queries; null: scores are scaled, since their pairs are not numbers. */
+/* The scale of queries; null: scores are scaled instead, since pairs are not numbers. */
 static ir_value scale_of_lanes(const attention_emitter *e) {
   ir *b = e->b;
   if (e->dots) return (ir_value){NULL};
