@@ -1,10 +1,12 @@
 /* cuda.c: launches over the CUDA driver's API, found at run time; see pegen/cuda.h.
  *
  * The prototypes are those of cuda.h, written out, so that nothing of CUDA is needed to
- * build. Modules are loaded once a context and kernel and kept: a list under a mutex, which a
- * launch holds for a look-up; a module's own mutex is held while it is loaded, so that
- * launches of others do not wait for it. A context is known by its number, not its
- * address, because addresses are used again.
+ * build. The driver assembles a module when it is loaded, which takes it a tenth of a second to
+ * one for each entry. So every entry that is launched has a module of its own, loaded before
+ * its first launch in a context and kept. Kernels are a list under a mutex, which a launch
+ * holds for a look-up. A kernel's own mutex is held while an entry is loaded, so that launches
+ * of others do not wait for it. A context is known by its number, not its address, because
+ * addresses are used again.
  */
 #include "pegen/cuda.h"
 
@@ -12,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +58,7 @@ static struct {
   DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
   CUresult (*cuCtxGetId)(CUcontext context, unsigned long long *id); /* of CUDA 12; NULL in older drivers */
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int *mode); /* of CUDA 10.1; NULL likewise */
 } cuda;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,6 +94,7 @@ static void load_driver(void) {
   DRIVER_FUNCTIONS(FIND)
 #undef FIND
   find(library, "cuCtxGetId", &cuda.cuCtxGetId);
+  find(library, "cuThreadExchangeStreamCaptureMode", &cuda.cuThreadExchangeStreamCaptureMode);
   if (!complete) return;
   int count = 0;
   start_error = cuda.cuInit(0);
@@ -104,19 +109,18 @@ int pegen_cuda_device_count(void) {
 
 /* ---- modules ---- */
 
-typedef struct loaded_module {
-  struct loaded_module *next;
+typedef struct loaded_kernel {
+  struct loaded_kernel *next;
   unsigned long long context;
   uint64_t digest[2]; /* of the text: where a kernel was, another one may be loaded */
   pthread_mutex_t loading;
-  CUmodule module; /* NULL: not loaded yet, or it failed; read and written under the mutex */
-  int64_t threads; /* that keep the context's device busy */
+  int64_t threads; /* that keep the context's device busy; 0: it was not asked yet; under the mutex, as shared */
   int64_t shared; /* bytes that a block may have there */
-  CUfunction function[]; /* [ptx->n_entries] */
-} loaded_module;
+  _Atomic(CUfunction) function[]; /* [ptx->n_entries]; NULL: not loaded yet, or it failed; written under the mutex */
+} loaded_kernel;
 
-static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
-static loaded_module *modules;
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+static loaded_kernel *kernels;
 
 static int context_number(unsigned long long *number) {
   CUcontext context;
@@ -126,57 +130,105 @@ static int context_number(unsigned long long *number) {
   return cuda.cuCtxGetId ? cuda_error(cuda.cuCtxGetId(context, number)) : 0;
 }
 
-/* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
-static int find_function(const pegen_kernel *kernel, int i, loaded_module *m, CUmodule module) {
-  const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
-  int32_t shared = pegen_launch_shared_of(kernel, entry);
-  int error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], module, entry->name));
-  if (error || shared <= USUAL_SHARED || shared > m->shared) return error;
-  return cuda_error(cuda.cuFuncSetAttribute(m->function[i], DYNAMIC_SHARED, shared));
+/* PTX of one entry: what stands before the first entry (the target, tables, shared memory), and the entry. All of the
+ * text where the entry is not found in it. NULL: no memory. */
+static char *text_of_entry(const char *text, const char *name) {
+  static const char opens[] = ".visible .entry ", closes[] = "\n}\n";
+  const char *first = strstr(text, opens), *entry = first, *end = NULL;
+  size_t length = strlen(name);
+  while (entry && (strncmp(entry + sizeof opens - 1, name, length) != 0 || entry[sizeof opens - 1 + length] != '('))
+    entry = strstr(entry + 1, opens);
+  if (entry) end = strstr(entry, closes);
+  if (!end) return strdup(text);
+  size_t head = (size_t)(first - text), body = (size_t)(end + sizeof closes - 1 - entry);
+  char *alone = malloc(head + body + 1);
+  if (!alone) return NULL;
+  memcpy(alone, text, head);
+  memcpy(alone + head, entry, body);
+  alone[head + body] = '\0';
+  return alone;
 }
 
-static int load_module(const pegen_kernel *kernel, loaded_module *m) {
-  const pegen_ptx *ptx = kernel->ptx;
-  CUdevice device;
+/* Also while a stream is being captured, whose work this is no part of. */
+static CUresult load_text(CUmodule *module, const char *text) {
+  enum { RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+  int mode = RELAXED, exchanged = cuda.cuThreadExchangeStreamCaptureMode != NULL;
+  if (exchanged) exchanged = cuda.cuThreadExchangeStreamCaptureMode(&mode) == 0;
+  CUresult result = cuda.cuModuleLoadData(module, text);
+  if (exchanged) cuda.cuThreadExchangeStreamCaptureMode(&mode);
+  return result;
+}
+
+/* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
+static int load_entry(const pegen_kernel *kernel, const pegen_ptx_entry *entry, int64_t most_shared,
+                      CUfunction *function) {
   CUmodule module;
-  int multiprocessors = 1, shared = 0, error = cuda_error(cuda.cuCtxGetDevice(&device));
-  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
-  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&shared, MOST_SHARED, device));
-  if (!error) error = cuda_error(cuda.cuModuleLoadData(&module, ptx->text));
+  int32_t shared = pegen_launch_shared_of(kernel, entry);
+  char *text = text_of_entry(kernel->ptx->text, entry->name);
+  if (!text) return PEGEN_ERROR_NO_MEMORY;
+  int error = cuda_error(load_text(&module, text));
+  free(text);
   if (error) return error;
-  m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
-  m->shared = shared > USUAL_SHARED ? shared : USUAL_SHARED;
-  for (int i = 0; i < ptx->n_entries && !error; i++) error = find_function(kernel, i, m, module);
+  error = cuda_error(cuda.cuModuleGetFunction(function, module, entry->name));
+  if (!error && shared > USUAL_SHARED && shared <= most_shared)
+    error = cuda_error(cuda.cuFuncSetAttribute(*function, DYNAMIC_SHARED, shared));
   if (error) cuda.cuModuleUnload(module);
-  else m->module = module;
   return error;
 }
 
-/* The module's place in the list, made where there is none. NULL: no memory. */
-static loaded_module *find_place(const pegen_ptx *ptx, unsigned long long context) {
-  pthread_mutex_lock(&modules_lock);
-  loaded_module *m = modules;
+static int find_function(const pegen_kernel *kernel, const pegen_ptx_entry *entry, loaded_kernel *m,
+                         CUfunction *function) {
+  _Atomic(CUfunction) *place = &m->function[entry - kernel->ptx->entries];
+  int error = 0;
+  *function = atomic_load_explicit(place, memory_order_acquire);
+  if (*function) return 0;
+  pthread_mutex_lock(&m->loading);
+  *function = atomic_load_explicit(place, memory_order_relaxed);
+  if (!*function) {
+    error = load_entry(kernel, entry, m->shared, function);
+    if (!error) atomic_store_explicit(place, *function, memory_order_release);
+  }
+  pthread_mutex_unlock(&m->loading);
+  return error;
+}
+
+/* The kernel's place in the list, made where there is none. NULL: no memory. */
+static loaded_kernel *find_place(const pegen_ptx *ptx, unsigned long long context) {
+  pthread_mutex_lock(&kernels_lock);
+  loaded_kernel *m = kernels;
   while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0)) m = m->next;
   if (!m && (m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries))) {
     pthread_mutex_init(&m->loading, NULL);
     m->context = context;
     memcpy(m->digest, ptx->digest, sizeof m->digest);
-    m->next = modules;
-    modules = m;
+    m->next = kernels;
+    kernels = m;
   }
-  pthread_mutex_unlock(&modules_lock);
+  pthread_mutex_unlock(&kernels_lock);
   return m;
 }
 
-/* The kernel's module in the current context, loaded where it is not yet. */
-static int find_module(const pegen_kernel *kernel, const loaded_module **found) {
+/* What a launch must know of the context's device. */
+static int ask_device(loaded_kernel *m) {
+  CUdevice device;
+  int multiprocessors = 1, shared = 0, error = cuda_error(cuda.cuCtxGetDevice(&device));
+  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
+  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&shared, MOST_SHARED, device));
+  if (error) return error;
+  m->shared = shared > USUAL_SHARED ? shared : USUAL_SHARED;
+  m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
+  return 0;
+}
+
+/* The kernel in the current context. */
+static int find_kernel(const pegen_kernel *kernel, loaded_kernel **found) {
   unsigned long long context;
   int error = context_number(&context);
   if (error) return error;
-  loaded_module *m = find_place(kernel->ptx, context);
+  loaded_kernel *m = find_place(kernel->ptx, context);
   if (!m) return PEGEN_ERROR_NO_MEMORY;
   pthread_mutex_lock(&m->loading);
-  if (!m->module) error = load_module(kernel, m);
+  if (!m->threads) error = ask_device(m);
   pthread_mutex_unlock(&m->loading);
   *found = m;
   return error;
@@ -211,19 +263,21 @@ static void leave_context(int ordinal) {
 
 typedef struct launcher {
   const pegen_kernel *kernel;
-  const loaded_module *module;
+  loaded_kernel *loaded;
   CUstream stream;
 } launcher;
 
 static int launch_step(void *context, const pegen_launch_step *step) {
   const launcher *l = context;
   void *parameters[PEGEN_PTX_MAX_PARAMETERS];
+  CUfunction function;
+  int error = find_function(l->kernel, step->entry, l->loaded, &function);
+  if (error) return error;
   /* The driver takes as many as the entry has. */
   for (int i = 0; i < PEGEN_PTX_MAX_PARAMETERS; i++) parameters[i] = (void *)&step->parameter[i];
-  const pegen_ptx *ptx = l->kernel->ptx;
   unsigned shared = (unsigned)pegen_launch_shared_of(l->kernel, step->entry);
-  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - ptx->entries], step->grid_x, step->grid_y, 1,
-                                        (unsigned)ptx->block, 1, 1, shared, l->stream, parameters, NULL));
+  return cuda_error(cuda.cuLaunchKernel(function, step->grid_x, step->grid_y, 1, (unsigned)l->kernel->ptx->block, 1, 1,
+                                        shared, l->stream, parameters, NULL));
 }
 
 static int has_ptx(const pegen_kernel *kernel) {
@@ -252,10 +306,10 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   int ordinal = pegen_launch_rows(&request)->device.device_id;
   error = enter_context(ordinal, &pushed);
   launcher l = {.kernel = kernel, .stream = stream};
-  if (!error) error = find_module(kernel, &l.module);
+  if (!error) error = find_kernel(kernel, &l.loaded);
   if (!error) {
-    request.threads = l.module->threads;
-    request.shared = l.module->shared;
+    request.threads = l.loaded->threads;
+    request.shared = l.loaded->shared;
     error = pegen_launch_plan(&request, launch_step, &l);
   }
   if (pushed) leave_context(ordinal);

@@ -41,6 +41,7 @@ int cuCtxGetId(void *context, unsigned long long *id);
 int cuCtxSetCurrent(void *context);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuModuleLoadData(void **module, const void *image);
 int cuModuleUnload(void *module);
 int cuModuleGetFunction(function **f, void *module, const char *name);
@@ -124,12 +125,20 @@ int cuCtxPopCurrent_v2(void **context) {
   return 0;
 }
 
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+  int before = fake_cuda.capture_mode;
+  fake_cuda.capture_mode = *mode;
+  *mode = before;
+  return 0;
+}
+
 int cuModuleLoadData(void **module, const void *image) {
   int error = fails("cuModuleLoadData");
   if (error) return error;
   fake_cuda.modules++;
   *module = strdup(image);
   fake_cuda.module = *module;
+  fake_cuda.loaded_in = fake_cuda.capture_mode;
   return strstr(image, ".visible .entry") ? 0 : 218;
 }
 

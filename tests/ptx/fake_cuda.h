@@ -19,6 +19,7 @@ typedef struct fake_cuda_state {
   void *stream;
   void (*uploaded)(const void *from, uint64_t to); /* after bytes of the host came to memory; or NULL */
   const char *module;                              /* the text that was loaded last */
+  int capture_mode, loaded_in; /* how strict captures are now; and were when that text was loaded */
 } fake_cuda_state;
 
 extern fake_cuda_state fake_cuda;

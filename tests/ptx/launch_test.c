@@ -112,6 +112,32 @@ static void launches(void **state) {
   assert_string_equal(pegen_cuda_error_name(), "");
 }
 
+/* The driver is given what is launched alone, so that it assembles no more. */
+static void entries_are_loaded_alone(void **state) {
+  (void)state;
+  DLTensor *in = on_device(q), *narrow = on_device(q);
+  pegen_args aligned = arguments(in, in), unaligned = arguments(narrow, narrow);
+  narrow->byte_offset += 2;
+  fake->context_id = 50;
+  fake->run = NULL;
+  int before = fake->modules;
+  for (int round = 0; round < 2; round++) {
+    assert_int_equal(pegen_launch(kernel, NULL, &aligned, NULL), 0);
+    assert_string_equal(fake->entry, "quatro_encode_bf16");
+    assert_int_equal(fake->modules, before + 1 + round);
+    assert_int_equal(fake->loaded_in, 2); /* as CUDA numbers what is allowed beside a capture */
+    assert_int_equal(pegen_launch(kernel, NULL, &unaligned, NULL), 0);
+    assert_string_equal(fake->entry, "quatro_encode_bf16_narrow");
+    assert_int_equal(fake->modules, before + 2);
+    assert_int_equal(fake->capture_mode, 0);
+  }
+  const char *entry = strstr(fake->module, ".visible .entry ");
+  assert_non_null(strstr(fake->module, ".target "));
+  assert_non_null(strstr(entry, "quatro_encode_bf16_narrow("));
+  assert_null(strstr(entry + sizeof ".visible .entry", ".entry"));
+  fake->run = run;
+}
+
 /* Each type of operands through the driver's API: the bits of the threads run here. */
 static void operand_types(void **state) {
   (void)state;
@@ -205,11 +231,10 @@ static int launch_rows(const pegen_kernel *of) {
 static void shared_memory(void **state) {
   (void)state;
   enum { KIB = 1024, MOST = 163 * KIB };
-  const int entries = kernel->ptx->n_entries;
   const struct {
     int32_t bytes;
     int allowed; /* more than 48 KiB must be asked for, once an entry */
-  } cases[] = {{0, 0}, {16, 0}, {48 * KIB, 0}, {48 * KIB + 16, entries}, {MOST, entries}};
+  } cases[] = {{0, 0}, {16, 0}, {48 * KIB, 0}, {48 * KIB + 16, 1}, {MOST, 1}};
   sharing_kernel k;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     make_sharing(kernel, cases[i].bytes, &k);
@@ -282,8 +307,12 @@ static void attention_that_fits(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(launches),          cmocka_unit_test(operand_types),
-                                     cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(shared_memory),     cmocka_unit_test(attention_that_fits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(launches),
+                                     cmocka_unit_test(operand_types),
+                                     cmocka_unit_test(errors_have_names),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(shared_memory),
+                                     cmocka_unit_test(attention_that_fits),
+                                     cmocka_unit_test(entries_are_loaded_alone)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
