@@ -46,7 +46,10 @@ static bool find_entries(const xla_request *request, entries *found) {
   const pegen_kernel *kernel = request->kernel;
   *found = (entries){0};
   if (request->entry == PEGEN_XLA_ENCODE) found->first = kernel->encode;
-  if (request->entry == PEGEN_XLA_ATTENTION) found->first = kernel->attention;
+  if (request->entry == PEGEN_XLA_ATTENTION) {
+    found->first = kernel->attention;
+    if (HAS(kernel, attention_finish)) found->finish = kernel->attention_finish;
+  }
   if (request->entry == PEGEN_XLA_ENCODE_BACKWARD && HAS(kernel, encode_backward_finish)) {
     found->first = kernel->encode_backward;
     found->finish = kernel->encode_backward_finish;
@@ -62,9 +65,11 @@ static bool is_backward(int64_t entry) {
   return entry == PEGEN_XLA_ENCODE_BACKWARD || entry == PEGEN_XLA_ATTENTION_BACKWARD;
 }
 
-/* Whether something is left to add up: what operands gain, of attention what positions and inputs gain, too. */
+/* Whether something is left to add up: chunks of keys, what operands gain, of attention what positions and inputs gain,
+ * too. */
 static bool has_finish(const xla_call *call) {
   const pegen_grad_args *grad = &call->grad;
+  if (call->request.entry == PEGEN_XLA_ATTENTION) return call->args.split_keys != 0;
   bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
   return grad->operands || (of_pairs && (grad->positions || grad->k_positions || grad->inputs));
 }
@@ -170,11 +175,13 @@ static int run_once(const xla_frame *frame, const xla_call *call, const entries 
 
 static int launch(const xla_call *call, void *stream) {
   const pegen_kernel *kernel = call->request.kernel;
+  static const char *const finishes[] = {[PEGEN_XLA_ATTENTION] = "attention_finish",
+                                         [PEGEN_XLA_ENCODE_BACKWARD] = "encode_backward_finish",
+                                         [PEGEN_XLA_ATTENTION_BACKWARD] = "attention_backward_finish"};
   int64_t entry = call->request.entry;
   int error = pegen_launch(kernel, entry_names[entry], &call->args, stream);
-  if (error || !is_backward(entry) || !has_finish(call)) return error;
-  const char *finish = entry == PEGEN_XLA_ENCODE_BACKWARD ? "encode_backward_finish" : "attention_backward_finish";
-  return pegen_launch(kernel, finish, &call->args, stream);
+  if (error || entry == PEGEN_XLA_ENCODE || !has_finish(call)) return error;
+  return pegen_launch(kernel, finishes[entry], &call->args, stream);
 }
 
 /* stream: NULL on processors. */
@@ -203,6 +210,7 @@ static void *handle(xla_frame *frame, bool on_gpu, DLDevice device, void *stream
   if (!find_entries(&call.request, &entry)) return refuse(frame, XLA_INVALID_ARGUMENT, "the kernel has no such entry");
   set_args(&call);
   if ((wrong = pegen_xla_read_buffers(frame, &call, device))) return refuse(frame, XLA_INVALID_ARGUMENT, wrong);
+  call.args.split_keys = call.request.entry == PEGEN_XLA_ATTENTION && call.has_workspace;
   pegen_xla_fold(&call);
   int error = run(frame, &call, &entry, on_gpu, stream);
   return error ? refuse_call(frame, &call.request, error) : NULL;

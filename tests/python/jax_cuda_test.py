@@ -2,6 +2,7 @@
 processor, with a stream of ours. Which entries are launched, and that none is refused for want of a workspace."""
 import ctypes
 import os
+import pathlib
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -21,6 +22,7 @@ _NAMES = (
     "create_error error_message destroy_error register_handler get_stream register_type get_context set_state get_state"
     " allocate free schedule count_threads create_future set_available set_error get_run get_ordinal"
 )
+TURNED = pathlib.Path(__file__).parents[1] / "attention" / "rope_pairwise.lua"
 API_OF_FRAME, ANSWER = 16, 24  # offsets, as in runtime/xla/abi.h
 
 
@@ -96,6 +98,15 @@ class Cuda(unittest.TestCase):
             made = self.names(mixed, lambda: jax.grad(loss, (0, 1, 2))(q, at, freqs))  # noqa: B023
             gains = ["f32", "positions", *(["sum"] if tokens > 64 else []), "scatter", "gather"]
             self.assertEqual(made, ["encode_f32", *(f"encode_gradient_{name}" for name in gains)])
+
+    def test_attention_of_turned_rows(self):
+        rope = pk.compile(TURNED, targets="native,sm_80", dtypes="bfloat16")
+        q, at = jnp.ones((1, 2, 70, 32), jnp.bfloat16), jnp.ones((70, 1))
+        made = self.names(rope, lambda: attention(rope, q, q, q, at))
+        self.assertEqual(made, ["attention_bf16_turn"] * 2 + ["attention_bf16_mma"])
+        k, at = jnp.ones((1, 2, 600, 32), jnp.bfloat16), jnp.ones((600, 1))
+        few = self.names(rope, lambda: attention(rope, q[:, :, :1], k, k, at[:1], k_positions=at))
+        self.assertEqual(few, ["attention_bf16_turn"] * 2 + ["attention_few_bf16_mma", "attention_finish_bf16"])
 
     def test_attention(self):
         alibi = pk.compile("alibi", heads=2, head_dim=64, targets="native,sm_80", dtypes="float32")

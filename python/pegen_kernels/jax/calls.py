@@ -103,10 +103,12 @@ def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -
     it is traced. Where boundaries say how many the handler has them."""
     if has_bounds(views):
         return 0
-    of_host = kernel._sizes[f"{entry}_workspace" if entry.endswith("_backward") else "workspace"]
+    of_host = kernel._sizes["workspace" if entry == "encode" else f"{entry}_workspace"]
+    numbers = {"flags": flags, "split_keys": int(entry == "attention")}
     tensors = {name: x for name, x in views.items() if not name.startswith(("operand.", "input."))}
-    asked = Call(kernel._info, None, tensors, *_lists(views), {"flags": flags})  # lives while it is asked
-    size = max(size_of(asked.reference) for size_of in (of_host, cuda_workspace(kernel._info, entry)) if size_of)
+    asked = Call(kernel._info, None, tensors, *_lists(views), numbers)  # lives while it is asked
+    sizes_of = (of_host, cuda_workspace(kernel._info, entry))
+    size = max((size_of(asked.reference) for size_of in sizes_of if size_of), default=0)
     return size + 63 & ~63  # so that every sample's of a vmap is as aligned as the first
 
 
