@@ -211,6 +211,12 @@ static long double largest_score(const spec *s, const reference_query *query, bo
   return score;
 }
 
+/* Sums of [tokens][axes], or of [batches][tokens][axes] where each batch has positions of its own. */
+static gradient_sum *positions_of_batch(gradient_sum *sums, const DLTensor *positions, int64_t b) {
+  bool own = positions && positions->ndim == 3 && positions->shape[0] > 1;
+  return own ? sums + b * positions->shape[1] * positions->shape[2] : sums;
+}
+
 static void answer_query(void *context, const reference_query *query, int64_t b, int64_t h) {
   const answering *w = context;
   const attention_gradients *g = w->call;
@@ -234,8 +240,10 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
                                          .v = to->v + shared * keys * s->pairwise->value_dim,
                                          .operand = g->operands ? to->operand : NULL,
                                          .input = g->inputs ? input : NULL};
-  if (g->positions) gradients.position = to->positions + query->token * s->n_axes;
-  if (g->positions || g->k_positions) gradients.k_positions = t->k_positions ? to->k_positions : to->positions;
+  if (g->positions) gradients.position = positions_of_batch(to->positions, t->positions, b) + query->token * s->n_axes;
+  if (g->positions || g->k_positions)
+    gradients.k_positions = t->k_positions ? positions_of_batch(to->k_positions, t->k_positions, b)
+                                           : positions_of_batch(to->positions, t->positions, b);
   reference_attention_backward(s, query, incoming, g_lse, &gradients);
   if (w->least > 0) add_least(query, s, incoming, w->least, &gradients);
   to->score = fmaxl(to->score, largest_score(s, query, w->by_lengths, scratch));
@@ -248,8 +256,8 @@ attention_answer attention_answer_new(arena *a, const spec *s, const DLTensor *q
                              .k = arena_array(a, gradient_sum, tensor_elements(k) + 1),
                              .operand = reference_operand_sums(a, s),
                              .input = arena_array(a, gradient_sum *, s->n_inputs + 1),
-                             .positions = arena_array(a, gradient_sum, q->shape[2] * s->n_axes + 1),
-                             .k_positions = arena_array(a, gradient_sum, k->shape[2] * s->n_axes + 1),
+                             .positions = arena_array(a, gradient_sum, q->shape[0] * q->shape[2] * s->n_axes + 1),
+                             .k_positions = arena_array(a, gradient_sum, k->shape[0] * k->shape[2] * s->n_axes + 1),
                              .score = 1};
   for (int i = 0; i < s->n_inputs; i++) answer.input[i] = arena_array(a, gradient_sum, tensor_elements(inputs[i]) + 1);
   return answer;
@@ -328,7 +336,7 @@ void attention_gradients_compare_positions(const attention_gradients *g, const a
   const gradient_sum *sums[] = {exact->positions, exact->k_positions};
   int axes = g->forward.spec->n_axes;
   for (int own = 0; own < 2; own++)
-    for (int64_t i = 0; tensors[own] && i < tensors[own]->shape[0] * axes; i++)
+    for (int64_t i = 0; tensors[own] && i < tensor_elements(tensors[own]); i++)
       note_element(worst, (trial_error){.head = own, .token = i / axes, .channel = (int)(i % axes)}, tensors[own], i,
                    &sums[own][i], exact->score);
 }
