@@ -27,7 +27,7 @@ for spec; do
       tensor["forward 64"] = 152; tensor["queries 64"] = 264; tensor["keys 64"] = 468
       tensor["forward 128"] = 96; tensor["queries 128"] = 1040; tensor["keys 128"] = 544
       columns["keys 24"] = 48 # more where a bias is a polynomial, whose columns are made beside the products
-      columns["forward 80"] = 48; columns["queries 80"] = 136; columns["keys 80"] = 328; columns["forward 128"] = 256
+      columns["forward 80"] = 124; columns["queries 80"] = 148; columns["keys 80"] = 328; columns["forward 128"] = 256
       head_dim = match(name, /head_dim=[0-9]+/) ? substr(name, RSTART + 9, RLENGTH - 9) : 64 }
     /Function properties for/ {
       few = /_attention_backward_/ ? 64 : /_attention_/ ? 32 : 0
