@@ -269,7 +269,8 @@ int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_e
               int parts) {
   int error = 0;
   args->workspace_bytes = needs ? needs(args) : 0;
-  if (args->workspace_bytes) args->workspace = arena_must(malloc(args->workspace_bytes));
+  /* There is one also where the call is refused, so that the entry says why. */
+  if (needs) args->workspace = arena_must(malloc(args->workspace_bytes + 8));
   for (int part = parts - 1; part >= 0 && !error; part--) error = entry(args, part, parts);
   for (int part = parts - 1; part >= 0 && !error && finish; part--) error = finish(args, part, parts);
   free(args->workspace);

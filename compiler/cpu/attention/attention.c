@@ -42,7 +42,7 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
   const attention_emitter *e = &f->e;
   attend of = *f;
   of.e = attention_emitter_of_head(e, heads);
-  of.rows.key_room = attention_of_head(e, heads, f->rows.key_room, (int64_t)e->shape.keys * e->p->head_dim * 4);
+  of.rows.key_room = attention_of_head(e, heads, f->rows.key_room, emit_key_room_bytes(e));
   of.scores = attention_of_head(e, heads, f->scores, row_bytes(f, e->shape.keys));
   of.output = attention_of_head(e, heads, f->output, row_bytes(f, e->p->value_dim));
   of.maximum = attention_of_head(e, heads, f->maximum, row_bytes(f, 1));

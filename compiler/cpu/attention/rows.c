@@ -232,8 +232,12 @@ attention_rows emit_gradient_begin(attention_emitter *e) { return emit_shared_be
 
 attention_rows emit_attend_begin(attention_emitter *e) { return emit_shared_begin(e, shared_name(e)); }
 
+int64_t emit_key_room_bytes(const attention_emitter *e) {
+  return (int64_t)e->shape.keys * e->p->head_dim / attention_step(e) * 4;
+}
+
 void emit_attend_room(const attention_emitter *e, attention_rows *r) {
-  r->key_room = attention_heads_room(e, (int64_t)e->shape.keys * e->p->head_dim * 4);
+  r->key_room = attention_heads_room(e, emit_key_room_bytes(e));
   r->value_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->value_dim * 4, CACHE_LINE);
   if (e->dots) r->woven_room = ir_alloca(e->b, (int64_t)e->shape.keys / 2 * e->p->value_dim * 4, CACHE_LINE);
 }

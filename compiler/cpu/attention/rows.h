@@ -20,6 +20,7 @@ typedef struct row_view {
 
 /* Opens attend_T; its room follows. */
 attention_rows emit_attend_begin(attention_emitter *e);
+int64_t emit_key_room_bytes(const attention_emitter *e); /* of a head's tile of keys */
 void emit_attend_room(const attention_emitter *e, attention_rows *r);
 /* A number type's functions; and attend_T_DTYPE, which calls attend_T with them, or with those of float32. */
 void emit_row_functions(attention_emitter *e, int dtype);
