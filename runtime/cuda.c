@@ -109,6 +109,11 @@ int pegen_cuda_device_count(void) {
 
 /* ---- modules ---- */
 
+typedef struct loaded_entry {
+  CUmodule module;               /* kept as long as the process */
+  _Atomic(CUfunction) function; /* NULL: not loaded yet, or it failed; written under the kernel's mutex */
+} loaded_entry;
+
 typedef struct loaded_kernel {
   struct loaded_kernel *next;
   unsigned long long context;
@@ -116,7 +121,7 @@ typedef struct loaded_kernel {
   pthread_mutex_t loading;
   int64_t threads; /* that keep the context's device busy; 0: it was not asked yet; under the mutex, as shared */
   int64_t shared; /* bytes that a block may have there */
-  _Atomic(CUfunction) function[]; /* [ptx->n_entries]; NULL: not loaded yet, or it failed; written under the mutex */
+  loaded_entry entry[]; /* [ptx->n_entries] */
 } loaded_kernel;
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -160,34 +165,32 @@ static CUresult load_text(CUmodule *module, const char *text) {
 }
 
 /* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
-static int load_entry(const pegen_kernel *kernel, const pegen_ptx_entry *entry, int64_t most_shared,
-                      CUfunction *function) {
-  CUmodule module;
+static int load_entry(const pegen_kernel *kernel, const pegen_ptx_entry *entry, int64_t most_shared, loaded_entry *to) {
+  CUfunction function;
   int32_t shared = pegen_launch_shared_of(kernel, entry);
   char *text = text_of_entry(kernel->ptx->text, entry->name);
   if (!text) return PEGEN_ERROR_NO_MEMORY;
-  int error = cuda_error(load_text(&module, text));
+  int error = cuda_error(load_text(&to->module, text));
   free(text);
   if (error) return error;
-  error = cuda_error(cuda.cuModuleGetFunction(function, module, entry->name));
+  error = cuda_error(cuda.cuModuleGetFunction(&function, to->module, entry->name));
   if (!error && shared > USUAL_SHARED && shared <= most_shared)
-    error = cuda_error(cuda.cuFuncSetAttribute(*function, DYNAMIC_SHARED, shared));
-  if (error) cuda.cuModuleUnload(module);
+    error = cuda_error(cuda.cuFuncSetAttribute(function, DYNAMIC_SHARED, shared));
+  if (error) cuda.cuModuleUnload(to->module);
+  else atomic_store_explicit(&to->function, function, memory_order_release);
   return error;
 }
 
 static int find_function(const pegen_kernel *kernel, const pegen_ptx_entry *entry, loaded_kernel *m,
                          CUfunction *function) {
-  _Atomic(CUfunction) *place = &m->function[entry - kernel->ptx->entries];
+  loaded_entry *place = &m->entry[entry - kernel->ptx->entries];
   int error = 0;
-  *function = atomic_load_explicit(place, memory_order_acquire);
+  *function = atomic_load_explicit(&place->function, memory_order_acquire);
   if (*function) return 0;
   pthread_mutex_lock(&m->loading);
-  *function = atomic_load_explicit(place, memory_order_relaxed);
-  if (!*function) {
-    error = load_entry(kernel, entry, m->shared, function);
-    if (!error) atomic_store_explicit(place, *function, memory_order_release);
-  }
+  if (!atomic_load_explicit(&place->function, memory_order_relaxed))
+    error = load_entry(kernel, entry, m->shared, place);
+  *function = atomic_load_explicit(&place->function, memory_order_relaxed);
   pthread_mutex_unlock(&m->loading);
   return error;
 }
@@ -197,7 +200,7 @@ static loaded_kernel *find_place(const pegen_ptx *ptx, unsigned long long contex
   pthread_mutex_lock(&kernels_lock);
   loaded_kernel *m = kernels;
   while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0)) m = m->next;
-  if (!m && (m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries))) {
+  if (!m && (m = calloc(1, sizeof *m + sizeof m->entry[0] * (size_t)ptx->n_entries))) {
     pthread_mutex_init(&m->loading, NULL);
     m->context = context;
     memcpy(m->digest, ptx->digest, sizeof m->digest);
