@@ -15,6 +15,7 @@ enum { USUAL_SHARED = 48 << 10 };
 fake_cuda_state fake_cuda = {.devices = 1, .most_shared = 163 << 10};
 
 typedef struct function {
+  struct function *next; /* of all there are */
   int shared; /* bytes that a launch may give a block */
   char name[];
 } function;
@@ -151,7 +152,10 @@ int cuModuleUnload(void *module) {
 int cuModuleGetFunction(function **f, void *module, const char *name) {
   int error = fails("cuModuleGetFunction");
   if (error || !strstr(module, name)) return error ? error : 500;
-  *f = malloc(sizeof **f + strlen(name) + 1); /* kept: a function lives as long as its module */
+  static function *all; /* a function lives as long as its module */
+  *f = malloc(sizeof **f + strlen(name) + 1);
+  (*f)->next = all;
+  all = *f;
   (*f)->shared = USUAL_SHARED;
   strcpy((*f)->name, name);
   return 0;
