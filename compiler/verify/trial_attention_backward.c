@@ -252,12 +252,13 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
 
 attention_answer attention_answer_new(arena *a, const spec *s, const DLTensor *q, const DLTensor *k,
                                       const DLTensor *const *inputs) {
+  int64_t batches = q->shape[0] > 1 ? q->shape[0] : 1; /* of positions, also where there are no rows */
   attention_answer answer = {.q = arena_array(a, gradient_sum, tensor_elements(q) + 1),
                              .k = arena_array(a, gradient_sum, tensor_elements(k) + 1),
                              .operand = reference_operand_sums(a, s),
                              .input = arena_array(a, gradient_sum *, s->n_inputs + 1),
-                             .positions = arena_array(a, gradient_sum, q->shape[0] * q->shape[2] * s->n_axes + 1),
-                             .k_positions = arena_array(a, gradient_sum, k->shape[0] * k->shape[2] * s->n_axes + 1),
+                             .positions = arena_array(a, gradient_sum, batches * q->shape[2] * s->n_axes + 1),
+                             .k_positions = arena_array(a, gradient_sum, batches * k->shape[2] * s->n_axes + 1),
                              .score = 1};
   for (int i = 0; i < s->n_inputs; i++) answer.input[i] = arena_array(a, gradient_sum, tensor_elements(inputs[i]) + 1);
   return answer;
