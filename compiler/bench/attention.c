@@ -178,7 +178,7 @@ static int call(const figures *f, contender *c, bool backward) {
   return backward ? m->backward(m, c->kernel, &c->gradients) : m->forward(m, c->kernel, &c->trial, c->out);
 }
 
-/* As many calls as fill the machine's sample; one of the first turn. */
+/* Times one call by as many as fill the machine's sample, and in the first turn by one. */
 static int take_turn(const figures *f, contender *c, bool backward) {
   attention_machine *m = f->machine;
   double *best = backward ? &c->backward : &c->seconds, seconds = 0;

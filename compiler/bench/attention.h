@@ -7,8 +7,8 @@
 #include "compile.h"
 #include "spec/spec.h"
 
-/* As bench_spec, of a description of attention: on one thread, of float32 unless --dtype says otherwise, or on an
- * NVIDIA device, of bfloat16; a number of keys, or as many as queries. */
+/* Times a description of attention as bench_spec times one that encodes. It runs on one thread, in float32 unless
+ * --dtype says otherwise, or on an NVIDIA device, in bfloat16. Keys are a number of them, or as many as queries. */
 int bench_attention(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 
 #endif

@@ -49,7 +49,7 @@ static void explain_widened(arena *a, const plan_widen *plan, explanation *out) 
   out->rows_precision = arena_printf(a,
                                      "scores in float32 within 2^-18 of the largest in their row, in 16 bits within "
                                      "2^-%d (columns split into two), %s",
-                                     plan->p->degree > 3 ? 11 : 13, from);
+                                     widen_split_bits(s), from);
 }
 
 /* Columns of a tile. */

@@ -156,7 +156,7 @@ typedef struct mma_asked {
 } mma_asked;
 mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
 void mma_lay_columns(mma *m, mma_asked *of);
-/* Begins to load a tile, of rows (mma_copy) or of columns. */
+/* Begins to load a tile of this turn, of rows (mma_copy) or of columns. */
 void mma_load(mma *m, const tile_op *op);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
 ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);

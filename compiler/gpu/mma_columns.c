@@ -285,12 +285,7 @@ void mma_load(mma *m, const tile_op *op) {
     return;
   }
   bool own = m->p->value[op->value].rows == TILE_OWN;
-  ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
-  if (op->ahead) {
-    first = add(m->b, first, i32(m->b, mma_side_tokens(m, own)));
-    stage = sub(m->b, i32(m->b, 1), stage);
-  }
-  mma_asked asked = mma_ask_columns(m, op, first, stage);
+  mma_asked asked = mma_ask_columns(m, op, own ? m->own_first : m->streamed_first, m->stage);
   mma_lay_columns(m, &asked);
 }
 

@@ -29,6 +29,9 @@
 
 enum { WIDEN_ALIGNMENT = 8 }; /* E is a multiple of WIDEN_ALIGNMENT */
 
+/* Columns split into two in 16 bits are right to 2^-this of the largest score. Above degree 3 larger terms cancel. */
+static inline int widen_split_bits(const spec *s) { return s->polynomial->degree > 3 ? 11 : 13; }
+
 typedef struct widen_column {
   int n_key; /* key = sum of key_factor * s^key */
   monomial *key;

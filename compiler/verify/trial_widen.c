@@ -10,8 +10,7 @@
 
 long double widen_trial_bound(const spec *s, number_type type) {
   if (type == NUMBER_F32) return 0x1p-18L;
-  if (!s->polynomial->split_columns) return 0x1p-5L;
-  return s->polynomial->degree > 3 ? 0x1p-11L : 0x1p-13L; /* larger terms cancel */
+  return s->polynomial->split_columns ? ldexpl(1, -widen_split_bits(s)) : 0x1p-5L;
 }
 
 static int64_t out_dim(const pegen_kernel *kernel, number_type type) {

@@ -61,7 +61,7 @@ static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
   return number_load(NUMBER_BF16, tensor_at(t, 0, h, n, c));
 }
 
-/* Of two keys whose values are 1 and -1 the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
+/* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
 static void are_used(void **state) {
   (void)state;
   compiled c = compile("2", "2");

@@ -104,7 +104,7 @@ static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, con
     fail(d, what, "parts", NULL);
 }
 
-/* Of 16-bit rows, which are those of tensor cores, more tokens: their tiles are larger. */
+/* 16-bit rows are those of tensor cores, whose tiles are larger: they have more tokens. */
 static void ask_of(draw *d, const spec *s, const char *name, bool has_gradients, number_type type) {
   const char *target = d->targets[below(d, d->n_targets)];
   unsigned dtype = number_type_info(type)->dtype;
@@ -281,8 +281,8 @@ static void unread(draw *d, const spec *s) {
   }
 }
 
-/* The same of a GPU's tiles: of few queries, of many, and where these gain. 16-bit rows of 16 channels, of which a page
- * has two tiles. */
+/* A GPU reads no tile that is unseen: of few queries, of many, and where these gain. Rows are of 16 bits and 16
+ * channels, so that a page has two tiles. */
 static void unread_tiles(draw *d, const spec *s, const char *target) {
   loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1);
   if (!loaded) exit(2);

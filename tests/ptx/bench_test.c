@@ -9,7 +9,6 @@
 
 #include "kernel/launch.h"
 
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -204,9 +203,7 @@ static void errors_are_told(void **state) {
 
 static int set_up(void **state) {
   (void)state;
-  void *library = dlopen("libcuda.so.1", RTLD_NOW);
-  fake = library ? dlsym(library, "fake_cuda") : NULL;
-  if (!fake) return -1; /* a real driver, or none: nothing to test here */
+  if (!(fake = fake_cuda_find())) return -1; /* a real driver, or none: nothing to test here */
   fake->run = run;
   fake->uploaded = remember;
   fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS;

@@ -2,6 +2,7 @@
 #ifndef PEGEN_TESTS_FAKE_CUDA_H
 #define PEGEN_TESTS_FAKE_CUDA_H
 
+#include <dlfcn.h>
 #include <stdint.h>
 
 typedef struct fake_cuda_state {
@@ -23,5 +24,11 @@ typedef struct fake_cuda_state {
 } fake_cuda_state;
 
 extern fake_cuda_state fake_cuda;
+
+/* The stand-in's own state, by the name that the launcher loads it by; NULL: that is a real driver, or none. */
+static inline fake_cuda_state *fake_cuda_find(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW);
+  return library ? dlsym(library, "fake_cuda") : NULL;
+}
 
 #endif

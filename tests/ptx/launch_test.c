@@ -16,7 +16,6 @@
 
 #include "kernel/launch.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 enum { BATCH = 2, HEADS = 3, TOKENS = 11 };
@@ -66,9 +65,7 @@ static pegen_args arguments(DLTensor *in, DLTensor *out) { return arguments_with
 
 static int set_up(void **state) {
   (void)state;
-  void *library = dlopen("libcuda.so.1", RTLD_NOW);
-  fake = library ? dlsym(library, "fake_cuda") : NULL;
-  if (!fake) return -1; /* a real driver, or none: nothing to test here */
+  if (!(fake = fake_cuda_find())) return -1; /* a real driver, or none: nothing to test here */
   fake->run = run;
   memory = arena_create();
   uint64_t random = 5;
