@@ -3,6 +3,7 @@
 #define PEGEN_TESTS_FAKE_CUDA_H
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct fake_cuda_state {
