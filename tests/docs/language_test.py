@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """language_test.py PEGEN DOCUMENT: the reference of the language says what the language does.
 
-Every fenced example of the document runs:
+Every fenced example of the document runs, and every one of language_examples.md beside this file:
 
   ```lua          a whole spec: compiles
   ```lua fields   fields of pe.encoding: put into FRAME, where they take the place of those of the same name; what
@@ -9,9 +9,9 @@ Every fenced example of the document runs:
   "-- error: TEXT" at the end of a line of either: must be refused, at this line, with TEXT in the message
   "-- define: NAME=VALUE" on a line of its own: compiled with -D
 
-Every word of the vocabulary, every field and every option of all specs must be in the document, every
-word in an example that compiles, every word that takes arguments of its own in one that is refused, and the
-document may name no word that there is not.
+Every word of the vocabulary, every field and every option of all specs must be in the document. Every word is in an
+example that compiles, and every word that takes arguments of its own in one that is refused. The document names no
+word that there is not.
 """
 import pathlib
 import re
@@ -21,6 +21,7 @@ import tempfile
 
 pegen, document = sys.argv[1], pathlib.Path(sys.argv[2])
 text = document.read_text(encoding="utf-8")
+pages = (document, pathlib.Path(__file__).with_name("language_examples.md"))
 failures = 0
 
 FRAME = """local pe = require "pegen"
@@ -70,7 +71,7 @@ def framed(example):
     return FRAME % (statements, " ".join(rest), fields)
 
 
-def run_example(folder, line, kind, example):
+def run_example(folder, page, line, kind, example):
     source = framed(example) if kind == "fields" else example
     defines = re.findall(r"^-- define: (\S+)$", source, re.M)
     code, said = compile_spec(folder, source, defines)
@@ -79,7 +80,7 @@ def run_example(folder, line, kind, example):
         for number, one in enumerate(source.splitlines(), 1)
         if (found := re.search(r"-- error: (.+)$", one))
     ]
-    where = f"{document.name}:{line}"
+    where = f"{page}:{line}"
     if not wanted:
         if "no kernel can be made" in said:
             print(f"{where}: understood, but there is no kernel of its kind")
@@ -114,23 +115,24 @@ def fields(folder, word, arguments=""):
 
 def main():
     examples = [
-        (text[: found.start()].count("\n") + 1, found.group(1), found.group(2))
-        for found in re.finditer(r"^```lua(?: (\w+))?\n(.*?)^```$", text, re.M | re.S)
+        (page.name, said[: found.start()].count("\n") + 1, found.group(1), found.group(2))
+        for page, said in ((page, page.read_text(encoding="utf-8")) for page in pages)
+        for found in re.finditer(r"^```lua(?: (\w+))?\n(.*?)^```$", said, re.M | re.S)
     ]
-    expect(len(examples) > 20, f"{len(examples)} examples")
+    expect(len(examples) > 100, f"{len(examples)} examples")
     compiled = ""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for line, kind, example in examples:
-            expect(kind in (None, "fields"), f"{document.name}:{line}: unknown kind of example '{kind}'")
-            if run_example(folder, line, kind, example.rstrip("\n")):
+        for page, line, kind, example in examples:
+            expect(kind in (None, "fields"), f"{page}:{line}: unknown kind of example '{kind}'")
+            if run_example(folder, page, line, kind, example.rstrip("\n")):
                 compiled += framed(example) if kind == "fields" else example
         vocabulary = words(folder)
         expect(len(vocabulary) > 20, f"the vocabulary has {len(vocabulary)} words")
         for word in vocabulary:
             expect(f"`{word}" in text or f"## {word}" in text, f"{word} is not in the document")
             expect(re.search(re.escape(word) + r"\b", compiled), f"{word} is in no example that compiles")
-        refused_examples = "".join(example for _, _, example in examples if "-- error:" in example)
+        refused_examples = "".join(example for *_, example in examples if "-- error:" in example)
         for word in set(vocabulary) - VALUES - ARITHMETIC:
             expect(re.search(re.escape(word) + r"\b", refused_examples), f"{word} is in no example that is refused")
         good = re.sub(r"^```lua[^`]*-- error:[^`]*^```$", "", text, flags=re.M)
@@ -153,7 +155,7 @@ def main():
             r'options\.option\("(\w+)"', (document.parent.parent / "dsl" / "options.lua").read_text()
         ):
             expect(f"`{option}`" in text, f"the option {option} of all specs is not in the document")
-    refused = sum("-- error:" in example for _, _, example in examples)
+    refused = sum("-- error:" in example for *_, example in examples)
     print(f"{len(examples)} examples, {refused} of them refused; {len(vocabulary)} words; {failures} failures")
     return 1 if failures else 0
 
