@@ -1,5 +1,5 @@
 /* number_types.h: the one table of number types, for the compiler, for the driver inside every object and for the
- * runtime. docs/architecture.md says what a new one takes.
+ * runtime. docs/recipes.md says what a new one takes.
  *
  *   name      of enumerators: PEGEN_NUMBER_F32, NUMBER_F32
  *   text      of --dtype, of symbols and of PTX entries
