@@ -14,7 +14,7 @@ endif()
 
 # A minute together.
 set(QUICK
-  "^(unit|tile)_" "^(rooms|order|options|wire|growth|tiers|mutation_table|docs_gallery|sass_code)$"
+  "^(unit|tile)_" "^(rooms|order|options|wire|growth|tiers|mutation_table|docs_(gallery|words)|sass_code)$"
   "^(reference_test|golden_test_${native}|spec_(good|bad|dump|shipped))$"
   "^(program_check|interface.(twin|refusals|rope)|bench_harness)$")
 
