@@ -2,7 +2,8 @@
 """readme_test.py PEGEN SOURCE CC CXX [LIBPEGEN]: what README.md and docs/new-encoding.md tell a reader to do works.
 
 README.md is a page: at most 500 words beside code. Its description compiles, its C compiles as C11 and as C++20 and is
-accepted, its Python runs with LIBPEGEN where NumPy can be imported, and every link leads to a file. The commands of the
+accepted, its Python runs with LIBPEGEN where NumPy can be imported, and every link leads to a file. So does the example
+at the head of pegen.h compile and run. The commands of the
 section "The commands" of docs/new-encoding.md run in a folder with the project's examples and specs; what the words
 beside them promise is looked for in what they print. -lpegen is the runtime's sources here, so that nothing need be
 installed.
@@ -44,6 +45,17 @@ int main(void) {
   positions.data = position, positions.ndim = 2, positions.dtype.code = kDLInt, positions.shape = positions_shape;
 %s
   return error ? error : row[0][0] == 1;
+}
+"""
+HEADER_CALL = """
+#include "rope.h"
+#include <stdio.h>
+enum { HEADS = 2, TOKENS = 3 };
+static float queries[HEADS * TOKENS * ROPE_HEAD_DIM] = {1}, keys[HEADS * TOKENS * ROPE_HEAD_DIM] = {0, 1};
+static int32_t where[TOKENS * ROPE_AXES] = {1, 2, 3};
+int main(void) {
+%s
+  return error ? error : queries[0] == 1;
 }
 """
 PYTHON = """
@@ -106,6 +118,16 @@ def check_example(folder):
     run_words([sys.executable, "-c", PYTHON % code["python"]], folder, XDG_CACHE_HOME=str(folder), **package)
 
 
+def check_header(folder):
+    head = (source / "runtime/include/pegen/pegen.h").read_text(encoding="utf-8")
+    example = head.split('#include "rope.h"\n')[1].split("Entries")[0]
+    (folder / "header.c").write_text(HEADER_CALL % re.sub(r"^ \*", "", example, flags=re.M), encoding="utf-8")
+    run_words([pegen, "rope", "-o", "rope.o", "--header", "rope.h"], folder)
+    strict = ["-std=c11", "-Wall", "-Werror", "-I.", f"-I{source}/runtime/include", "header.c", "rope.o"]
+    run_words([compiler, *strict, f"{source}/runtime/strerror.c", "-lm", "-o", "header"], folder)
+    run_words(["./header"], folder)
+
+
 def run_command(command, folder):
     words = command.replace("-lpegen", runtime)
     words = re.sub(
@@ -124,6 +146,7 @@ check_page()
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     check_example(folder)
+    check_header(folder)
     for part in ("examples", "specs"):
         (folder / part).symlink_to(source / part)
     for command in commands:

@@ -18,7 +18,19 @@ WORDS, LONGEST, MEAN = 25000, 25, 12
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|vs|et al|cf|Fig|approx)\.")
 WORD = re.compile(r"[^\s|·]*\w[^\s|·]*")
 CEILINGS = pathlib.Path(__file__).with_name("comments.tsv")
-FOLDERS = ("compiler", "dsl", "kernel", "python", "runtime", "scripts", "bench", "examples", "specs", "studies", "tests")
+FOLDERS = (
+    "compiler",
+    "dsl",
+    "kernel",
+    "python",
+    "runtime",
+    "scripts",
+    "bench",
+    "examples",
+    "specs",
+    "studies",
+    "tests",
+)
 SUBJECT_ELSEWHERE = re.compile(r"(?:^|[.!?:] )(?:Of|The same|That of|Those of)\b")
 C_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\])\'|(/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*)', re.S)
 LUA_COMMENT = re.compile(r"(?:^|(?<=\s))--(?!\[)[^\n]*(?:\n[ \t]*--(?!\[)[^\n]*)*", re.M)

@@ -1,67 +1,82 @@
 /* pegen.h: what a program that links pegen's kernels needs.
  *
- * `pegen NAME.lua -o NAME.o --header NAME.h` writes an object that exports
+ * `pegen rope.lua -o rope.o --header rope.h` writes an object and its header. A call:
  *
- *     extern const pegen_kernel NAME_kernel;
- *     int    NAME_encode(const pegen_args *args, int part, int parts);
- *     size_t NAME_workspace(const pegen_args *args);
- *     int    NAME_prepare(const pegen_args *args, int part, int parts);     where encode can do with a table
- *     size_t NAME_table_bytes(const pegen_args *args);
- *     int    NAME_encode_backward(const pegen_args *args, int part, int parts);     gradients: see pegen_grad_args
- *     int    NAME_encode_backward_finish(const pegen_args *args, int part, int parts);
- *     size_t NAME_encode_backward_workspace(const pegen_args *args);
- *     int    NAME_prepare_backward(const pegen_args *args, int part, int parts);    the same by way of a table
- *     int    NAME_prepare_backward_finish(const pegen_args *args, int part, int parts);
- *     size_t NAME_prepare_backward_workspace(const pegen_args *args);
- *     size_t NAME_gradient_table_bytes(const pegen_args *args);
- *     int    NAME_append(const pegen_args *args, int part, int parts);      norm, encode, k and v into their caches
- *     int    NAME_attention_finish(const pegen_args *args, int part, int parts);     keys in chunks: see split_keys
- *     size_t NAME_attention_workspace(const pegen_args *args);
+ *     #include "rope.h"
  *
- * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
+ *     int64_t shape[] = {1, HEADS, TOKENS, ROPE_HEAD_DIM}, places[] = {TOKENS, ROPE_AXES};
+ *     DLTensor q = {.data = queries, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+ *     DLTensor k = q, positions = q;
+ *     k.data = keys;
+ *     positions.data = where, positions.ndim = 2, positions.dtype.code = kDLInt, positions.shape = places;
  *
- *     extern const pegen_kernel pegen_kernel_of_library;                    the same as NAME_kernel
+ *     pegen_args args = {.struct_size = sizeof args, .q = &q, .k = &k, .q_out = &q, .k_out = &k,
+ *                        .positions = &positions};
+ *     int error = rope_encode(&args, 0, 1);    // part 0 of 1; threads may call parts 0 to n - 1 of n
+ *     if (error) puts(pegen_strerror(error));  // and then nothing was written
  *
- * The object needs nothing else: no library, no start-up call. The runtime
- * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
+ * Entries, and the fields of pegen_args that they read (r) and write (w); (): may be NULL or 0.
  *
- * Kernels are pure: they allocate nothing, print nothing, lock nothing, and
- * may be called from any thread. They check every argument before they write a
- * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
- * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
- * head_dim 64 (value_dim where it is larger), 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many
- * tokens there are; where it rotates pairs, 256 KiB up to 256; where values turn, too, 640 KiB up to 1024 and 2.1 MiB
- * at most. A bias that is a
- * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB), in
- * backward entries six times as many.
+ *     entry                        arguments
+ *     NAME_encode                  r q or k, positions (k_positions operands inputs table cu_seqlens slots origin
+ *                                  first_token q_scale k_scale workspace); w q_out k_out
+ *     NAME_append                  as encode, and r slots (v v_scale q_norm k_norm norm_epsilon); w (v_out)
+ *     NAME_attention               r q k v positions (k_positions operands inputs causal scale split_keys cu_seqlens
+ *                                  k_cu_seqlens block_table lengths workspace); w out (lse)
+ *     NAME_attention_finish        as attention, after all its parts, where split_keys is set
+ *     NAME_prepare                 r positions (k_positions operands); w table
+ *     NAME_encode_backward         as encode, and r grad->q_out k_out (q k: what encode wrote or read);
+ *                                  w grad->q k operands inputs positions table
+ *     NAME_attention_backward      as attention, and r out lse grad->out (lse); w grad->q k v operands inputs positions
+ *     NAME_prepare_backward        as prepare, and r grad->table; w grad->operands positions
+ *     NAME_..._backward_finish     the same arguments, after all parts, where operands, inputs or positions gain
+ *     NAME_..._workspace           bytes that args->workspace must have; 0: none, or wrong arguments
+ *     NAME_table_bytes             bytes of args->table; NAME_gradient_table_bytes: of grad->table
  *
- * append takes 40 KiB more than encode. Backward entries take 64 KiB more than encode, and 80 bytes for each block; in
- * a basis of Schur forms 64 KiB more; of dense blocks of more than 32 channels, and with a change of basis of as many,
- * 256 KiB more. Those of attention take 160 KiB up to head_dim 64, 320 KiB up to 256, 1 MiB up to 1024, 3.25 MiB at
- * most; where it rotates pairs, 512 KiB up to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and 128 bytes more for each
- * block and each number that operands have in it; where values turn, too, 1.75 MiB up to 1024, 6.25 MiB at most.
+ * NAME_kernel says what an object holds; an entry that it lacks is NULL there. `-o NAME.so` writes a shared object with
+ * the same symbols, for dlopen, and pegen_kernel_of_library, which is NAME_kernel whatever NAME is. The object needs
+ * nothing else. The runtime library (-lpegen) adds error texts, look-ups by name and a parallel-for.
  *
- * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
- * 64, 448 KiB up to 128, which is its most.
+ * ---- what a call promises ----
  *
- * Tables: prepare turns positions and operands into what encode needs of them (coefficients of rotors, matrices of
- * dense blocks), in memory of the caller's. An engine calls it when positions or weights change, and hands the same
- * table to every call, every layer that shares them and every thread; positions and operands are then neither needed
- * nor looked at. Without a table encode computes the same itself. A table says what it was made for, and one of another
- * kernel, another number of tokens or other batches of positions is refused. Nothing that it says is believed: a table
- * from a stranger can hold wrong numbers, but no call reads outside of it. It holds for every processor that the object
- * has code for.
+ * Kernels are pure: they allocate nothing, print nothing, lock nothing, and may be called from any thread. They check
+ * every argument before they write a byte, and return 0 or a pegen_error. Results have the same bits for any number of
+ * parts.
  *
- * Floating-point state: entries compute with rounding to nearest, denormals kept and exceptions masked, whatever the
- * thread that calls has set (fesetround, flush-to-zero, traps), and give its state back on every way out;
- * pegen_fold_basis and pegen_scan_tokens too. Flags of exceptions that their arithmetic raises stay raised. Where the
- * state is the usual one nothing is written.
+ * Floating-point state: entries round to nearest, keep denormals and mask exceptions, whatever the calling thread has
+ * set. They give its state back on every way out; pegen_fold_basis and pegen_scan_tokens do so, too. Flags that their
+ * arithmetic raises stay raised.
  *
- * Phases are right to 2^-22 up to 2^24 radians. Beyond, they are off in proportion to their size: by about
- * 2^-46 of it, and on processors, where they are float64, 2^-52, so that from 2^52 on nothing is left of them.
- * Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| = 500 and on in
- * proportion; where an element of M is not finite, its block is NaN and the others are right. Channels that pass
+ * Precision: phases are right to 2^-22 up to 2^24 radians. Beyond, they are off in proportion: by about 2^-46 of their
+ * size, on processors 2^-52. Exponentials of learned matrices M are right to 2^-22 max(1, |M|) up to |M| = 500, and on
+ * in proportion. Where an element of M is not finite its block is NaN, and the others are right. Channels that pass
  * through keep their values; a signalling NaN of 16 bits may come out quiet.
+ *
+ * Stack of a call, at most, however many tokens there are:
+ *
+ *     up to head_dim (or value_dim)        64       256      1024     any
+ *     encode                               160      160      256      1.2 MiB    (KiB where nothing is said)
+ *     append                               40 more than encode
+ *     encode_backward                      64 more than encode, and 80 bytes a block; Schur forms 64 more; dense blocks
+ *                                          and changes of basis of more than 32 channels 256 more
+ *     dense blocks                         128 up to 32 channels, 384 up to 64
+ *     change of basis                      128 up to head_dim 64, 448 up to 128, which is its most
+ *     attention                            96       192      512      1.7 MiB
+ *     attention that rotates pairs         256      256      512      1.7 MiB
+ *     attention whose values rotate        640      640      640      2.1 MiB
+ *     a polynomial bias                    64 more, and 8 bytes a term and factor of operands; backward six times these
+ *     attention_backward                   160      320      1 MiB    3.25 MiB
+ *     the same, pairs rotated              512      512      1.25 MiB 4.5 MiB, and 128 bytes a block and number of
+ *                                          operands in it
+ *     the same, values rotated             1.75 MiB 1.75 MiB 1.75 MiB 6.25 MiB
+ *
+ * ---- tables ----
+ *
+ * prepare turns positions and operands into what encode needs of them, in the caller's memory. An engine calls it when
+ * positions or weights change. It hands the table to every call, layer and thread that shares them; positions and
+ * operands are then not looked at. Without a table encode computes the same itself. A table of another kernel, number
+ * of tokens or batches of positions is refused. A table from a stranger can hold wrong numbers, but no call reads
+ * outside of it. It holds for every processor that the object has code for.
  */
 #ifndef PEGEN_PEGEN_H
 #define PEGEN_PEGEN_H
@@ -86,8 +101,8 @@ extern "C" {
 /* Grows by one whenever a struct below changes in a way that struct_size cannot express. */
 #define PEGEN_ABI_VERSION 1
 
-/* Why a kernel refused; pegen_strerror gives the sentence. 33 is retired: operands of a GPU launch had
- * to be float32.                                              ORDER PEGEN_ERROR */
+/* Why a kernel refused; pegen_strerror gives the sentence. 33 is retired: a launch once took operands of float32 alone.
+ *                                                             ORDER PEGEN_ERROR */
 #define PEGEN_ERRORS(X) \
   X(OK, 0, "no error") \
   X(NULL_ARGS, 1, "args is NULL") \
@@ -210,89 +225,92 @@ typedef enum pegen_error {
 /* ---- gradients ---- */
 
 enum {
-  /* of operands, inputs, positions and a table: added to what is there; without it what is there is lost */
+  /* gradients of operands, inputs, positions and a table are added to what is there; without it that is lost */
   PEGEN_GRAD_ACCUMULATE = 1,
-  PEGEN_GRAD_FROM_INPUT = 2  /* q and k hold what encode read; without it what encode wrote */
+  PEGEN_GRAD_FROM_INPUT = 2 /* q and k hold what encode read; without it what encode wrote */
 };
 
-/* What a backward entry reads and writes beside the arguments of the forward one: gradients of a loss, those of what
- * forward wrote coming in, those of what it read going out. Any that goes out may be NULL, and costs nothing then.
+/* Gradients of a loss, beside the arguments of the forward entry: those of what forward wrote come in, those of what it
+ * read go out. Any that goes out may be NULL, and costs nothing then. Lists have as many pointers as args->operands and
+ * args->inputs.
  *
- * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, inputs, a table) and
- *   grad->q_out, k_out   coming in, [B,H,N,E], [B,Hkv,M,E] of the kernel's row types; NULL: no rows of that tensor
- *   grad->q, k           going out, [B,H,N,D], [B,Hkv,M,D] of the same type, rounded once; may be q_out and k_out
- *                        themselves where E = D
- *   grad->operands       [n_operands], each of its operand's shape, contiguous, float32 or float64
- *   grad->inputs         [n_inputs], each of its input's shape and type, any strides. Of columns: only with q_out,
- *                        rounded once; of rows that turn by inputs: sums of float32 over the rows that read them, of q
- *                        before k
- *   grad->positions      of the shape of args->positions, any strides, float32 or float64; also grad->k_positions
- * and, only where an operand, an input or positions have a gradient, positions and operands beside any table, and
- *   args->q, k           (not of what is added to rows, nor where E is not D) of every tensor of q_out and k_out what
- * encode wrote, or (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote,
- * rounded as they are, gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
- * absolute values of what is added; from what it read they do not. What it read is needed where what it wrote does not
- * hold what was turned: an amplitude of 0, outputs of another number type; a kernel that maps channels before they
- * turn, or multiplies them by matrices of the description's own (pegen_kernel.needs_input), takes it for all gradients,
- * those of rows too, and refuses other calls (NEEDS_INPUT). And args->workspace NAME_encode_backward_workspace(args)
- * bytes, 8-byte aligned, of no tensor of the call.
+ * ---- NAME_encode_backward ----
  *
- * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. In the basis of a
- * Schur form gradients of operands are those of scores, which do not depend on it: of S y for rows y, where S is what
- * the basis lacks. A q_out or k_out that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is
- * the length of both lists.
+ * It takes the arguments of NAME_encode and
  *
- * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
- * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace, each
- * part (of the first 16) some of the elements. All results are the same to the bit for any number of parts of either. A
- * gradient of positions [N,P] is the sum over batches; where k has no positions of its own (args->k_positions is NULL),
- * that of q and k together. Tokens that are skipped give positions and inputs 0. Where encode appends columns (E is not
- * D) q and k gain the channels that it moved; what the columns gain goes on to inputs, operands and positions. In 16
- * bits, where a column is a rounded value beside what rounding took, rounding counts as exact: the value gains what a
- * product of columns that was not rounded would give it.
+ *   grad->q_out, k_out   in: [B,H,N,E], [B,Hkv,M,E] of the kernel's row types; NULL: no rows of that tensor
+ *   grad->q, k           out: [B,H,N,D], [B,Hkv,M,D] of the same type, rounded once; may be q_out and k_out where E = D
+ *   grad->operands       out: each of its operand's shape, contiguous, float32 or float64
+ *   grad->inputs         out: each of its input's shape and type, any strides. With bias channels: only with q_out,
+ *                        rounded once. Of rows that rotate by inputs: float32 sums over the rows that read them, q
+ * first grad->positions,     out: of the shape of args->positions, any strides, float32 or float64 grad->k_positions
+ *   args->q, k           in, where an operand, an input or positions gain, of each tensor of q_out and k_out: what
+ *                        encode wrote or, with PEGEN_GRAD_FROM_INPUT, what it read. Not for what is added to rows, nor
+ *                        where E is not D
+ *   args->workspace      NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call
  *
- * By way of a table that many calls read (layers that share positions and operands, batches), what operands and
- * positions gain is computed once for all of them: each call's
- *   NAME_encode_backward with args->table and
+ * What encode read is needed where what it wrote does not hold what was rotated: an amplitude of 0, outputs of another
+ * number type. Kernels with needs_input take it for all gradients, and refuse other calls (NEEDS_INPUT). From 16-bit
+ * rows that encode wrote, gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
+ * absolute values of what is added; from what it read they do not.
+ *
+ * Other gradients are refused (NO_GRADIENT), as are those that are always 0. In the basis of a Schur form gradients of
+ * operands are those of scores. A q_out or k_out that is only read may have any strides, 0 included. Tokens that are
+ * skipped give positions and inputs 0. Where encode appends bias channels, q and k gain the channels that it moved, and
+ * inputs, operands and positions what the bias channels gain; rounding of 16-bit columns counts as exact.
+ *
+ * A gradient of positions [N,P] is the sum over batches. Where args->k_positions is NULL it is that of q and k
+ * together. Where an operand has a gradient NAME_encode_backward_finish(args, part, parts) follows, after all parts and
+ * with the same arguments; each of its first 16 parts adds up some of the elements.
+ *
+ * ---- by way of a table ----
+ *
+ * Layers and batches that share positions and operands can have these gradients computed once. Each call is
+ * NAME_encode_backward with args->table and
+ *
  *   grad->table          NAME_gradient_table_bytes(args) bytes, 64-byte aligned, of no tensor of the call; table_bytes
- * adds there what its rows give each token and head of the table (torques), where PEGEN_GRAD_ACCUMULATE is set, and
- * begins the table anew where it is not: that is for the first call. It takes q and k as above, no positions, operands
- * or workspace, and gradients of those in the same call are refused (NO_GRADIENT). Calls that share a grad->table come
- * one after the other, all with PEGEN_GRAD_FROM_INPUT or all without; their order is that of the sums. Then
- *   NAME_prepare_backward, once, takes the arguments of NAME_prepare but for the table, and grad->table, which it
- * reads, writes grad->operands, positions and k_positions as above, with NAME_prepare_backward_workspace(args) bytes of
- * workspace, and is followed by NAME_prepare_backward_finish where an operand has a gradient. NAME_gradient_table_bytes
- * takes the arguments of NAME_prepare. A table of gradients is of the processor that it was begun on. What it holds is
- * float64 of rotors, and of dense blocks of the type that their matrices are formed in: of float32 each call that adds
- * to it rounds once.
  *
- * NAME_attention_backward takes the arguments of NAME_attention (q, k, v, out, positions, operands, inputs, causal,
- * scale), where out and lse are what that wrote, and
- *   grad->out            coming in, of out's shape and type
- *   grad->lse            coming in, [B,H,N] float32; NULL: the loss does not look at lse
- *   grad->q, k, v        going out, of the shapes and type of q, k, v, rounded once; no tensor of the call
- *   grad->operands       of those that a bias or a rotation of pairs is a function of, as encode's; read at computed
- *                        places, too
- *   grad->inputs         [n_inputs] of a polynomial's, each of its input's shape and type, rounded once, any strides
- *   grad->positions,     of those given, float32 or float64, as encode's: displacements turn and add, and a token gains
- *   grad->k_positions    as a query and, where k has no positions of its own, as a key
- *   args->workspace      NAME_attention_backward_workspace(args) bytes, 8-byte aligned: float32 rows of k and v, and
- *                        float64 sums of operands, at most as many numbers as q and as one of all operands; of tables
- *                        that batches with the same positions read float32 of pairs, at most as many as q and k; where
- *                        positions have a gradient a float64 for each axis of each row of q, and of k, too; inputs of
- *                        scores, one for each of their numbers that is read, of k for each head of q.
- * Gradients of rows of 16 bits carry what rounding took from out: 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
- * absolute values of what is added. What is not seen leaves no trace, whatever it holds; a query that sees nothing
- * gains 0, and so do inputs of tokens that are skipped. Gradients that there are none of are refused (NO_GRADIENT):
- * of what is not given, as positions of a built-in grid that is tabulated. Where an operand, positions or inputs
- * of a score have a gradient NAME_attention_backward_finish follows as in encode.
- * Results are the same to the bit for any number of parts; up to as many as k has heads in all batches share no work.
+ * It adds the torques of its rows there. Without PEGEN_GRAD_ACCUMULATE it begins the table anew, which is for the first
+ * call. It takes q and k as above, no positions, operands or workspace; gradients of those in the same call are refused
+ * (NO_GRADIENT). Calls that share a table come one after the other, all with PEGEN_GRAD_FROM_INPUT or all without;
+ * their order is that of the sums. Then once
+ *
+ *   NAME_prepare_backward          arguments of NAME_prepare but for the table, grad->table, and a workspace of
+ *                                  NAME_prepare_backward_workspace(args); writes grad->operands, positions, k_positions
+ *   NAME_prepare_backward_finish   where an operand has a gradient
+ *
+ * NAME_gradient_table_bytes takes the arguments of NAME_prepare. The table is of the processor that it was begun on. It
+ * holds float64 of rotors; of dense blocks the type that matrices are formed in, where float32 rounds once a call.
+ *
+ * ---- NAME_attention_backward ----
+ *
+ * It takes the arguments of NAME_attention, where out and lse are what that wrote, and
+ *
+ *   grad->out            in: of out's shape and type
+ *   grad->lse            in: [B,H,N] float32; NULL: the loss does not look at lse
+ *   grad->q, k, v        out: of the shapes and type of q, k, v, rounded once; no tensor of the call
+ *   grad->operands       out: those of a bias, a score or a rotation of pairs, read at computed indices, too
+ *   grad->inputs         out: each of its input's shape and type, rounded once, any strides
+ *   grad->positions,     out: of those given, float32 or float64. A token gains as a query and, where k has no
+ * positions grad->k_positions    of its own, as a key args->workspace      NAME_attention_backward_workspace(args)
+ * bytes, 8-byte aligned
+ *
+ * The workspace holds float32 rows of k and v and float64 sums of operands: at most as many numbers as q and one of all
+ * operands. Tables that batches with the same positions read add float32 of pairs, at most as many as q and k.
+ * Gradients of positions add a float64 for each axis of each row of q and k, inputs of scores one for each number that
+ * is read.
+ *
+ * Gradients of 16-bit rows carry what rounding took from out: 2^-8 (bfloat16) or 2^-11 (float16) of the sum of absolute
+ * values of what is added. Hidden keys leave no trace, whatever they hold. A query that sees nothing gains 0, and so do
+ * inputs of skipped tokens. What has no gradient is refused (NO_GRADIENT), such as positions of a tabulated grid. Where
+ * an operand, positions or inputs of a score gain NAME_attention_backward_finish follows, as in encode. Up to as many
+ * parts as k has heads in all batches share no work.
  */
 typedef struct pegen_grad_args {
   uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
-  uint32_t flags;       /* PEGEN_GRAD_ */
+  uint32_t flags; /* PEGEN_GRAD_ */
   const DLTensor *q_out, *k_out, *out, *lse; /* coming in; out and lse are attention's */
-  DLTensor *q, *k, *v;                       /* going out */
+  DLTensor *q, *k, *v; /* going out */
   DLTensor *const *operands, *const *inputs; /* in the order of args->operands and args->inputs */
   DLTensor *positions, *k_positions;
   /* What follows came later. */
@@ -305,28 +323,25 @@ typedef struct pegen_grad_args {
 
 /* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
  *
- * It grows at its end. Caller and object may be of different versions, either the older one: fields that a caller's
- * struct ends before count as 0, and fields that an object does not know must be 0, or it refuses (UNKNOWN_FIELD)
- * rather than leave out what was asked for.
+ * It grows at its end, and caller and object may be of different versions. Fields that a caller's struct ends before
+ * count as 0. Fields that an object does not know must be 0, or it refuses (UNKNOWN_FIELD).
  *
- * Strides are DLPack's, in elements; NULL strides mean contiguous. Any batch,
- * head and token stride will do (also negative and 0 for inputs); the stride
- * of channels is 1. [B,N,H,D] memory is the same tensor with other strides.
+ * Strides are DLPack's, in elements; NULL means contiguous. Batch, head and token strides may be any, for inputs also
+ * negative and 0. The stride of channels is 1. [B,N,H,D] memory is the same tensor with other strides.
  *
- * Without batches, as engines have them, tensors of rows are [N,H,D], all of a call alike (k [M,Hkv,D], outputs,
- * gradients; inputs [N,H,size] and [N,H], lse [N,H]): one batch. Positions of one axis may lack the dimension of axes,
- * [N] and [B,N], and their gradients have the shape that they have; [x,1] is [N,1] where x is the number of tokens, and
- * in calls without rows (prepare). Nothing is copied. */
+ * Rows of one batch may be [N,H,D], all of a call alike: k [M,Hkv,D], outputs, gradients, inputs [N,H,size] and [N,H],
+ * lse [N,H]. Positions of one axis may be [N] and [B,N], and their gradients are shaped alike. [x,1] is [N,1] where x
+ * is the number of tokens, and in calls without rows. Nothing is copied. */
 typedef struct pegen_args {
   uint32_t struct_size;
   int32_t n_operands;
-  /* [B,H,N,D]; NULL together with q_out. Where operands are of heads, H of encode may be a multiple of their number,
+  /* [B,H,N,D]; NULL together with q_out. Where operands are of heads, encode's H may be a multiple of their number,
    * which k has: head h of q takes the operands of head h / (H / Hkv). */
   const DLTensor *q;
-  const DLTensor *k;             /* [B,Hkv,M,D]; NULL together with k_out */
-  const DLTensor *v;             /* [B,Hkv,M,Dv]; attention only */
-  DLTensor *q_out, *k_out;       /* encode: [B,H,N,E], [B,Hkv,M,E]; may be q and k themselves where E = D */
-  DLTensor *out;                 /* attention: [B,H,N,Dv] */
+  const DLTensor *k; /* [B,Hkv,M,D]; NULL together with k_out */
+  const DLTensor *v; /* [B,Hkv,M,Dv]; attention and append */
+  DLTensor *q_out, *k_out; /* encode: [B,H,N,E], [B,Hkv,M,E]; may be q and k themselves where E = D */
+  DLTensor *out; /* attention: [B,H,N,Dv] */
   const DLTensor *positions; /* [N,P] or [B,N,P] of float32, float64, int32 or int64; NULL where a grid is built in */
   const DLTensor *k_positions; /* [M,P] or [B,M,P]; NULL: the same as positions */
   const DLTensor *const *operands; /* in the order of the header's NAME_OPERAND_ enum */
@@ -335,84 +350,71 @@ typedef struct pegen_args {
   void *table; /* NAME_table_bytes() bytes, 64-byte aligned: prepare writes, encode reads; NULL: encode does without */
   size_t table_bytes; /* bytes at table */
   size_t workspace_bytes; /* bytes at workspace; 0: not told, and not checked */
-  /* Of each query token, in the order of the header's NAME_INPUT_ enum. Encode without columns: float32, of each token
-   * of q and of k, which have the same heads and tokens; the inputs' B and H may be 1, for all. */
+  /* In the order of the header's NAME_INPUT_ enum. Encode without bias channels: float32, of each token of q and of k,
+   * which have equal heads and tokens. The inputs' B and H may be 1, for all. */
   const DLTensor *const *inputs;
   int32_t n_inputs;
   int32_t causal; /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
   double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: the kernel's own,
                    1/sqrt(D) unless its description states another */
-  /* What follows came with outputs of float8: one float32 on the kernel's device, read at the call; NULL: 1. What is
-   * stored is the value divided by the scale, as vLLM's and FlashInfer's caches hold it: value = stored * scale. The
-   * product with the scale's reciprocal, rounded to float32, is rounded to nearest even; what is too large becomes the
-   * largest number (448, 57344), NaN stays NaN. A scale that is no positive, finite, normal number makes every element
-   * NaN. Outputs of other types have no scale. */
+  /* Outputs of float8: one float32 on the kernel's device, read at the call; NULL: 1. value = stored * scale, as vLLM's
+   * and FlashInfer's caches hold it. The product with the scale's reciprocal, rounded to float32, is rounded to nearest
+   * even. What is too large becomes the largest number (448, 57344), NaN stays NaN. A scale that is not positive,
+   * finite and normal makes every element NaN. Outputs of other types have no scale. */
   const DLTensor *q_scale, *k_scale;
   const pegen_grad_args *grad; /* backward entries only; others do not look at it */
-  /* attention: [B,H,N] float32, any strides: ln of the sum over keys of exp(score), of exactly the scores that the
-   * description says; -infinity where a query sees no key. NULL: not wanted, and costs nothing. Its backward reads it.
-   */
+  /* attention: [B,H,N] float32, any strides: ln of the sum over keys of exp(score); -infinity where a query sees no
+   * key. NULL: not requested, and costs nothing. Its backward reads it. */
   DLTensor *lse;
-  /* attention: 1: where there are few queries and many keys, parts share the keys, too (flash decoding). They write
-   * what becomes of chunks of keys to workspace, of NAME_attention_workspace(args) bytes, 8-byte aligned, of no tensor
-   * of the call, and NAME_attention_finish(args, part, parts) writes out and lse after all of them have come back (the
-   * caller's barrier). Chunks depend on the number of keys alone: the same bits for any number of parts of both. Where
-   * NAME_attention_workspace says 0 the call is not split, needs no workspace, and finish does nothing. 0: attention
-   * does it all, and looks at no workspace. pegen_launch splits alike: "attention_finish" is launched on the same
-   * stream, and pegen_cuda_workspace says the bytes; there 16-bit rows that are turned inside of attention are turned
-   * once each into the workspace, however many queries there are. */
+  /* attention: 1: in decode parts share the keys, too. They write states of chunks of keys to workspace, of
+   * NAME_attention_workspace(args) bytes, 8-byte aligned, of no tensor of the call. After all of them (the caller's
+   * barrier) NAME_attention_finish(args, part, parts) writes out and lse. Chunks depend on the number of keys alone:
+   * the same bits for any number of parts. Where NAME_attention_workspace says 0 the call is not split, and finish does
+   * nothing. pegen_launch splits alike ("attention_finish", pegen_cuda_workspace); there, where attention rotates
+   * 16-bit rows inside, each is rotated once into the workspace, however many queries there are. */
   int64_t split_keys;
   /* Encode, attention and their gradients on processors: sequences of different lengths, whose rows follow each other.
-   * [B+1] int32: sequence b has rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and [k_cu_seqlens[b],
-   * k_cu_seqlens[b + 1]) of k; 0 first, never falling, the number of rows last. NULL for k: as for q. Then all rows
-   * are [total,H,D], any strides but of channels, lse [total,H], inputs [total,H,size], positions [total,P],
-   * k_positions [rows of k,P]. Each sequence is computed as by a call of its own, to the bit: queries see its keys
-   * alone, causal counts from its end, attention's prefix tokens are its first; in encode a built-in grid begins anew
-   * (a sequence has its tokens, or none), in attention it is one sequence's. What operands gain is the sum over
-   * sequences. split_keys has no effect. Encode refuses (NO_SEQUENCES) tokens that are skipped where positions are
-   * given, and tables of a grid; other entries and GPUs refuse sequences. */
+   * [B+1] int32: sequence b has rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and the same of k by k_cu_seqlens. 0
+   * first, never falling, the number of rows last. NULL for k: as for q. Rows are [total,H,D], lse [total,H], inputs
+   * [total,H,size], positions [total,P], k_positions [rows of k,P]. Each sequence is computed as by a call of its own,
+   * to the bit: its own keys, causal from its end, its own prefix tokens. In encode a built-in grid begins anew (a
+   * sequence has its tokens, or none). What operands gain is the sum over sequences. split_keys has no effect. Encode
+   * refuses (NO_SEQUENCES) skipped tokens where positions are given, and tables of a grid; other entries and GPUs
+   * refuse sequences. */
   const DLTensor *cu_seqlens, *k_cu_seqlens;
-  /* attention on processors: a cache of keys and values in pages. k is [pages,page_size,Hkv,D] and v
-   * [pages,page_size,Hkv,Dv], any strides but of channels (so also [pages,Hkv,page_size,D] memory), page_size a
-   * multiple of 16; block_table [B,most_pages] int32: the pages of each sequence, in its order, which sequences may
-   * share, of which those behind the last that is needed may hold anything; lengths [B] int32: keys of each sequence,
-   * those of its queries among them; 0: none. Key j of sequence b is row j mod page_size of page block_table[b][j /
-   * page_size]. Inputs of keys are in the same pages, [pages,page_size,Hkv,size] or [pages,page_size,Hkv]. Queries are
-   * [B,H,N,D], or, with cu_seqlens, [total,H,D]. Each sequence is computed as by a call of its own whose keys follow
-   * each other: causal is aligned at its end, prefix tokens are its first keys. k_positions are [M,P] or [B,M,P] for
-   * the sequence's keys in their order, and needed where positions are; M is no less than any length; on a built-in
-   * grid key j is its point j. Keys are read where they are. split_keys is as without pages. Both NULL: rows follow
-   * each other. Other entries and GPUs refuse them (NO_PAGES). */
+  /* attention on processors: keys and values in pages. k is [pages,page_size,Hkv,D] and v [pages,page_size,Hkv,Dv], any
+   * strides but of channels, page_size a multiple of 16. block_table [B,most_pages] int32: the pages of each sequence,
+   * in order; sequences may share pages, and what lies behind the last that is needed may hold anything. lengths [B]
+   * int32: keys of each sequence, those of its queries among them; 0: none. Key j of sequence b is row j mod page_size
+   * of page block_table[b][j / page_size]. Inputs of keys are in the same pages. Queries are [B,H,N,D] or, with
+   * cu_seqlens, [total,H,D]. Causal, prefix tokens, k_positions ([M,P] or [B,M,P], M no less than any length) and grids
+   * count in the sequence. Both NULL: rows follow each other. Other entries and GPUs refuse them (NO_PAGES). */
   const DLTensor *block_table, *lengths;
-  /* encode on processors: where rows of k are written, int64, adjacent, [B,M]
-   * or [B M] for the tokens of all batches in their order. k_out is a cache [pages,page_size,Hkv,E], any strides but of
-   * channels, its own memory: slot s is row s mod page_size of its page s / page_size, -1: the token's row is left out.
-   * Rows are those of a call without slots, in k_out's number type. Slots should differ: of tokens with the same slot
-   * one's row remains, and where parts run together its elements may be of both. Rows of k of four dimensions. NULL:
-   * k_out has k's shape. Other entries and GPUs refuse them (NO_SLOTS). Rows may lack the dimension of batches, all
-   * alike, where the kernel has no inputs. */
+  /* encode on processors: where rows of k are written, int64, adjacent, [B,M], or [B M] for the tokens of all batches.
+   * k_out is a cache [pages,page_size,Hkv,E], any strides but of channels, its own memory. Slot s is row s mod
+   * page_size of page s / page_size; -1 leaves the token's row out. Slots should differ: of tokens with one slot one's
+   * row remains, and where parts run together its elements may be of both. NULL: k_out has k's shape. Other entries and
+   * GPUs refuse them (NO_SLOTS). Rows may be [N,H,D] where the kernel has no inputs. */
   const DLTensor *slots;
-  /* append: v [B,Hkv,M,D], of k's number type, goes to the same slots of its own cache, [pages,page_size,Hkv,D] as k's,
-   * in that type or one that encode converts to: divided by v_scale as k_out by k_scale. NULL together with v. */
+  /* append: v [B,Hkv,M,D], of k's number type, goes to the same slots of its own cache, [pages,page_size,Hkv,D], in
+   * that type or one that encode converts to: divided by v_scale as k_out by k_scale. NULL together with v. */
   DLTensor *v_out;
   const DLTensor *v_scale;
-  /* append: learned weights w [D] of any operand's type, used as float32: rows of q, and of k, are encoded of
-   * x w / sqrt(mean(x^2) + norm_epsilon), computed in float32 and not rounded before they are encoded. NULL: rows as
-   * they are. Tokens that are skipped are normalised, too. */
+  /* append: weights w [D] of any operand's type. Rows of q, and of k, are encoded of x w / sqrt(mean(x^2) +
+   * norm_epsilon), computed in float32 and not rounded in between. NULL: rows as they are. Skipped tokens are
+   * normalised, too. */
   const DLTensor *q_norm, *k_norm;
   double norm_epsilon;
-  /* Kernels with has_origin, encode and its gradients: the position that columns of q and of k count from, [P], or
-   * [B,P] of each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores
-   * together where both count from the same place, and lose fewest digits where that is amid them. NULL: the middle of
-   * args->positions of each batch or sequence: on each axis the median of three tokens, M = s + n / 2, M - n / 3 and
-   * M + n / 3 of n tokens behind s that are skipped, 0 for what is not finite. Whoever keeps rows of k for later calls
-   * gives it, one for all of them: calls where it cannot be known otherwise (q or k alone, slots) are refused without.
-   */
+  /* Kernels with has_origin, encode and its gradients: the position that bias channels count from, [P], or [B,P] of
+   * each batch or sequence, of a type that positions have, on the kernel's device. Rows of q and k make scores together
+   * where both count from one place, best amid them. NULL: the middle of args->positions of each batch or sequence: on
+   * each axis the median of three tokens, M = s + n / 2, M - n / 3 and M + n / 3 of n tokens behind s that are skipped,
+   * 0 for what is not finite. Whoever keeps rows of k for later calls gives it, one for all of them. Calls of q or k
+   * alone, and those with slots, are refused without. */
   const DLTensor *origin;
   /* encode, append and encode's gradients, on processors and with positions: the index in its sequence of the first row
-   * of a batch (with cu_seqlens of every sequence). Row n passes through where first_token + n is below skip_tokens: of
-   * a token that is generated, or a chunk of a prompt, it is not 0. Attention counts from the keys' end instead; other
-   * entries, tables and GPUs refuse it (FIRST_TOKEN). */
+   * of a batch (with cu_seqlens of every sequence). Row n passes through where first_token + n is below skip_tokens.
+   * Attention counts from the keys' end instead; other entries, tables and GPUs refuse it (FIRST_TOKEN). */
   int64_t first_token;
 } pegen_args;
 
@@ -441,8 +443,8 @@ typedef struct pegen_input {
 /* Type codes of float8 in DLPack 1.1 (kDLFloat8_e4m3fn, kDLFloat8_e5m2); headers of before do not have them. */
 enum { PEGEN_DL_FLOAT8_E4M3FN = 10, PEGEN_DL_FLOAT8_E5M2 = 12 };
 
-/* Bits of pegen_kernel.dtypes: rows that are written in the type they are read in. Of rows that are read in one type
- * and written as float8, the type's bit moved up: PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3. */
+/* Bits of pegen_kernel.dtypes: rows that are written in the type they are read in. Where rows are written as float8 it
+ * is the bit of the type that is read, moved up: PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3. */
 enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 };
 enum { PEGEN_TO_F8E4M3 = 8, PEGEN_TO_F8E5M2 = 16 };
 
@@ -511,7 +513,7 @@ typedef struct pegen_ptx {
                             whose ptx_size ends before it do not have it, and need none */
 } pegen_ptx;
 
-/* Of an encoding that widens, the rows of one number type. */
+/* Rows of one number type, of an encoding that appends bias channels. */
 typedef struct pegen_width {
   int32_t out_dim; /* E */
   int32_t n_columns; /* E - D */
@@ -569,8 +571,8 @@ typedef struct pegen_kernel {
   pegen_entry *append; /* NULL: of dense blocks and columns */
   int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
                             its tokens is no part of a call of all */
-  int32_t needs_input; /* 1: channels are mapped before they turn, or multiplied by what may have no inverse, and
-                          encode_backward takes what encode read alone */
+  int32_t needs_input; /* 1: encode_backward takes what encode read, and nothing else: channels are mapped before they
+                          are rotated, or multiplied by what may have no inverse */
   uint32_t ptx_size; /* bytes of *ptx, which fields may be added to at its end */
   double scale; /* the factor of q k^T in a call of attention that gives none; 0: there is no attention */
   int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
