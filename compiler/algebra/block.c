@@ -328,7 +328,7 @@ static int append_one(const builder *b, factor *factors, int count, factor next)
   return count;
 }
 
-/* The same of a rotor whose planes may be apart: of commuting ones, one after the other. */
+/* A rotor whose planes may be apart becomes a factor for each of them: of commuting ones, one after the other. */
 static int append(const builder *b, factor *factors, int count, factor next) {
   spec_bivector group[SPLIT_MOST_GROUPS];
   int groups = split_groups(&next.plane, group);

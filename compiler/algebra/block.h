@@ -56,7 +56,7 @@ bool block_build(arena *a, const spec *s, block_program *out);
  * is t, [n_components], float32, and flipped the diagonal of D: true where it is -1. */
 bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped);
 
-/* The same of several rotations in three Euclidean dimensions as a product of unit quaternions: half the
+/* Writes several rotations in three Euclidean dimensions as a product of unit quaternions: half the
  * multiplications, and sines of half the angles, whose errors count twice. So those are of float64, EXPR_SIN_FOLDED and
  * EXPR_COS_FOLDED: for targets where these are as cheap as float32's with their quadrants. False where there are no
  * such rotations; no message. */

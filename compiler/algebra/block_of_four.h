@@ -8,7 +8,7 @@
 
 #include "algebra/block.h"
 
-/* Of a description with dense blocks of 4 channels. */
+/* The program of a description with dense blocks of 4 channels. */
 void block_four_build(arena *a, const spec *s, block_program *out);
 
 /* Entry (i, j), i < j, of an axis' generator. */

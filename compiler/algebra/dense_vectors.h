@@ -8,7 +8,7 @@
 /* Whether the description can be written so: dense blocks of 2 or 3 channels in their own basis. */
 bool dense_is_vectors(const spec *s);
 
-/* The same description with blades in place of the dense blocks. */
+/* Writes the description with blades in place of its dense blocks. */
 const spec *dense_as_vectors(arena *a, const spec *s);
 
 #endif

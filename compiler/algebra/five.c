@@ -173,7 +173,7 @@ static divided chosen(expr_pool *pool, const expr *which, divided x, divided y) 
 }
 
 /* A Horner scheme for the sum of `first` modulo p^2, p = z^2 - a z + q: it is f0 + f1 z + (g0 + g1 z) p with f1 =
- * f[x,y]. Of fixed coefficients that is 0 for all a and q, and p's slopes are -z and 1: f1 gains -g1 by q and g0 + a g1
+ * f[x,y]. The sum does not depend on a and q, and p's slopes are -z and 1: f1 gains -g1 by q and g0 + a g1
  * by a. */
 static divided by_series(expr_pool *pool, const expr *a, const expr *q, int first) {
   const expr *f0 = number(pool, reciprocal_factorial(2 * TERMS + first)), *f1 = number(pool, 0), *g0 = f1, *g1 = f1;
@@ -271,7 +271,7 @@ static divided cosines_by_halves(expr_pool *pool, const halves *h) {
   return (divided){f, scaled(pool, both, 0.5)};
 }
 
-/* Of f's factor that of z f: f = f0 + f1 z + (g0 + g1 z) p, and z^2 = a z - q + p. */
+/* From f's factor, that of z f: f = f0 + f1 z + (g0 + g1 z) p, and z^2 = a z - q + p. */
 static five_factor raised(expr_pool *pool, const expr *a, const expr *q, const divided *f) {
   const expr *by_product = expr_neg(pool, f->factor.by_square);
   const expr *by_square = fused(pool, a, f->factor.by_square, f->factor.value);

@@ -47,7 +47,7 @@ typedef struct five_bivector {
 } five_bivector;
 five_bivector five_bivector_of(const spec *s, const spec_bivector *plane);
 
-/* Of c B. */
+/* Scales a bivector: c B in place of B. */
 void five_scale(const spec *s, five_bivector *of, const expr *c);
 
 /* M of coefficients by blade, and M W: in a. */

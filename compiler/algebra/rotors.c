@@ -211,8 +211,8 @@ static void longest_column(const rotors *r, const symmetric *m, const expr **out
   }
 }
 
-/* Of two rows: (h + d, b) or (b, d - h), whichever adds numbers of one sign; h half of the difference on the diagonal,
- * d of the eigenvalues. Where those are equal the first. */
+/* The eigenvector of two rows is (h + d, b) or (b, d - h), whichever adds numbers of one sign; h half of the difference
+ * on the diagonal, d of the eigenvalues. Where those are equal the first. */
 static void dominant_of_two(const rotors *r, const symmetric *m, const expr **out) {
   expr_pool *pool = r->pool;
   const expr *h = scaled(r, expr_sub(pool, m->entry[0][0], m->entry[1][1]), 0.5), *b = m->entry[0][1];
@@ -236,7 +236,7 @@ static void dominant(const rotors *r, symmetric m, const expr **out) {
   longest_column(r, &m, out);
 }
 
-/* Of length 1; of 0 the identity. */
+/* x scaled to length 1; the identity where x is 0. */
 static quaternion normalized(const rotors *r, const quaternion *x) {
   expr_pool *pool = r->pool;
   const double least = 0x1p-110; /* of an eigenvector's square, where there is a weight */

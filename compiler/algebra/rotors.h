@@ -35,7 +35,7 @@ bool rotors_are_quaternions(const spec *s);
 /* The dimension along which a basis bivector of such an algebra turns, and in which sense: +1 or -1. */
 int rotors_direction(const spec *s, unsigned blade, int *sense);
 
-/* Of a description with a function. */
+/* The rotors of a description whose combine is a function. */
 rotors rotors_build(arena *a, const spec *s);
 
 #endif

@@ -149,7 +149,8 @@ static spec_bivector combined(const spec *s, const expr *x, const spec_bivector 
 
 /* ---- functions of a part ---- */
 
-/* Of a part whose square is z, turned by t: S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and cosh(t r), r^2 = z. */
+/* Functions of a part whose square is z, rotated by t: S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and cosh(t r), r^2 = z.
+ */
 typedef struct part_functions {
   const expr *odd, *even, *whole;
 } part_functions;

@@ -188,7 +188,7 @@ static void through_factor(collector *c, int axis, double share, bool is_last, c
   if (!is_last) torque_through_rotor(&c->group, m, length, sense, tau, tau);
 }
 
-/* exp(M) of a sum: one factor. Of one axis M is a multiple of its bivector. */
+/* exp(M) of a sum: one factor. With one axis M is a multiple of its bivector. */
 static void through_sum(collector *c, double share, const expr *const *tau) {
   const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS];
   if (c->spec->n_axes == 1) {

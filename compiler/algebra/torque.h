@@ -53,8 +53,9 @@ typedef struct torque_basis {
   signed char to[SPEC_MAX_BIVECTORS][SPEC_MAX_BIVECTORS];
 } torque_basis;
 
-/* Of a description whose blocks have a closed form (form_blades, form_dense_four): blades of Cl(p,q,r), dense blocks of
- * 2 and 3 channels as algebra/dense_vectors.h writes them (the spec in the basis is then that one) or of 4. */
+/* The basis for a description whose blocks have a closed form (form_blades, form_dense_four): blades of Cl(p,q,r),
+ * dense blocks of 2 and 3 channels as algebra/dense_vectors.h writes them (the spec in the basis is then that one) or
+ * of 4. */
 void torque_basis_of(arena *a, const spec *s, torque_basis *out);
 
 /* How many torques there are. */

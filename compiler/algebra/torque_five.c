@@ -118,7 +118,7 @@ static void give(const action *x, const expr **sum, const expr *first, const exp
   *sum = expr_add(x->pool, *sum, scaled(x->pool, expr_mul(x->pool, first, second), c));
 }
 
-/* Of the factors. */
+/* Goes back through the factors. */
 static void through_factors(const action *x, expr_matrix gradient, gains *g) {
   for (int k = 0; k < FIVE_TERMS; k++) {
     const expr *gained_by_factor = inner(x, gradient, x->term[k]);
@@ -127,7 +127,7 @@ static void through_factors(const action *x, expr_matrix gradient, gains *g) {
   }
 }
 
-/* Of M and M^2. */
+/* Goes back through M and M^2. */
 static void through_powers(const action *x, expr_matrix gradient, gains *g) {
   expr_matrix m = transposed(x, x->term[FIVE_M]), of_m = empty(x);
   const expr *even = x->factors.of[FIVE_MM].value;
@@ -140,7 +140,7 @@ static void through_powers(const action *x, expr_matrix gradient, gains *g) {
   }
 }
 
-/* Of M W, whose entries are (-1)^(i + j) D_i pf_i pf_j, less q on the diagonal. */
+/* Goes back through M W, whose entries are (-1)^(i + j) D_i pf_i pf_j, less q on the diagonal. */
 static void through_crossed(const action *x, expr_matrix gradient, gains *g) {
   const expr *factor = x->factors.of[FIVE_MW].value;
   for (int i = 0; i < FIVE; i++) {
@@ -155,7 +155,7 @@ static void through_crossed(const action *x, expr_matrix gradient, gains *g) {
   }
 }
 
-/* Of W: w is the sum of pf_k times duals. */
+/* Goes back through W: w is the sum of pf_k times duals. */
 static void through_duals(const action *x, expr_matrix gradient, const five_matching *all, gains *g) {
   const expr *factor = x->factors.of[FIVE_W].value;
   for (const five_matching *m = all; m < all + FIVE_MATCHINGS; m++)
@@ -168,7 +168,7 @@ static void through_duals(const action *x, expr_matrix gradient, const five_matc
     }
 }
 
-/* Of a and q, and of the Pfaffians, to b. */
+/* Goes back through a, q and the Pfaffians to b. */
 static void through_invariants(const action *x, const five_matching *all, gains *g) {
   for (int k = 0; k < FIVE; k++) {
     int four = five_square(x->spec->algebra, ((1u << FIVE) - 1) & ~(1u << k));

@@ -96,7 +96,7 @@ static bool move_nothing_together(const torque_basis *b, const spec_bivector *fi
   return true;
 }
 
-/* Of a bivector and of all that it is to turn. */
+/* Whether bivectors of the basis, and all that they rotate, lie among four vectors. */
 static bool are_of_four(const torque_basis *b) {
   unsigned vectors = 0;
   for (int k = 0; k < b->count; k++) vectors |= b->element[k].blade;
@@ -141,7 +141,7 @@ static void through_four(const torque_group *g, which what, const spec_bivector 
 static void through(const torque_group *g, which what, const expr *const *m, const expr *length, double sense,
                     const expr *const *tau, const expr **out);
 
-/* Of a bivector whose planes are of two groups that commute: through one and then through the other. */
+/* For a bivector whose planes are of two groups that commute: goes through one and then through the other. */
 static void through_groups(const torque_group *g, which what, const spec_bivector *group, const expr *const *m,
                            double sense, const expr *const *tau, const expr **out) {
   const expr *part[SPEC_MAX_BIVECTORS], *between[SPEC_MAX_BIVECTORS];
@@ -191,7 +191,7 @@ void torque_through_rotor(const torque_group *g, const expr *const *m, const exp
   through(g, OF_ROTOR, m, length, sense, tau, out);
 }
 
-/* Of three dimensions, where ad_M^2 tau = (M . tau) M - t^2 tau: at right angles to M little is left of tau, 1/t of it,
+/* In three dimensions ad_M^2 tau = (M . tau) M - t^2 tau: at right angles to M little is left of tau, 1/t of it,
  * which a generator multiplies by t again. So nothing may be added there that goes away: what is along M is multiplied
  * with M in float64, and the rest is small term by term. */
 static void through_three(const torque_group *g, const expr *const *m, const expr *length, double sense,

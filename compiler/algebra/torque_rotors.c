@@ -213,7 +213,8 @@ int torque_through_function(arena *a, const torque_basis *basis, torque_frame fr
   walk w = {.rotors = rotors_build(a, s), .pool = s->pool, .factors = factors};
   w.gained = arena_array(a, vector, last + 1);
   w.is_reached = arena_array(a, bool, last + 1);
-  /* Of R in the frame of x: R T; of R^-1 = exp(d) R^-1 in that of y, R = R exp(-d): -R T; in that of x -T. */
+  /* What R gains in the frame of x: R T. What R^-1 gains = exp(d) R^-1 in that of y, R = R exp(-d): -R T; in that of x
+   * -T. */
   vector t = from_basis(&w, basis, tau);
   if ((frame == TORQUE_OF_X) != s->inverse) t = turned(&w, &w.rotors.value[last], t, 1);
   give(&w, last, s->inverse ? times(&w, t, number(&w, -1)) : t);

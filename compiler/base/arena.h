@@ -25,7 +25,7 @@ char *arena_strdup(arena *a, const char *text);
 char *arena_printf(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(arena *a, const char *format, va_list arguments);
 
-/* The same end for what cannot live in an arena (malloc, streams): memory itself, which is not NULL. */
+/* Returns memory that cannot live in an arena (malloc, streams), and ends the program where it is NULL. */
 void *arena_must(void *memory);
 
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))

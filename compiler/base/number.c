@@ -107,8 +107,8 @@ static unsigned encode_narrow(number_type type, long double value) {
   return sign | biased << fraction_bits | (digits & ((1u << fraction_bits) - 1));
 }
 
-/* The same as the two above of what is neither subnormal nor too large: nearly all numbers, in a fourth of the time.
- * False: it is one of the others, or has digits beyond float64's. */
+/* Does what the two above do for numbers that are neither subnormal nor too large: nearly all numbers, in a fourth of
+ * the time. False: it is one of the others, or has digits beyond float64's. */
 static bool encode_normal(const number_info *info, long double value, unsigned *bits) {
   double narrow = (double)value;
   uint64_t all, one = 1;

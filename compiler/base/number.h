@@ -33,7 +33,7 @@ typedef struct number_info {
 
 const number_info *number_type_info(number_type type);
 number_type number_type_of(DLDataType type);
-/* The same of what stands in the emitters as a number. */
+/* Name and bytes of a type that emitters hold as an int. */
 const char *number_name(int type);
 int number_bytes(int type);
 /* Bit of pegen_kernel.dtypes of rows of one type written as another, or as the same. */
@@ -55,7 +55,7 @@ long double number_least_normal(number_type type);
 /* splitmix64. */
 uint64_t random_next(uint64_t *state);
 double random_uniform(uint64_t *state, double low, double high);
-/* Of mean 0 and deviation 1, by Box and Muller's way from two uniform numbers. */
+/* A normal number of mean 0 and deviation 1, by Box and Muller's way from two uniform numbers. */
 double random_normal(uint64_t *state);
 int random_below(uint64_t *state, int bound);
 

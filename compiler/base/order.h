@@ -2,8 +2,8 @@
  *
  * Where two arguments of one call make something (an op, an expression), C leaves open which comes first, and compilers
  * differ. What a description becomes must not depend on the compiler that pegen was built with, so the functions whose
- * arguments are mostly made in place are macros over themselves that evaluate the last argument first. Of any other
- * function one argument at most may make something; tests/order looks for calls that break this.
+ * arguments are mostly made in place are macros over themselves that evaluate the last argument first. In a call of any
+ * other function one argument at most may make something; tests/order looks for calls that break this.
  */
 #ifndef PEGEN_BASE_ORDER_H
 #define PEGEN_BASE_ORDER_H

@@ -1,8 +1,8 @@
 /* bench/attention: see bench/attention.h.
  *
  * The kernel, the same attention without bias, rotation and mask (made by the same emitter), and the multiply-adds'
- * peak take turns in one process; what is printed are the fastest times. Of a number of keys that was asked for, and on
- * a device, one reading of keys and values takes turns, too. What a mask hides is the reference's word.
+ * peak take turns in one process; what is printed are the fastest times. With a given number of keys, and on a device,
+ * one reading of keys and values takes turns, too. What a mask hides is the reference's word.
  */
 #include "bench/attention.h"
 

@@ -34,8 +34,8 @@ typedef struct bed {
   DLTensor tensor[TENSOR_COUNT], positions, *operand;
   const DLTensor **operands;
   pegen_args args;
-  /* Of gradients: rows alone, and those of inputs and operands (or, without them, of positions), too; where there is a
-   * table these come of a table of gradients, which `all` adds to and `prepare` goes on from. */
+  /* Calls of gradients: rows alone, and those of inputs and operands (or, without them, of positions), too; where there
+   * is a table these come of a table of gradients, which `all` adds to and `prepare` goes on from. */
   struct {
     void *kept[2], *input[SPEC_MAX_INPUTS], *workspace;
     DLTensor tensor[2], positions, *operand, input_tensor[SPEC_MAX_INPUTS];

@@ -4,8 +4,8 @@
 
 #include "verify/trial_attention.h"
 
-/* Of the pairs of all queries, or of every n-th where there are many, those that neither the bias nor the call's
- * `causal` hides: 0 to 1. */
+/* The share of pairs that neither the bias nor the call's `causal` hides, 0 to 1: of all queries, or of every n-th
+ * where there are many. */
 double bench_seen_share(const attention_trial *t);
 
 #endif

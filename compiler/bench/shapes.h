@@ -31,7 +31,7 @@ const bench_shape *bench_shape_find(const char *name);
 /* The name of the i-th built-in shape, NULL beyond the last. */
 const char *bench_shape_name(int i);
 
-/* Of a row of figures its first columns: the shape, its memory order and whether it is in place. */
+/* Prints the first columns of a row of figures: the shape, its memory order and whether it is in place. */
 void bench_print_shape(const bench_shape *size, bench_layout layout, bool in_place);
 /* A message; the exit code. */
 int bench_no_memory(const bench_shape *size);

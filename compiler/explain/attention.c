@@ -50,7 +50,7 @@ static const char *bias_text(arena *a, const spec *s) {
                       operands ? operands : "");
 }
 
-/* Of all blocks: what their rotations are made of, and a row turned by them. */
+/* Operations of all blocks: those that make their rotations, and those that rotate a row. */
 static int entry_operations(arena *a, const attention_plan *p) {
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
   operation_count count = {0};
@@ -72,7 +72,7 @@ static int pair_operations(arena *a, const attention_plan *p) {
   return 2 * p->spec->head_dim + 2 * p->value_dim + rotations + operation_count_all(&count);
 }
 
-/* Of a bias by columns: a key's columns times a query's, and then monomials of the displacement. */
+/* Operations of bias channels: a key's channels times a query's, and then monomials of the displacement. */
 static int column_operations(const attention_plan *p) {
   int count = p->columns ? 2 * p->columns->n_columns : 0;
   for (int w = 0; p->weights && w < p->columns->p->n_weights; w++)

@@ -77,7 +77,7 @@ static expr_environment at(const spec *s, const operand_values *operands, int he
   return env;
 }
 
-/* Of each axis' first step away from the origin: where phases are linear, of every step. */
+/* Phases of each axis' first step away from the origin; where phases are linear they are those of every step. */
 static void put_phases(json_writer *w, arena *a, const spec *s, const operand_values *operands) {
   shape d = of_blocks(s);
   double *values = arena_array(a, double, count_of(&d)), *next = values;
@@ -200,7 +200,7 @@ static void put_part(json_writer *w, arena *a, const spec *whole, const spec_par
   json_end(w, '}');
 }
 
-/* Of the head the positions; of each part what one kind of blocks has, by the part's own axes. */
+/* Writes the positions of the head, and of each part what one kind of blocks has, by the part's own axes. */
 static void put_parts(json_writer *w, arena *a, const spec *s, const explain_request *request,
                       const operand_values *operands) {
   if (request->n_positions) put_positions(w, s, request);

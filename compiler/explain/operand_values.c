@@ -83,7 +83,7 @@ static int find_named(arena *a, const spec *s, const char *operand) {
   return -1;
 }
 
-/* Of a file that names none. */
+/* The only operand, for a file that names none. */
 static int find_only(arena *a, const spec *s, const char *path) {
   const char *all = "none";
   if (s->n_operands == 1) return 0;

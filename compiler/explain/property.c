@@ -152,7 +152,7 @@ property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
 
 /* ---- decay ---- */
 
-/* Of pairs of the grid's tokens whose distance is beyond `above` and at most `most`: the highest score, and *mean. */
+/* The highest score, and *mean, of pairs of the grid's tokens whose distance is beyond `above` and at most `most`. */
 static long double score_between(const property_probe *p, double above, double most, uint64_t *random,
                                  long double *mean) {
   enum { TRIES = 1000 }; /* a pair: a band has no other, or few */

@@ -69,7 +69,7 @@ struct property_probe {
 property measure_translation(arena *a, const property_probe *p, uint64_t *random);
 property measure_rotation(arena *a, const property_probe *p, uint64_t *random);
 property measure_decay(arena *a, const property_probe *p, uint64_t *random);
-/* Of biases, which pair() gives: that they fall, along every direction and in each of its values. */
+/* Measures whether biases, which pair() gives, fall along every direction and in each of its values. */
 property measure_fall(arena *a, const property_probe *p, uint64_t *random);
 
 /* A property that is proved, with what was measured beside it: a contradiction beyond the rounding is a bug of ours. */

@@ -56,7 +56,7 @@ static void relative_of_sides(const rotor_facts *f, int index, int side, const d
     }
 }
 
-/* The same of a query and a key. */
+/* The relative rotation of a query and a key. */
 static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to,
                               long double *relative) {
   relative_of_sides(f, index, 0, from, 1, to, relative);

@@ -24,10 +24,10 @@ const char *explain_operands(arena *a, const spec *s, const expr *const *x, int 
 void operation_count_add(operation_count *total, const expr *x, int times, unsigned char *seen);
 
 int operation_count_all(const operation_count *c);
-/* Of the map of one channel. */
+/* The cost of the map of one channel. */
 operation_count explain_map_cost(arena *a, const spec *s);
 
-/* Of kernels that compute a block's matrix by expressions. */
+/* Adds the cost of kernels that compute a block's matrix by expressions. */
 void explain_program_cost(arena *a, const plan *p, explain_cost *cost);
 
 #endif

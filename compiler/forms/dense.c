@@ -25,7 +25,7 @@ static int per_head(const void *of) {
 
 /* ---- programs ---- */
 
-/* Of skipped tokens, angles -1, in the basis that the others are in. */
+/* Skipped tokens have angles -1, and are in the basis that the others are in. */
 static int matrix(program_builder *b, const plan_dense *p, int angles) {
   const spec *s = p->spec;
   program_skew skew = {.source = (program_source)(SOURCE_EXP + (int)s->dense->map),

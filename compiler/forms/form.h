@@ -14,8 +14,8 @@
 
 #include <stdio.h>
 
-/* Names of the driver's functions behind the entries of kernel/entries.h; NULL: the form has no such entry. Those of
- * sizes are size_t (driver, args), the others int (driver, args, part, parts). */
+/* Names of the driver's functions behind the entries of kernel/entries.h; NULL: the form has no such entry. Functions
+ * of sizes are size_t (driver, args), the others int (driver, args, part, parts). */
 typedef struct form_entries {
 #define X(name, role, of, option, text) const char *name;
   PEGEN_ENTRIES(X)
@@ -115,7 +115,8 @@ const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
       FORM_BACKWARD_PROGRAMS(back, "encode_backward_by_table", BACKWARD_TO_TABLE), \
       FORM_BACKWARD_PROGRAMS(back, "prepare_backward", BACKWARD_FROM_TABLE)
 
-/* Of the forms that the driver's dense text (kernel/dense.c) serves: matrices of blocks, however they are made. */
+/* Entries of the forms that the driver's dense text (kernel/dense.c) serves: matrices of blocks, however they are made.
+ */
 #define FORM_DENSE_ENTRIES \
   .encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", \
   .table_bytes = "pegen_dense_table_bytes", .encode_backward = "pegen_dense_encode_backward", \

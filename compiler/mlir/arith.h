@@ -1,7 +1,7 @@
 /* mlir/arith: sums, products and comparisons as emitters write them, one word for each.
  *
  * Numbers are integers or floats, scalars or vectors: the ops are those of x's type, and y's is the same. Integers are
- * compared with their signs. Of floats smaller() and larger() take y where x or y is not a number.
+ * compared with their signs. With floats smaller() and larger() take y where x or y is not a number.
  */
 #ifndef PEGEN_MLIR_ARITH_H
 #define PEGEN_MLIR_ARITH_H

@@ -17,8 +17,8 @@ typedef struct arithmetic_context {
 } arithmetic_context;
 
 typedef struct arithmetic {
-  /* By operation. Missing in a narrow arithmetic: it is done in the wide one and rounded. Of a wide one only those are
-   * missing that the walker does itself (leaves, conversions, comparisons). */
+  /* By operation. Missing in a narrow arithmetic: it is done in the wide one and rounded. A wide arithmetic lacks only
+   * those that the walker does itself (leaves, conversions, comparisons). */
   two_float (*operation[EXPR_OP_COUNT])(const arithmetic_context *c, const two_float *v);
   /* What an operation gives whose arguments or result may be infinite, `y` being what its function gave; NULL: that. */
   two_float (*settle)(const arithmetic_context *c, expr_op op, const two_float *v, two_float y);

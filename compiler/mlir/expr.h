@@ -40,7 +40,7 @@ static inline two_float *expr_known(const expr_walker *w, const expr *x) {
 
 /* The value in the node's own type: lanes where it varies, else a scalar. */
 ir_value emit_expr(expr_walker *w, const expr *x);
-/* The same, spread over the lanes where it is a scalar. */
+/* Emits x as emit_expr does, spread over the lanes where it is a scalar. */
 ir_value emit_expr_lanes(expr_walker *w, const expr *x);
 /* As float32, on all lanes. */
 ir_value emit_expr_f32(expr_walker *w, const expr *x);

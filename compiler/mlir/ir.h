@@ -175,7 +175,7 @@ typedef struct ir_loop {
 } ir_loop;
 ir_loop ir_for(ir *b, ir_value begin, ir_value end); /* step 1 */
 void ir_end_for(ir *b, ir_loop loop);
-/* The same with values that go from turn to turn: `current` receives them in the body, which ends by giving the
+/* A loop with values that go from turn to turn: `current` receives them in the body, which ends by giving the
  * next ones; `results` receives the last. */
 ir_loop ir_for_with(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current);
 void ir_end_for_with(ir *b, ir_loop loop, int count, const ir_value *next, ir_value *results);
@@ -187,7 +187,7 @@ ir_branch ir_if(ir *b, ir_value condition); /* then the "then" block is current 
 void ir_else(ir *b, ir_branch *branch);
 void ir_end_if(ir *b, ir_branch branch);
 
-/* The same with values: each side ends by giving them. */
+/* An if with values: each side ends by giving them. */
 enum { IR_MAX_RESULTS = 192 };
 typedef struct ir_choice {
   MlirBlock outer, otherwise;

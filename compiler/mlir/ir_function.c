@@ -79,7 +79,7 @@ void ir_return(ir *b) {
   b->block = b->symbols;
 }
 
-/* Of a function by name, or (NULL) by the pointer among the arguments. */
+/* Calls a function by name, or (NULL) by the pointer among the arguments. */
 static void call(ir *b, const char *name, int count, const ir_value *arguments) {
   op o = op_start(b, "llvm.call");
   for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);

@@ -11,7 +11,7 @@ typedef struct number_conversion {
   MlirType (*type)(const ir *b);                   /* MLIR's own, for targets that convert it */
   ir_value (*to_f32)(ir *b, ir_value bits);        /* by integer arithmetic, from integers of its size */
   ir_value (*from_f32)(ir *b, ir_value x);
-  /* Of a type that is a float32's upper half, which no target needs an instruction to read: i32 with it there. */
+  /* For a type that is a float32's upper half, which no target needs an instruction to read: i32 with it there. */
   ir_value (*above)(ir *b, ir_value x, bool nan_is_cut);
   const char *pair;                                /* i16 (f32 high, f32 low), where no MLIR type stands for it */
 } number_conversion;

@@ -26,7 +26,7 @@ static two_float two_sum(ir *b, ir_value x, ir_value y) {
   return (two_float){.hi = sum, .lo = add(b, sub(b, x, from_x), sub(b, y, from_y))};
 }
 
-/* The same where |x| >= |y| or x = 0. */
+/* The exact sum where |x| >= |y| or x = 0. */
 static two_float fast_two_sum(ir *b, ir_value x, ir_value y) {
   ir_value sum = add(b, x, y);
   return (two_float){.hi = sum, .lo = sub(b, y, sub(b, sum, x))};

@@ -32,7 +32,7 @@ ir_value two_float_narrow(ir *b, two_float x); /* rounded to float32 */
 two_float two_float_add(ir *b, two_float x, two_float y);
 two_float two_float_sub(ir *b, two_float x, two_float y);
 two_float two_float_mul(ir *b, two_float x, two_float y);
-/* The same in half the operations: errors are a few 2^-48 of the arguments, not of the result, and the result is loose.
+/* Adds in half the operations: errors are a few 2^-48 of the arguments, not of the result, and the result is loose.
  * For what has been through a sine: numbers of size 1 that will be rounded to float32. */
 two_float two_float_add_loosely(ir *b, two_float x, two_float y);
 two_float two_float_mul_loosely(ir *b, two_float x, two_float y);

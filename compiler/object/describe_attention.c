@@ -110,7 +110,7 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
   return describe_rows(d, "turned", rows, count);
 }
 
-/* Of rows that come turned; not turned: nothing. */
+/* Describes gradients of rows that come rotated; null where none do. */
 static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const cpu_target *target) {
   arena *a = d->request->memory;
   const attention_plan *on = attention_plan_turned_gradient(a, p, target);
@@ -158,7 +158,7 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   return describe_rows(d, "gradients", rows, count);
 }
 
-/* Those of a bias, and behind them those of rotations. */
+/* The number of scatters: those of a bias, and behind them those of rotations. */
 static int scatter_count(const attention_plan *p) { return p->n_scatters + (p->torques ? p->torques->n_scatters : 0); }
 
 static const expr *scatter_leaf(const attention_plan *p, int i) {

@@ -18,7 +18,7 @@ struct plan_gradient;
 struct plan_gradient_row;
 LLVMValueRef describe_gradient(describer *d, const struct plan_gradient *g, const cpu_target *const *targets,
                                int n_targets);
-/* The same of a head's parts, the largest of which has so many blocks. */
+/* A pegen_gradient of a head's parts, the largest of which has so many blocks. */
 LLVMValueRef describe_gradient_row(describer *d, const spec *s, const struct plan_gradient_row *of, int blocks,
                                    const cpu_target *const *targets, int n_targets);
 

@@ -36,7 +36,7 @@ static LLVMValueRef gradient_codes(describer *d, const spec *s, const plan_gradi
   return describe_rows(d, "gradient_targets", rows, count);
 }
 
-/* Of a list of plans, one for each part that gains: sums of their sizes. */
+/* A list of plans, one for each part that gains, and sums of their sizes. */
 typedef struct gaining {
   int count, sums, scatters, torques;
   bool has_positions;

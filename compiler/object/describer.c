@@ -87,7 +87,7 @@ LLVMValueRef describe_rows(describer *d, const char *name, LLVMValueRef *values,
   return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
 }
 
-/* Of a part with fewer blocks than others have, the last one stands for those that are missing, or (marked) -1. */
+/* Where a part has fewer blocks than others, its last one stands for those that are missing, or (marked) -1. */
 static LLVMValueRef leaf(describer *d, const expr *x, int blocks, int room, bool marked) {
   int count = x->n_heads * room;
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);

@@ -56,9 +56,9 @@ LLVMValueRef describe_strings(describer *d, const char *name, const char *const 
 LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);
 /* pegen_leaf rows: what the driver gathers for a plan. */
 LLVMValueRef describe_leaves(describer *d, const plan *p);
-/* The same of several plans, one after the other, as of `blocks` blocks: of the most that one has. */
+/* pegen_leaf rows of several plans, one after the other, as of `blocks` blocks: of the most that one has. */
 LLVMValueRef describe_leaves_of(describer *d, const plan *const *plans, int n_plans, int blocks);
-/* The same of where something is added to: blocks that a plan has not are at -1. */
+/* pegen_leaf rows of where something is added; blocks that a plan does not have are at -1. */
 LLVMValueRef describe_places_of(describer *d, const plan *const *plans, int n_plans, int blocks);
 /* A pegen_skew row; blocks: matrices of a head. */
 LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks);

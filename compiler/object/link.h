@@ -3,7 +3,7 @@
  * In: the bytes of an object that imports nothing, for any processor. Out: the bytes of a shared object that dlopen
  * takes: it needs no library and no symbol, exports what the object does and, under one name for all kernels,
  * LINK_KERNEL_SYMBOL, the object's pegen_kernel. Relocations are applied before anything runs and are read-only then,
- * code is not writable, the stack is not executable. The same object gives the same bytes.
+ * code is not writable, the stack is not executable. One object gives the same bytes each time.
  */
 #ifndef PEGEN_OBJECT_LINK_H
 #define PEGEN_OBJECT_LINK_H

@@ -16,7 +16,7 @@ static const double LOG2_E = 1.44269504088896340736, LN_2 = 0.693147180559945309
 
 /* ---- the pair's expressions ---- */
 
-/* The same expression with coordinates and operands rounded to float32 first, and whatever is made of constants alone,
+/* Rewrites x with coordinates and operands rounded to float32 first, and whatever is made of constants alone,
  * so that all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays
  * an infinity also where float64 is a sum of two float32. */
 static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
@@ -234,8 +234,8 @@ static bool is_number(const spec *s, const expr *x, attention_number *number) {
   return x->op == EXPR_INPUT || (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE);
 }
 
-/* The same with what is read of tokens as coordinates of displacements, and the product in powers of two. NULL: tokens
- * have too many. */
+/* Rewrites x with what is read of tokens as coordinates of displacements, and the product in powers of two. NULL:
+ * tokens have too many. */
 static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   expr_pool *pool = p->spec->pool;
   const expr *arg[3] = {NULL};

@@ -72,7 +72,7 @@ typedef struct attention_plan {
   int operations; /* arithmetic nodes of a pair's bias and of a block's rotation */
   int own_operations; /* those of its bias or score alone */
   /* What elements of operands gain of a pair's bias: float32 expressions of the displacement and of what the score
-   * gains (cotangent 0). Of an ELEMENT the place is leaf->arg[0]. */
+   * gains (cotangent 0). The index of an ELEMENT is leaf->arg[0]. */
   int n_scatters;
   const adjoint_scatter *scatter;
   const expr **place; /* [n_places, n_axes at least] what a displacement's coordinates gain of the bias, the same; NULL
@@ -92,25 +92,26 @@ typedef struct attention_plan {
 
 /* Whether pairs have something of their own: a bias, a rotation, a score. */
 bool attention_has_pairs(const attention_plan *p);
-/* Of gradients: rows that values make are turned once for each tile of queries, where pairs are rotated. */
+/* Whether gradients rotate the rows that values make, once for each tile of queries, where pairs are rotated. */
 bool attention_turns_pairs_and_values(const attention_plan *p);
-/* The same: rows of out and of its gradient come turned, by lane. */
+/* Whether, in such gradients, rows of out and of its gradient come rotated, by lane. */
 bool attention_gains_by_turned_values(const attention_plan *p);
 /* Whether there is something of positions in it. */
 bool attention_is_placed(const attention_plan *p);
 
 attention_plan *attention_plan_build(arena *a, const spec *s);
-/* The same for a target: a bias is not tabulated along rows that fill half of its registers at most, whose other lanes
- * would be empty. */
+/* Adapts a plan to a target: a bias is not tabulated along rows that fill half of its registers at most, whose other
+ * lanes would be empty. */
 const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const cpu_target *target);
-/* The same of out itself, whose rows come turned where they can: then it has no matrix, and no tables of a grid. */
+/* The plan of the forward kernel, whose rows come rotated where they can: then it has no matrix, and no tables of a
+ * grid. */
 const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target);
-/* The same of gradients, and, where operands that rotate the grid's tabulated pairs gain, of operands alone: pairs are
+/* The plan of gradients and, where operands that rotate the grid's tabulated pairs gain, of operands alone: pairs are
  * then computed one by one, as off the grid. NULL: the first does it all. */
 const attention_plan *attention_plan_gradient(arena *a, const attention_plan *p, const cpu_target *target);
 const attention_plan *attention_plan_operands(arena *a, const attention_plan *p);
-/* The same of gradients of rows, which come turned and are turned back: what coordinates gain is not among them, and
- * what operands do where none of them rotates. NULL: rows are not turned. */
+/* The plan of gradients of rows that come rotated and are rotated back. It has no gradients of coordinates; operands
+ * have theirs only where none of them rotates. NULL: rows are not rotated. */
 const attention_plan *attention_plan_turned_gradient(arena *a, const attention_plan *p, const cpu_target *target);
 /* Whether rows of queries and keys come turned. */
 bool attention_is_turned(const attention_plan *p);
@@ -160,8 +161,8 @@ typedef struct grid_shape {
 bool attention_has_dots(const spec *s, const cpu_target *target);
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
 
-/* Of rows that come turned: tiles of queries that go through a panel of turned keys before the next ones are turned.
- * What a tile remembers between its panels is its state. */
+/* Where rows come rotated, several tiles of queries go through a panel of rotated keys before the next keys are
+ * rotated. What a tile remembers between its panels is its state. */
 typedef struct turned_shape {
   int tiles;
   int keys; /* of a panel: of a tile */
@@ -169,7 +170,7 @@ typedef struct turned_shape {
 } turned_shape;
 
 turned_shape turned_shape_of(const attention_plan *p, const attention_shape *s);
-/* The same of gradients, whose tiles remember their queries and what these gain. */
+/* The shape for gradients, whose tiles remember their queries and what these gain. */
 turned_shape turned_gradient_shape_of(const attention_plan *p, const attention_shape *s);
 /* Tiles of one head whose queries fill one register at most: what a head's last tile often is. Where registers are
  * wide, a tile of them is worth code of its own; none where pairs are rotated or operands gain, whose code is long:

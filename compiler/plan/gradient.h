@@ -2,8 +2,8 @@
  *
  * Rows give torques (algebra/torque.h): sums over rows of g_i y_j, for the pairs (i, j) of components that some element
  * of the torque's basis has, laid out as terms of a row are (plan/plan.h): a fixed permutation of g times y, lane by
- * lane. What the matrix of g is applied by are the same permutations, as a rule. Of sums, whose coefficients are added
- * to rows, the torque is the sum of g itself.
+ * lane. What the matrix of g is applied by are the same permutations, as a rule. Where coefficients are added to rows
+ * the torque is the sum of g itself.
  *
  * Once a token (and head, where heads differ) torques become gradients of *boundaries*, which are whatever the rotors
  * take from operands alone, and of the token's coordinates; once a call and head the boundaries' sums over tokens
@@ -35,7 +35,7 @@ typedef struct plan_gradient {
   plan *leaves;                      /* what is gathered for them */
 } plan_gradient;
 
-/* Those of a head's parts, each with torques, boundaries and sums of its own. */
+/* The gradients of a head's parts, each with torques, boundaries and sums of its own. */
 typedef struct plan_gradient_row {
   int n_parts;
   const plan_gradient *part[SPEC_MAX_PARTS]; /* NULL: neither its operands nor its positions have one */
@@ -44,7 +44,7 @@ typedef struct plan_gradient_row {
 /* What is computed of a token is added to rows. */
 static inline bool plan_is_sum(const plan *p) { return p->spec->additive != NULL; }
 
-/* Of the parts before number `part` (n_parts: of all), sums over tokens and what leaves gain of them, one part's behind
+/* In the parts before number `part` (n_parts: in all): sums over tokens and what leaves gain of them, one part's behind
  * the other's. */
 int plan_gradient_sums(const plan_gradient_row *row, int part);
 int plan_gradient_scatters(const plan_gradient_row *row, int part);
@@ -55,16 +55,16 @@ const plan_gradient *plan_gradient_first(const plan_gradient_row *row);
 
 /* NULL: neither operands nor positions have a gradient. */
 const plan_gradient *plan_gradient_build(arena *a, const plan *p);
-/* The same of several parts: NULL where it is so of all. */
+/* Builds the gradients of several parts; NULL where none has any. */
 const plan_gradient_row *plan_gradient_build_row(arena *a, const plan *const *plans, int count);
 /* A row of one; NULL of NULL. */
 const plan_gradient_row *plan_gradient_row_of(arena *a, const plan_gradient *of);
-/* The same of expressions of a token, whose own gradients stand for torques: count numbers of each block (and head,
- * where per_head). */
+/* Builds the gradients of expressions of a token, whose own gradients stand for torques: count numbers of each block
+ * (and head, where per_head). */
 const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,
                                              int count);
-/* The same of numbers of a query, float32 sums over blocks of what its inputs and operands are: what a sum gains is
- * one number for all of its blocks. p: where those expressions are evaluated. */
+/* Builds the gradients of numbers of a query, float32 sums over blocks of what its inputs and operands are: what a sum
+ * gains is one number for all of its blocks. p: where those expressions are evaluated. */
 const plan_gradient *plan_gradient_of_sums(arena *a, const plan *p, const expr *const *sums, int count);
 
 #endif

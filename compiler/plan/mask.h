@@ -21,8 +21,8 @@ typedef struct attention_mask {
 enum { MASK_BOUNDS = 2 };
 static inline int mask_bound(int axis, bool greatest) { return MASK_BOUNDS * axis + greatest; }
 
-/* Of a bias in float32, of displacements that are no further than INTERVAL_FURTHEST from 0; NULL: nothing can be
- * proved of tiles, and nothing need be asked. */
+/* Builds the mask of a bias in float32, for displacements that are no further than INTERVAL_FURTHEST from 0; NULL:
+ * nothing can be proved of tiles, and nothing need be asked. */
 const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places);
 /* Whether it may be -infinity at all. n_places: coordinates of displacements, and what tokens have beside them. */
 bool attention_may_hide(arena *a, const spec *s, const expr *bias, int n_places);

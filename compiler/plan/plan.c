@@ -188,7 +188,7 @@ static plan *build(arena *a, const block_program *program, const block_program *
 
 plan *plan_build(arena *a, const block_program *program) { return build(a, program, NULL); }
 
-/* The same of another matrix, whose expressions were hoisted with those of p. */
+/* A plan of another matrix, whose expressions were hoisted with those of p. */
 static plan *with_program(arena *a, const plan *p, const block_program *program) {
   plan *t = arena_new(a, plan);
   *t = *p;

@@ -47,10 +47,10 @@ typedef struct plan {
 } plan;
 
 plan *plan_build(arena *a, const block_program *program);
-/* The same, with the plan of another program of these blocks, the inverse, beside it: both are of the same leaves and
+/* Builds a plan, with that of another program of these blocks, the inverse, beside it: both are of the same leaves and
  * prepared expressions. */
 plan *plan_build_with_inverse(arena *a, const block_program *program, const block_program *inverse);
-/* The same with the blocks' matrices transposed; tables hold the same values. */
+/* A plan with the blocks' matrices transposed; tables hold the same values. */
 plan *plan_transpose(arena *a, const plan *p);
 /* What a plan says of expressions that are not a block's matrix: what the driver gathers, what is prepared, whether
  * heads differ. It has no terms and no program. */
@@ -91,11 +91,11 @@ enum { PLAN_ABSENT = -1, PLAN_CONSTANT = -2 };
 enum { PLAN_LEAST_LOOPED = 4 };
 
 plan_tile *plan_tile_build(arena *a, const plan *p, int width);
-/* The same with another number in that one's place, 2 or more. */
+/* Builds a tile with another number in that one's place, 2 or more. */
 plan_tile *plan_tile_looped(arena *a, const plan *p, int width, int least);
 
-/* The same vectors for types whose rows are read and written by pairs for less; the tile itself where bringing channels
- * together would take what that saves. Slots hold coefficients in order. */
+/* A tile of the same vectors, for types whose rows are read and written by pairs for less; the tile itself where
+ * bringing channels together would take what that saves. Slots hold coefficients in order. */
 const plan_tile *plan_tile_in_pairs(arena *a, const plan *p, const plan_tile *t);
 /* The channel in a lane. */
 int plan_tile_channel(const plan_tile *t, int vector, int lane);

@@ -7,7 +7,8 @@
  * blocks of three, with which ptxas takes 64 to 72 registers a thread where four took 96. */
 enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120, STAGED_REGISTER_BUDGET = 36, MAX_MERGED = 8 };
 
-/* Of a thread that has two rows at a time, coefficients and torques, and expressions to evaluate beside them. */
+/* Registers of a thread that has two rows at a time, coefficients and torques, and expressions to evaluate beside them.
+ */
 enum { GRADIENT_REGISTER_BUDGET = 56 };
 enum {
   WARP = 32,

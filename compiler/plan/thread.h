@@ -49,7 +49,7 @@ thread_tile *thread_tile_widest(arena *a, const plan *p, int element);
 /* The widest one of which two rows fit, and so many numbers more of every block. */
 thread_tile *thread_tile_of_gradient(arena *a, const plan *p, int element, int of_block);
 
-/* Of an entry that moves rows itself, in accesses of `access` bytes: units of one block each. */
+/* The tile of an entry that moves rows itself, in accesses of `access` bytes: units of one block each. */
 thread_tile *thread_tile_of_blocks(arena *a, int blocks, int element, int access);
 
 /* A row in pieces of 16 bytes, which is how a staged row moves between memory and shared memory. */

@@ -262,7 +262,7 @@ static bool build_layout(arena *a, plan_widen *p, int type) {
 
 /* ---- values ---- */
 
-/* The same value in float32: what operands and constants say of it is computed in float64 and rounded once. */
+/* Rewrites x in float32: what operands and constants say of it is computed in float64 and rounded once. */
 static const expr *in_f32(expr_pool *pool, const expr *x) {
   if (!(x->depends & DEPENDS_QUERY)) return expr_is_fixed_for_heads(x) ? x : expr_unary(pool, EXPR_NARROW, x);
   const expr *v[3] = {NULL};

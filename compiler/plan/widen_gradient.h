@@ -1,6 +1,6 @@
 /* plan/widen_gradient: what inputs and operands gain of a polynomial bias.
  *
- * A query's weights are sums over terms of products of what its inputs say and what operands say (plan/widen.h). Of
+ * A query's weights are sums over terms of products of what its inputs say and what operands say (plan/widen.h). From
  * what weights gain, inputs gain term by term, and so do the operands' halves of the products, which are summed over
  * queries and become what operands' elements gain by expressions (plan/gradient.h).
  */

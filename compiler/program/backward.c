@@ -82,7 +82,7 @@ static void write_operands(backward *w, const backward_part *part) {
   program_end_for(b, depth);
 }
 
-/* Of a part's own axes: the driver adds those of all. */
+/* Writes gradients by a part's own axes; the driver adds those of all parts. */
 static void write_positions(backward *w, const backward_part *part) {
   program_for(&w->b, SPACE_TOKENS, part->plan->spec->skip_tokens ? PART_ENCODED : PART_ALL);
   int gained = program_reduce(&w->b, part->of_positions, w->of_token & ~IN(TOKENS), true, NULL);

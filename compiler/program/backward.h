@@ -12,7 +12,7 @@
 
 typedef enum backward_way { BACKWARD_AT_ONCE, BACKWARD_TO_TABLE, BACKWARD_FROM_TABLE, BACKWARD_ROWS } backward_way;
 
-/* From what was written (TORQUE_OF_Y) or read. Of sums: TORQUE_OF_Y, at once. Of several parts each has arrays of its
+/* From what was written (TORQUE_OF_Y) or read. Sums take TORQUE_OF_Y, at once. Each of several parts has arrays of its
  * own, of what its operands and its own axes gain. */
 const program *backward_build_row(arena *a, const spec *s, const plan *const *plans, const plan_gradient_row *of,
                                   torque_frame frame, backward_way way);

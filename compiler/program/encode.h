@@ -10,7 +10,7 @@ int encode_prepared(program_builder *b, const plan *p);
 int encode_values(program_builder *b, const plan *p, int prepared);
 /* Loops over the tokens that are encoded, and their heads where heads differ. */
 void encode_for_tokens(program_builder *b, bool per_head);
-/* The same of what a plan computes: over all that rows are of where they differ. */
+/* Loops for what a plan computes: over all that rows are of, where they differ. */
 void encode_for_tokens_of(program_builder *b, const plan *p);
 /* A plan's blocks. */
 program_blocks encode_blocks(const plan *p);

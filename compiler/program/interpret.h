@@ -20,7 +20,7 @@ typedef struct program_call {
   int side;                 /* of a description whose q and k differ, which of them the call is of: 0 or 1 */
   const double *inputs[SPEC_MAX_INPUTS]; /* [batches][heads][tokens, or keys][size, or one] */
   const double *const *operands;
-  /* Of streams that are read, [batches][heads][tokens or keys][channels]; of one tensor the first. */
+  /* Rows of streams that are read, [batches][heads][tokens or keys][channels]; of one tensor the first. */
   const double *rows[PROGRAM_MAX_STREAMS][2];
   long double *results[PROGRAM_MAX_STREAMS][2]; /* of streams that are written, laid out alike */
   long double *arrays[PROGRAM_MAX_ARRAYS];      /* [index of the spaces, tokens first][numbers][blocks] */

@@ -114,12 +114,13 @@ static bool add_row(int n, int *count, long double *rows, const long double *v, 
   return true;
 }
 
-/* Of a unit vector. What n < 1 / NEW^2 of them leave out is less than one dimension, so n rows are found. */
+/* The least length that is kept of a unit vector. What n < 1 / NEW^2 of them leave out is less than one dimension, so n
+ * rows are found. */
 static const long double NEW = 0.1L;
 
-/* Of a skew A with the real Schur form S (+ lambda_k J) S^T, planes side by side: (+ R(angle lambda_k)) S^T. S is one
- * of many, the same for every angle. Planes are spanned by an eigenvector v of A^2, those of the largest -lambda^2
- * first, and A v. */
+/* For a skew A with the real Schur form S (+ lambda_k J) S^T, planes side by side: makes (+ R(angle lambda_k)) S^T. S
+ * is one of many, the same for every angle. Planes are spanned by an eigenvector v of A^2, those of the largest
+ * -lambda^2 first, and A v. */
 static void schur_turned(int n, long double angle, long double *a) {
   arena *memory;
   long double *square = matrices(&memory, n, 3), *v = square + n * n, *rows = v + n * n;

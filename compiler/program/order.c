@@ -3,7 +3,8 @@
 
 #include "base/diag.h"
 
-/* Of a row: a load and a store or two, and of each part a map, a matrix, the map's way back and a torque. */
+/* The most ops of a row: a load and a store or two, and of each part a map, a matrix, the map's way back and a torque.
+ */
 enum { MOST_OPS = 4 + 4 * SPEC_MAX_PARTS };
 
 /* The ops inside of a loop over tokens, by how often they run. */

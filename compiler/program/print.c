@@ -127,7 +127,7 @@ static void add_root(const printer *t, roots *r, const expr *x, const char *text
   r->name[r->count++] = text;
 }
 
-/* Of the part's expressions, whose numbers are its own; NULL: the whole's. */
+/* Collects a part's expressions, whose numbers are its own; NULL: the whole's. */
 static void collect(const printer *t, const program_op *list, const spec_part *part, roots *r) {
   for (const program_op *op = list; op; op = op->next) {
     collect(t, op->body, part, r);

@@ -56,22 +56,23 @@ enum {
 typedef enum program_level { LEVEL_CALL, LEVEL_TOKEN, LEVEL_ROW, LEVEL_PAIR } program_level;
 program_level program_level_of(unsigned spaces);
 
-/* Tokens or keys that a loop walks: a description may leave the first ones as they are. Of tensors q or k. */
+/* Tokens or keys that a loop walks: a description may leave the first ones as they are. Tensors that a loop walks: q or
+ * k. */
 typedef enum program_part { PART_SKIPPED = 1, PART_ENCODED = 2, PART_Q = 1, PART_K = 2, PART_ALL = 3 } program_part;
 
 /* What an op makes. */
 typedef enum program_kind {
   KIND_NUMBERS, /* of an eval: one for every expression and block */
-  KIND_MATRIX,  /* one for every block */
-  KIND_ROW      /* channels */
+  KIND_MATRIX, /* one for every block */
+  KIND_ROW /* channels */
 } program_kind;
 
 typedef struct program_value {
   program_kind kind;
-  number_type type;   /* of arithmetic with it: NUMBER_F32 or NUMBER_F64 */
-  unsigned spaces;    /* that it is indexed by */
-  int count;          /* numbers of a block, rows of a matrix, channels */
-  program_part keys;  /* of a pair's: the keys that it is made for */
+  number_type type; /* of arithmetic with it: NUMBER_F32 or NUMBER_F64 */
+  unsigned spaces; /* that it is indexed by */
+  int count; /* numbers of a block, rows of a matrix, channels */
+  program_part keys; /* of a pair's: the keys that it is made for */
   program_part tensors; /* of a row's: the tensors that it is made for */
   const struct program_op *maker;
 } program_value;
@@ -217,7 +218,7 @@ typedef struct program_builder {
 program_builder program_begin(arena *a, const spec *s, const char *entry);
 int program_stream_in(program_builder *b, const char *name, int channels);
 int program_stream_out(program_builder *b, const char *name, int channels, int replaces);
-/* Of one tensor: its rows' spaces. */
+/* A stream of one tensor, with its rows' spaces. */
 int program_stream_of(program_builder *b, const char *name, int channels, unsigned spaces, bool is_output);
 int program_array_out(program_builder *b, const char *name, unsigned spaces);
 int program_array_in(program_builder *b, const char *name, unsigned spaces);
@@ -230,7 +231,7 @@ void program_end_for(program_builder *b, int depth);
 /* The others make a value where there is one to make, and give its number. `used`: evals of which expressions are part
  * of these. */
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used, int n_used);
-/* Of expressions in which blocks have no part: as of one block. */
+/* Evaluates expressions in which blocks have no part, as for one block. */
 int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count);
 int program_eval_once_of(program_builder *b, const expr *const *exprs, int count, const int *used, int n_used);
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
@@ -302,7 +303,8 @@ int program_op_arguments(program_op_kind kind); /* -1: any number */
 bool program_stream_is_kept(const program *p, int stream);
 /* The plan of the program's first eval or matrix. */
 const plan *program_plan(const program *p);
-/* Those of a row whose parts differ, in the order of their channels; of other programs the one above. Their number. */
+/* The plans of a row whose parts differ, in the order of their channels; in other programs the one above. Returns their
+ * number. */
 int program_plans(const program *p, const plan **plans);
 /* The part of a head whose expressions an op's are; NULL: they are the whole's. */
 const spec_part *program_part_of(const program_op *op);
@@ -327,7 +329,7 @@ void program_must_be_forward(const program_op *row, const char *stage);
 
 /* What is wrong with a program, in words; NULL: nothing. */
 const char *program_fault(arena *a, const program *p);
-/* The same where a fault is the compiler's own bug. stage: who made the program. */
+/* Ends the compiler where a program has a fault, which is the compiler's own bug. stage: who made the program. */
 void program_check(arena *a, const program *p, const char *stage);
 
 #endif

@@ -66,8 +66,8 @@ typedef struct sass_turn {
 } sass_turn;
 
 /* The main loop is the innermost one with the most products, or, without any, that with the most instructions among
- * the innermost whose number of turns is not in the code. Of the ways through it the shortest that has all products and
- * copies is taken: masks of partial tiles and what is computed anew for tokens far away are not on it. */
+ * the innermost whose number of turns is not in the code. The shortest way through it that has all products and copies
+ * is taken: masks of partial tiles and what is computed anew for tokens far away are not on it. */
 sass_turn sass_main_loop(arena *a, const sass_code *code);
 
 /* All that a thread does that encodes so many rows of a token: what comes before the loop over rows, its turns, what

@@ -55,12 +55,12 @@ typedef struct adjoint_scatter {
 int adjoint_scatters(arena *a, expr_pool *pool, const adjoint_output *outputs, int n_outputs, unsigned wanted,
                      const adjoint_scatter **out);
 
-/* The same expressions with nothing rounded to float32 on the way: what differences of rounded numbers lose, such as
+/* The given expressions with nothing rounded to float32 on the way: what differences of rounded numbers lose, such as
  * 1 - cos(x) of a small x, a gradient would be short of. Leaves that are float32 stay what they are. */
 void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int count, const expr **out);
 
-/* Of all gradients of a description together: four times what one expression may have (spec/size.h), since a gradient
- * takes three to four times the operations of what it is of. */
+/* A limit for all gradients of a description together: four times what one expression may have (spec/size.h), since a
+ * gradient takes three to four times the operations of what it is of. */
 enum { ADJOINT_MOST_OPERATIONS = 4 * SIZE_MOST_OPERATIONS };
 
 /* False after a diag_error that names what has gradients that would be too large as code. */

@@ -130,7 +130,7 @@ const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, c
 bool expr_is_const(const expr *x, double value);
 /* A number or a table of numbers; known when the kernel is compiled. */
 bool expr_is_fixed(const expr *x);
-/* The same, and alike for all heads: it can stand in the code as it is. */
+/* Whether x is fixed and alike for all heads, so that it can stand in the code as it is. */
 bool expr_is_fixed_for_heads(const expr *x);
 
 /* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements, inputs[i]

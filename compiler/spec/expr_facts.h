@@ -13,7 +13,7 @@ bool expr_is_zero_in(const expr *x, int head, int block, int blocks);
 
 /* Whether x is c0 + sum over axes of c_a r_a in the positions, the c free of positions. */
 bool expr_is_affine(const expr *x);
-/* The same with c0 = 0: no phase at the origin. */
+/* Whether it is affine with c0 = 0: no phase at the origin. */
 bool expr_is_linear(const expr *x);
 
 /* Whether x reads a coordinate of indices first to end - 1: 0 to n_axes - 1 are the axes', and a score may read others

@@ -9,7 +9,7 @@
 #include <float.h>
 #include <math.h>
 
-/* Of what may be rounded otherwise: some units of float32's last place. */
+/* Slack for what may be rounded otherwise: some units of float32's last place. */
 static const double SLACK = 0x1p-19;
 static const double TINY = 0x1p-100;
 
@@ -44,7 +44,7 @@ static const expr *less(const bounder *t, const expr *x, const expr *y) {
   return expr_binary(t->pool, EXPR_LESS, x, y);
 }
 
-/* Of 0 and 1. */
+/* Whether both hold, for conditions that are 0 or 1. */
 static const expr *both(const bounder *t, const expr *x, const expr *y) {
   if (is_number(x, 0) || is_number(y, 1)) return x;
   if (is_number(y, 0) || is_number(x, 1)) return y;
@@ -161,7 +161,7 @@ static interval bound_POSITION(bounder *t, const operands *o) {
   return (interval){lo, hi, number(t, 0)};
 }
 
-/* Of a number that the call brings: itself, where it is finite. */
+/* A number that the call brings is its own bound, where it is finite. */
 static interval bound_OPERAND(bounder *t, const operands *o) {
   if (t->is_range) return anything(t);
   const expr *x = expr_unary(t->pool, EXPR_NARROW, o->x), *size = expr_unary(t->pool, EXPR_ABS, x);
@@ -407,7 +407,7 @@ static bounder begin(arena *a, expr_pool *pool, const expr *x, int axes, interva
 
 enum { MOST_AXES = 64 };
 
-/* The same, and room for bounds at the displacements at hand. */
+/* Begins a bounder, with scratch for bounds at the displacements at hand. */
 static bounder begin_at(arena *a, expr_pool *pool, const expr *x, int axes, interval *everywhere,
                         const interval *displacement) {
   bounder t = begin(a, pool, x, axes, everywhere);

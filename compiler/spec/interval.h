@@ -13,8 +13,8 @@
 
 #include "spec/expr.h"
 
-/* A value lies in [lo, hi] (infinities among them) where `unknown` is 0, and may be anything, no number too, where it
- * is 1. Of a comparison lo = 1 says that it holds, hi = 0 that it does not. */
+/* A value lies in [lo, hi] (infinities among them) where `unknown` is 0, and may be anything, NaN too, where it is 1.
+ * For a comparison lo = 1 says that it holds, hi = 0 that it does not. */
 typedef struct interval {
   const expr *lo, *hi, *unknown;
 } interval;
@@ -28,7 +28,7 @@ enum { INTERVAL_OF_SCORE = 8 };
 /* Bounds of x; displacement: of each axis, expressions of float32. */
 interval interval_of(arena *a, expr_pool *pool, const expr *x, int axes, const interval *displacement);
 
-/* Of what masks do. */
+/* What a mask does to pairs within bounds. */
 typedef struct interval_mask {
   const expr *unseen; /* 1: the expression is -infinity at all displacements; else 0: it need not be */
   const expr *whole; /* 1: every choice that has -infinity on one side takes the other one, at all displacements */

@@ -290,9 +290,9 @@ typedef struct spec {
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
   const expr *gain[2];
-  /* Of rows of q and of k: the matrix by which a block is multiplied where the description writes it, [n_components^2]
-   * by rows, of positions, operands and inputs; nothing else turns then, and the algebra means nothing. NULL, both:
-   * rotors do. Never with `inverse`. */
+  /* For rows of q, and of k: the matrix by which a block is multiplied where the description writes it,
+   * [n_components^2] by rows, of positions, operands and inputs; nothing else turns then, and the algebra means
+   * nothing. NULL, both: rotors do. Never with `inverse`. */
   const expr *const *entries[2];
   /* What becomes of each channel of a block before it turns, an expression of channel[0] and numbers: the same of q, k
    * and all blocks. Never with `inverse`. NULL: it turns as it is. */

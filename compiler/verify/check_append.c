@@ -215,7 +215,7 @@ static void check_plain_caches(appended *t) {
 }
 
 /* Rows that are normalised are rounded once: what float32 rows of the same numbers give, which stand in float32 caches.
- * Of sums and parts these may differ in their last place. */
+ * Rows of sums and parts may differ in their last place. */
 static void check_normalised_caches(appended *t) {
   const spec *s = t->c->spec;
   appended wide = *t;

@@ -97,7 +97,7 @@ static trial_operands alike(checker *c, operand_set set) {
 
 static double fraction(uint64_t *random) { return (random_below(random, 129) - 64) / 64.0; }
 
-/* Of a grid's tokens few: gradients of the others' rows are 0, and the reference passes over them. */
+/* Few tokens of a grid are sampled: gradients of the others' rows are 0, and the reference passes over them. */
 static bool is_sampled(const sample *t, int64_t token) {
   return t->positions || token % (t->tokens / GRID_SAMPLE | 1) == 0;
 }
@@ -274,7 +274,7 @@ static int fill_table(const checker *c, const call *of, const gradients *to, peg
   return error;
 }
 
-/* The same gradients by way of a table. */
+/* Runs a call for the same gradients by way of a table. */
 static int run_tabled(const checker *c, const call *of, const gradients *to, int parts) {
   void *given[2];
   pegen_grad_args grad = {.struct_size = sizeof grad};
@@ -396,7 +396,7 @@ typedef struct block_place {
   int block, part; /* -1: none */
 } block_place;
 
-/* The same of a channel's gradient. Behind a change of basis that is made of all blocks'. */
+/* The scale of a channel's gradient; behind a change of basis the largest of all blocks'. */
 static long double scale_of(checker *c, oracle *o, int64_t token, int head, block_place at) {
   const spec *s = c->spec;
   long double scale = 1;
@@ -484,7 +484,7 @@ static void compare_sums(const gradient_sum *exact, const DLTensor *got, int64_t
   }
 }
 
-/* The same of what all tokens' rows of an input gain together. */
+/* The scale of what all tokens' rows of an input gain together. */
 static void compare_inputs(const gradient_sum *exact, const DLTensor *got, int64_t size, trial_error *worst) {
   for (int64_t k = 0; k < size; k++) {
     long double value = 0;

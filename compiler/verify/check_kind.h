@@ -58,7 +58,7 @@ typedef struct converted_call {
   const trial_operands *operands;
   int64_t heads, k_heads, tokens;
 } converted_call;
-/* Of every pair of types that the kernel has: its outputs against its own float32 rows (verify/check_converted). */
+/* Checks every pair of types that the kernel has: its outputs against its own float32 rows (verify/check_converted). */
 void check_each_pair(checker *c, const converted_call *call);
 
 /* Calls of append: as converted_call, with one batch. */
@@ -70,7 +70,7 @@ typedef struct append_call {
   /* Rows of q, or of k, against the reference's of `in`, float64 numbers [1][heads][tokens][channels]. */
   void (*compare)(const checker *c, bool of_k, const DLTensor *in, const DLTensor *out, trial_error *worst);
 } append_call;
-/* Of every number type that the kernel has, with norms and without; nothing where it has no such entry, and of GPUs
+/* Checks every number type that the kernel has, with norms and without; nothing where it has no such entry, and on GPUs
  * (verify/check_append). */
 void check_append(checker *c, const append_call *call);
 
@@ -78,7 +78,7 @@ void check_append(checker *c, const append_call *call);
  * has no entry for them (verify/check_backward). */
 void check_encode_backward(checker *c);
 
-/* The same of attention, on the tensors of a forward call; every step-th query has a gradient coming in
+/* Checks gradients of attention, on the tensors of a forward call; every step-th query has a gradient coming in
  * (verify/check_attention_backward). */
 void check_attention_backward(checker *c, const struct attention_trial *trial, const char *name, const char *what,
                               int64_t step);

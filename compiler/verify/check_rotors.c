@@ -208,7 +208,7 @@ static void check_lengths(checker *c, const DLTensor *in, const DLTensor *out) {
 /* Where phases have no digits left, rows are still as long as they were: the angle is any, and is one. */
 static void check_far_lengths(checker *c) {
   enum { TOKENS = 4 };
-  /* Of phases, whose squares are in the range of a GPU's numbers, and eighth powers in that of float64. */
+  /* Exponents of phases, whose squares are in the range of a GPU's numbers, and eighth powers in that of float64. */
   static const int exponent[] = {54, 60, 90, 120};
   const spec *s = c->spec;
   const sample *t = c->sample;

@@ -175,7 +175,7 @@ typedef struct search {
   int count;
 } search;
 
-/* What x's tangent comes of. Of a choice only what was chosen: the other side's place may be none of its table. */
+/* What x's tangent comes of. A choice gives only what was chosen: the other side's index may lie outside its table. */
 static int arguments_of(dual_place *p, const expr *x, const expr *const **out) {
   *out = x->arg;
   if (x->op != EXPR_SELECT) return expr_op_arity(x->op);

@@ -41,7 +41,7 @@ typedef struct dual_place {
   int words, bit; /* the variable at hand; -1: none of them, then all nodes may */
 } dual_place;
 
-/* Of expressions that are in the pool now. */
+/* Begins for expressions that are in the pool now. */
 dual_place dual_at(arena *a, const expr_pool *pool, const expr_environment *env);
 
 /* What the expressions read there, each variable once. */

@@ -8,7 +8,7 @@ enum { PLACES = 4, MOST_LEAVES = 16, LEAST_POWER = -8, MOST_POWER = 24 };
 
 static const double MODERATE = 1024; /* how much larger a value may become */
 
-/* Of one expression of the description: kinks that depend on operands. */
+/* The kinks of one expression of the description that depend on operands. */
 typedef struct search {
   arena *memory;
   const spec *spec;

@@ -8,16 +8,16 @@
 
 typedef struct oracle oracle;
 
-/* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. Of a description whose q
- * and k differ it is of q (spec_of_side). */
+/* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. Where q and k of a
+ * description differ it is the oracle of q (spec_of_side). */
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands);
-/* Of a description that turns rows by inputs: those of `batches` batches, or of all where there is one, and of `heads`
+/* Sets inputs, where they rotate rows: those of `batches` batches, or of all where there is one, and of `heads`
  * heads; else the typical row stands for all. */
 void oracle_set_inputs(oracle *o, const trial_inputs *inputs, int64_t batches, int64_t heads);
 /* Comparisons look at the first and last tokens and at every step-th; 1 where not called. */
 void oracle_sample(oracle *o, int64_t step);
-/* Of one of the head's parts. */
+/* The oracle of one of the head's parts. */
 oracle *oracle_part(const oracle *o, int part);
 /* matrix [n_components][n_components] of a token that is encoded. *scale: what errors of its entries are
  * measured by: the amplitude (or its inverse) in a compact group, otherwise the largest

@@ -60,7 +60,7 @@ static multivector multiply(const cayley *table, const multivector *x, const mul
   return product;
 }
 
-/* The reverse: the factors of every blade in the opposite order. Of exp(B), B a bivector, it is exp(-B). */
+/* The reverse: the factors of every blade in the opposite order. The reverse of exp(B), B a bivector, is exp(-B). */
 static multivector reverse(const cayley *table, const multivector *x) {
   multivector reversed = *x;
   for (unsigned blade = 0; blade < (unsigned)table->size; blade++) {

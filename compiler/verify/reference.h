@@ -9,7 +9,7 @@
 
 #include "spec/spec.h"
 
-/* Of the product of two blades of the algebra, whose blade is a ^ b: +-1, 0 where a null vector is squared. */
+/* The sign of the product of two blades of the algebra, whose blade is a ^ b: +-1, 0 where a null vector is squared. */
 int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b);
 
 /* Where an expression is evaluated of a block (of a sum: a channel) and head, by the conventions of reference_block:
@@ -36,8 +36,8 @@ void reference_block(const spec *s, const double *positions, const double *const
 long double reference_gain_of(const spec *s, const double *positions, const double *const *operands, int head,
                               int block);
 
-/* The same of a description with dense blocks; reference_block calls it. Of dense->map == DENSE_SCHUR it is the matrix
- * in the channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
+/* The matrix of a description with dense blocks; reference_block calls it. Where dense->map == DENSE_SCHUR it is the
+ * matrix in the channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
 void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                            long double *matrix);
 
@@ -48,7 +48,7 @@ void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, 
 /* The spectral norm of M in exp(M) of a dense block, to 4 %; errors of its exponential are measured by it. */
 long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block);
 
-/* Of a function of rotors: by how much the block's matrix moves where the axes' rotations move by 2^-42 and 2^-48 of
+/* For a function of rotors: by how much the block's matrix moves where the axes' rotations move by 2^-42 and 2^-48 of
  * their angles, which float64 and pairs of float32 leave open however well they are used; large at its cuts, where
  * nearby rotations have far values. */
 long double reference_reach(const spec *s, const double *positions, const double *const *operands, int head, int block);

@@ -136,7 +136,7 @@ void reference_dense_block(const spec *s, const double *positions, const double 
   for (int i = 0; i < count; i++) matrix[i] *= amplitude;
 }
 
-/* Of a skew matrix the spectral norm is the growth of its powers: ||M^64||^(1/64) in the Frobenius norm
+/* The spectral norm of a skew matrix is the growth of its powers: ||M^64||^(1/64) in the Frobenius norm
  * is too large by a factor of at most b^(1/128), 1.04. */
 long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block) {
   int n = s->n_components, count = n * n;

@@ -159,7 +159,7 @@ static void contract(const description *d, const long double *outer, long double
   if (*norm <= fabsl(amplitude) * noise_of(&left, &right)) *value = *norm = 0;
 }
 
-/* Of gain R by its two factors. */
+/* Goes back through gain R by its two factors. */
 static void gained_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
                                   int block, const long double *outer, long double size, const reference_gains *to) {
   int entries = s->n_components * s->n_components;

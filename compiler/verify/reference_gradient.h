@@ -16,7 +16,7 @@
 #include "spec/spec.h"
 #include "verify/dual.h"
 
-/* Of one number; of a number that a row holds `size` is the unit of its errors. */
+/* The gradient of one number. Where a row holds the number, `size` is the unit of its errors. */
 typedef struct gradient_sum {
   long double value, size;
 } gradient_sum;
@@ -39,13 +39,13 @@ typedef struct reference_backward {
   gradient_sum *position;       /* [position_sets][tokens][axes], added to; of a grid too */
 } reference_backward;
 
-/* Of encode: blocks that turn, changes of basis, sums. Where dense->map == DENSE_SCHUR rows lie in a basis of the
- * kernel's own; here what is written, its gradients and those of rows are of the channels' basis, whose scores are the
- * same. */
+/* Gradients of encode: blocks that rotate, changes of basis, sums. Where dense->map == DENSE_SCHUR rows lie in a basis
+ * of the kernel's own; here what is written, its gradients and those of rows are of the channels' basis, whose scores
+ * are the same. */
 void reference_encode_backward(const spec *s, const reference_backward *call);
 
-/* Of a kernel whose rows y = a R S^T x lie in the basis of a Schur form: from what it gives back of gradients g, rows a
- * S R^T g of a token and head, to the gradients S g of the same rows in the channels' basis, in their place. */
+/* For a kernel whose rows y = a R S^T x lie in the basis of a Schur form: goes from what it gives back of gradients g,
+ * rows a S R^T g of a token and head, to the gradients S g of the same rows in the channels' basis, in their place. */
 void reference_gradients_in_channels(const spec *s, const double *positions, const double *const *operands, int head,
                                      int count, double *const *rows);
 
@@ -64,10 +64,10 @@ typedef struct reference_gains {
 /* outer: sum over rows of g x^T of a block, [n][n]; size: the sum of |g| |x|. */
 void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
                               int block, const long double *outer, long double size, const reference_gains *to);
-/* The same of dense blocks. */
+/* What reference_block_backward does, for dense blocks. */
 void reference_dense_backward(const spec *s, const double *positions, const double *const *operands, int head,
                               int block, const long double *outer, long double size, const reference_gains *to);
-/* The same of functions of rotors. */
+/* What reference_block_backward does, for functions of rotors. */
 void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
                                int block, const long double *outer, long double size, const reference_gains *to);
 /* outer: the gradient of C [head_dim][head_dim] of a head. */

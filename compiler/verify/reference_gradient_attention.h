@@ -19,11 +19,11 @@ typedef struct reference_query_gradients {
   gradient_sum *const *input; /* [n_inputs] the query's rows; of keys those of all, from key 0 on */
 } reference_query_gradients;
 
-/* Of the loss <out, g> + lse g_lse, lse being ln of the sum of exp(score). */
+/* Gradients of the loss <out, g> + lse g_lse, lse being ln of the sum of exp(score). */
 void reference_attention_backward(const spec *s, const reference_query *query, const double *g, double g_lse,
                                   const reference_query_gradients *to);
 
-/* Of the sum of score times g [keys]: of scores alone, as widened rows give them. */
+/* Gradients of the sum of score times g [keys]: of scores alone, as widened rows give them. */
 void reference_scores_backward(const spec *s, const reference_query *query, const gradient_sum *g,
                                const reference_query_gradients *to);
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of rotations, in radians; what a step moves a matrix by at most. */
+/* Steps of rotations, in radians; what a step moves a matrix by at most. */
 static const long double LARGEST_STEP = 0x1p-12L, SMALLEST_STEP = 0x1p-32L, JUMP = 0x1p-9L;
 
 typedef struct differences {

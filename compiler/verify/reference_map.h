@@ -14,7 +14,7 @@ typedef struct reference_mapped {
   long double slope, slope_rounding; /* the derivative, 0 at kinks */
 } reference_mapped;
 
-/* Of descriptions without a map: x, which is 1 times itself. */
+/* Descriptions without a map give x, which is 1 times itself. */
 reference_mapped reference_map(const spec *s, double x);
 
 #endif

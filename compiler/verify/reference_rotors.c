@@ -118,7 +118,7 @@ static void any_across(const long double *x, long double *y) {
 }
 
 /* u1 v1^T + u2 v2^T + (u1 x u2)(v1 x v2)^T of the two largest singular values: what maximizes tr(R^T m) over rotations,
- * whatever the sign of its determinant. Of nothing the identity. */
+ * whatever the sign of its determinant. Where m is 0 it is the identity. */
 static matrix nearest(matrix m) {
   matrix v, r = {{{0}}};
   orthogonalize(&m, &v);

@@ -170,7 +170,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
   const gpu_target *gpu = gpu_target_find(target);
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
-  /* Of the object the driver, the kernel's description and the plan of launches are asked; neither its processor's code
+  /* The object is asked for its driver, the kernel's description and the plan of launches; neither its processor's code
    * nor its PTX runs, so neither is optimised. */
   compile_options options = {.emit = EMIT_OBJ,
                              .targets = arena_printf(a, "native,%s", gpu->name),

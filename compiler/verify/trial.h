@@ -28,7 +28,7 @@ DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t 
 /* From the first element to behind the last one; strides are not negative. */
 size_t tensor_bytes(const DLTensor *t);
 int64_t tensor_elements(const DLTensor *t);
-/* The same strides and bytes, gaps included. */
+/* A copy with the same strides and bytes, gaps included. */
 DLTensor *tensor_copy(arena *a, const DLTensor *rows);
 void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
 /* Fills with random numbers of [-1, 1]. */
@@ -57,7 +57,7 @@ loaded_kernel *trial_load_as(arena *a, const spec *s, const compile_options *opt
 typedef struct trial_operands {
   const double **values;    /* what the reference reads: exactly what the tensors hold */
   const DLTensor **tensors;
-  /* Of descriptions that turn rows by inputs, whose reference reads a row of each input behind the operands' values:
+  /* For descriptions that rotate rows by inputs, whose reference reads a row of each input behind the operands' values:
    * that row, which stands for all (trial_typical_inputs), is what calls are given where this is NULL. */
   const DLTensor **inputs;
 } trial_operands;
@@ -70,20 +70,20 @@ const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, con
 /* Uniform in [-test_scale, test_scale], and across the description's kinks beyond (verify/kinks.h), as a tensor of the
  * type. */
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
-/* Of float64 values given; the same rounded to another type, for the reference too. */
+/* Operands of given float64 values; and these values rounded to another type, for the reference too. */
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
 trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type);
 
 /* Rows of the query tokens beside q. */
 typedef struct trial_inputs {
-  const double **values;    /* [B][H][N][size], exactly what the tensors hold */
+  const double **values; /* [B][H][N][size], exactly what the tensors hold */
   const DLTensor **tensors;
 } trial_inputs;
 
 /* Uniform in [-test_scale, test_scale], contiguous tensors of the type. */
 trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads,
                                  int64_t tokens, uint64_t *random);
-/* The same beside queries of [B][H][N], or the keys of their heads; those of scores are float32. */
+/* Random inputs beside queries of [B][H][N], or the keys of their heads; those of scores are float32. */
 trial_inputs trial_pair_inputs(arena *a, const spec *s, number_type type, const int64_t *q_sizes, int64_t keys,
                                uint64_t *random);
 /* The row of each input that belongs to a query; rows [inputs]. */
@@ -99,7 +99,7 @@ int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_e
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);
 
-/* The same with scales of outputs. */
+/* One call with scales of outputs. */
 int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands,
                       const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, const DLTensor *q_scale,
                       const DLTensor *k_scale, int parts);

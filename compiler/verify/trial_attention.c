@@ -170,7 +170,7 @@ static void find_rounding(const comparison *c, const reference_query *query, num
 }
 
 /* What rounding turned rows to a type may cost, added to the same. A score is wrong by d at most, so a weight by a
- * factor of e^d, and by another of e^d in their sum. Of values that turn, a row and what the query gathers are wrong by
+ * factor of e^d, and by another of e^d in their sum. Where values rotate, a row and what the query gathers are wrong by
  * u of a block's length each, which no row's is less than. */
 static void add_row_rounding(const comparison *c, const reference_query *query, number_type type) {
   const spec *s = c->trial->spec;

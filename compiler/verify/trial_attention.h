@@ -55,7 +55,7 @@ bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, b
  * are looked at. */
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
                              int64_t step, trial_error *worst);
-/* The same of t->lse, in units of the row's largest score (1 at least). */
+/* The largest error of t->lse, in units of the row's largest score (1 at least). */
 void attention_trial_compare_lse(arena *a, const pegen_kernel *kernel, const attention_trial *t, int64_t step,
                                  trial_error *worst);
 

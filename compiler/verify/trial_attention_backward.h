@@ -71,10 +71,10 @@ long double attention_gradients_bound(const attention_gradients *g);
  * of its type at least. exact: of the answer, in the order of `rows`. */
 void attention_gradients_compare(const DLTensor *rows, const gradient_sum *exact, long double score,
                                  trial_error *worst);
-/* The same of inputs' rows. */
+/* The largest error of inputs' rows, measured alike. */
 void attention_gradients_compare_inputs(const attention_gradients *g, const attention_answer *exact,
                                         trial_error *worst);
-/* The same of operands' elements; `token` of the error is which operand, `channel` the element. */
+/* The largest error of operands' elements; `token` of the error is which operand, `channel` the element. */
 void attention_gradients_compare_operands(const attention_gradients *g, const attention_answer *exact,
                                           trial_error *worst);
 /* And of positions, [N][P]; `token` and `channel` of the error are the coordinate's, `head` is 1 of k's own. */

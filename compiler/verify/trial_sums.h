@@ -7,7 +7,7 @@
 
 /* values: coordinates [tokens][axes], by_batch [batches][tokens][axes]; NULL: those of the built-in grid. Errors are in
  * units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types, and are added to
- * *worst. Of rows that were made of the numbers of `in`, which are float64 then, they are in units of those, too. */
+ * *worst. Where rows were made of the numbers of `in`, which are float64 then, errors are in units of those, too. */
 void trial_compare_sums(const spec *s, const double *values, bool by_batch, const trial_operands *operands,
                         const DLTensor *in, const DLTensor *out, trial_error *worst);
 
