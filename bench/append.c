@@ -5,11 +5,11 @@
  * RoPE of so many tokens, 32 heads of 128 channels in pairs of neighbours: rows of q are turned in place, those of k on
  * their way to slots of a cache in pages, those of v moved to slots of another. Cosines and sines are given for
  * nothing. A register of 32 channels is two of float32, of even channels and of odd ones, an instruction each, so that
- * pairs need no permutation, and what is turned is put together again. Of the way back to bfloat16 one step more is
- * taken each time: cut off, rounded to nearest even, the same that keeps NaN (as kernels do it), and by the
- * processor's own instruction, which takes denormals for zeros: other bits than on other targets. Beside them the same
- * bytes moved. No check, no norm: these are limits, and not append. docs/speed.md has figures ("One call to serve a
- * token"). The two ways that keep NaN are compared element by element first.
+ * pairs need no permutation, and what is turned is put together again. One step more of the way back to bfloat16 is
+ * taken each time: cut off, rounded to nearest even, the same that keeps NaN (as kernels do it), and by the processor's
+ * own instruction, which takes denormals for zeros: other bits than on other targets. Beside them the same bytes are
+ * moved. No check, no norm: these are limits, and not append. docs/speed.md has figures ("One call to serve a token").
+ * The two ways that keep NaN are compared element by element first.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>

@@ -283,7 +283,7 @@ def aligned(size):
 
 
 def table(options, folder, case, tokens, heads):
-    """Of one row of q for each head and token, so that a matrix gains the product of ours and of what it turned."""
+    """One row of q for each head and token, so that a matrix gains the product of ours and of what it rotated."""
     spec, defines, (blocks, size) = case
     library = Library(options.pegen, folder, spec, [*defines, f"heads={heads}"])
     positions = grid_positions(tokens) * 0.05

@@ -29,7 +29,7 @@ enum { BATCHES = 8, TOKENS = 196, GRID = 14, HEADS = 12, CHANNELS = 64, LANES = 
 enum { PLANES = CHANNELS / 2, TERMS = 3, MOST_TOKENS = 2, HUGE_PAGE = 2 << 20, RUNS = 101 };
 static const long BATCH = (long)TOKENS * HEADS * CHANNELS;
 
-/* The same in every run; volatile, or a compiler would know what scaling by 1 does. */
+/* 1 in every run; volatile, or a compiler would know what scaling by 1 does. */
 static volatile float one = 1;
 
 typedef float coefficients[TERMS * VECTORS][LANES];
@@ -180,8 +180,8 @@ static void begin_eights(void) {
 
 /* ---- a rotor: 21 products of two turns, of blocks of 3 ---- */
 
-/* Of a head and an axis: half turns of half the angle a unit of position; unit axes and what their products are made
- * of. Blocks 21 to 23 are empty and do not turn: the channel that is left over passes as the first of them. */
+/* Data of a head and an axis: half turns of half the angle a unit of position; unit axes and what their products are
+ * made of. Blocks 21 to 23 are empty and do not turn: the channel that is left over passes as the first of them. */
 enum { THREES = 24, EIGHT = 8 };
 typedef struct threes {
   _Alignas(64) double frequency[2][THREES], axes[2][3][THREES], dot[THREES], cross[3][THREES];
@@ -400,7 +400,7 @@ WALK(eights_built_1, eights, 3 * VECTORS, 1, build_eights(t, out))
 WALK(threes_1, threes, 3 * VECTORS, 1, (void)0)
 WALK(threes_built_1, threes, 3 * VECTORS, 1, build_threes(t, h, out))
 
-/* The same, and with each rotor a request for the first halves of its rows, two of four lines: more wait for one
+/* Builds rotors, and with each makes a request for the first halves of its rows, two of four lines: more wait for one
  * another, and of two the hardware finds the others. Inlined early: GCC leaves out calls of what only asks. */
 static inline __attribute__((always_inline)) void ask(int t, int h) {
   for (int b = 0; b < BATCHES; b++) {

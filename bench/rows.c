@@ -17,7 +17,7 @@
 
 enum { CHANNELS = 64, HEADS = 12, LANES = 16, VECTORS = CHANNELS / LANES, TERMS = 3, HUGE_PAGE = 2 << 20 };
 
-/* The same in every run; volatile, or a compiler would know what scaling by 1 does. */
+/* 1 in every run; volatile, or a compiler would know what scaling by 1 does. */
 static volatile float one = 1;
 
 typedef struct coefficients {

@@ -123,7 +123,7 @@ INLINE void add_torques(block of, int which, const __m512 *sums) {
     _mm512_store_ps(torque[which][i], _mm512_add_ps(_mm512_load_ps(torque[which][i]), sums[i]));
 }
 
-/* Of one rotor: `heads` rows of tensors [first, last). */
+/* Rotates by one rotor `heads` rows of tensors [first, last). */
 INLINE void turn_rows(block of, bool backward, const order *o, int which, long at, int heads, int first, int last) {
   __m512 a[(MOST_TERMS + 1) * VECTORS], sums[MOST_TERMS * VECTORS];
   load_rotor(of, which, a);
@@ -202,7 +202,7 @@ static float *allocate(long count, int tensor) {
   return data;
 }
 
-/* The same in every run; volatile, or a compiler would know what scaling by 1 does. */
+/* 1 in every run; volatile, or a compiler would know what scaling by 1 does. */
 static volatile float one = 1;
 
 static void lay_rotors(void) {

@@ -48,7 +48,7 @@ def hamilton(a, b):
 
 
 def exponential(v):
-    """Of pure quaternions [..., 3]."""
+    """The exponential of pure quaternions [..., 3]."""
     length = v.norm(dim=-1, keepdim=True)
     return torch.cat([length.cos(), v * torch.where(length > 1e-8, length.sin() / length.clamp(min=1e-8), 1)], -1)
 

@@ -210,7 +210,7 @@ static void read_skew(lua_State *L, spec_skew *m) {
   lua_pop(L, 1);
 }
 
-/* Of the axis whose table is on the top. */
+/* Reads the generator of the axis whose table is on the top. */
 static void read_generator_of(lua_State *L, spec *d, spec_dense *dense, int axis) {
   if (dense) read_skew(L, &dense->generator[axis]);
   else read_generator(L, &d->generator[axis]);
@@ -426,7 +426,7 @@ static void read_combine(lua_State *L, spec *d) {
   lua_pop(L, 1);
 }
 
-/* Of q and of k. */
+/* Reads the gains of q and of k. */
 static void read_gains(lua_State *L, spec *d) {
   if (lua_getfield(L, -1, "gains") == LUA_TTABLE)
     for (int side = 0; side < 2; side++) d->gain[side] = expr_at(L, side);

@@ -233,7 +233,7 @@ local function generator_of(generator, axis, heads, blocks, block)
   return { blades = masks, coefficients = coefficients }
 end
 
--- The same of a dense block: a matrix of a skew operand per head and block.
+-- The generators of a dense block: a matrix of a skew operand per head and block.
 local function matrices_of(generator, axis, heads, blocks, block)
   local f = generator
   if operands.is(generator) and operands.skew(generator) then
@@ -381,7 +381,7 @@ end
 
 local PRECISIONS = { "exact phases", "float32 phases" }
 
--- The same of blocks that are multiplied by a matrix which the description writes: rotors that turn nothing, and the
+-- Describes blocks that are multiplied by a matrix which the description writes: rotors that turn nothing, and the
 -- entries of it.
 local function written_blocks(given, block, described, axes, blocks, channels)
   local generators, phases, positions, order = {}, {}, {}, {}
@@ -660,7 +660,7 @@ end
 
 ---- the whole ----
 
--- Of what is no polynomial: inputs that nothing reads.
+-- Refuses inputs that nothing reads, where there is no polynomial.
 local function refuse_inputs(given, described, role)
   if given.score ~= nil or (role == "pairwise" and given.bias ~= nil) then
     for _, input in ipairs(inputs.list()) do

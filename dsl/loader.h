@@ -25,7 +25,7 @@ typedef struct loader_bounds {
   double processor, clock;
 } loader_bounds;
 
-/* The same in a process of its own that has given up all it could do to the machine (confine.h), and whose answer is
+/* Loads in a process of its own that has given up all it could do to the machine (confine.h), and whose answer is
  * believed in nothing (spec/wire.h). Refuses where the system cannot do this. bounds: NULL, or others than usual, for
  * tests. Forks: for programs that have one thread. */
 spec *loader_load_isolated(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines,

@@ -28,7 +28,7 @@ function pairwise.norm(delta)
   return core.arithmetic.sqrt(sum)
 end
 
--- Of the pool that is open: blocks of channels, or a polynomial's terms.
+-- The number of blocks in the pool that is open: blocks of channels, or a polynomial's terms.
 local function blocks_of(described)
   if described.polynomial then return described.polynomial.terms end
   return described.blocks and described.blocks.blocks or 1
@@ -62,7 +62,7 @@ local function bias_of(bias, described)
   return merged_of("bias", bias, 1, described, function(delta, head) return bias(delta, head) end)
 end
 
--- The same as a score, which reads inputs of the query and the key: s + bias(delta [, head])
+-- A bias as a score, which reads inputs of the query and the key: s + bias(delta [, head])
 local function biased_score_of(bias, described)
   local s = place.product()
   return merged_of("bias", bias, 1, described, function(delta, head)

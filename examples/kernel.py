@@ -130,7 +130,7 @@ def main():
     except ImportError:
         print("torch: not installed")
         return
-    # The same call on tensors of PyTorch: the same bits, and bfloat16 besides.
+    # Calls on tensors of PyTorch give the same bits, and bfloat16 besides.
     tq, tk = torch.from_numpy(before[0].copy()), torch.from_numpy(before[1].copy())
     address = tq.data_ptr()
     encode(tq, tk, torch.from_numpy(positions))

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { SIDE = 4, BATCHES = 2, TOKENS = SIDE * SIDE * SIDE, HEADS = 8, K_HEADS = 2, DIM = 64, AXES = 3, BLOCK = 3 };
-/* Of the comments at the head of the PTX file. */
+/* From the comments at the head of the PTX file. */
 enum { BLOCK_TOKENS = 16, THREADS = 128, ROWS = 10 /* all heads of q and k in one thread */ };
 
 static void must(CUresult result, const char *what) {

@@ -29,7 +29,7 @@ return pe.encoding {
   phase = function(axis, i)
     local speed = base ^ (-i / blocks)
     if is_free(i) then return speed end
-    -- Of those that commute each listens to a direction of its own, as in examples/new_encoding.lua.
+    -- Each block that commutes listens to a direction of its own, as in examples/new_encoding.lua.
     return 2 * speed * (axis == "h" and math.cos(golden * i) or math.sin(golden * i))
   end,
 }

@@ -1,6 +1,6 @@
 /* cpu/basis_adjoint: what a change of basis of the head and the turns behind it gain of the torque of a token's rows.
  *
- * Of y = R C x the rows make G = sum of g y^T, g the gradient of y. Turns gain of its entries between channels of one
+ * The rows of y = R C x make G = sum of g y^T, g the gradient of y. Turns gain of its entries between channels of one
  * block, as rotors do of their rows' torques, and C of R^T G R^-T, the same of u = C x: sums over tokens, heads and
  * batches of which the Cayley transform's gradient is made once a call (kernel/dense_finish.c). Rotations have R^-1 in
  * R^T; boosts and translations turn by a third operator (plan.inverse), whose coefficients stand behind those of the

@@ -27,8 +27,8 @@ typedef struct chunk_emitter {
   int first_cotangent;
 } chunk_emitter;
 
-/* Of blocks begin .. begin + width - 1 (width 0: of block `begin`, scalars); where values come from is the caller's to
- * say. has_table [2 * nodes] belongs to the module and the target. */
+/* Makes an emitter for blocks begin .. begin + width - 1 (width 0: block `begin`, scalars); where values come from is
+ * the caller's to say. has_table [2 * nodes] belongs to the module and the target. */
 chunk_emitter chunk_emitter_create(ir *b, arena *a, const plan *p, const cpu_target *target, bool *has_table, int begin,
                                    int width);
 /* Where the chunk's part of prepared value i lies, of the prepared values at base. */

@@ -9,13 +9,13 @@
 
 void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
 
-/* Of the angles of a program in the order of the target; NULL: they depend on nothing that gains. */
+/* The gradient of the angles of a program in the order of the target; NULL: they depend on nothing that gains. */
 const plan_gradient *dense_gradient_of(arena *a, const program *scheduled, const dense_shape *shape);
 gradient_code dense_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);
 
 const char *emit_transpose_name(arena *a, const cpu_target *target);
 const char *emit_wedge_name(arena *a, const cpu_target *target, int dtype);
-/* Of a unit's torques, as wedge makes them (cpu/collect). */
+/* The function that collects a unit's torques, as wedge makes them (cpu/collect). */
 const char *emit_collect_name(arena *a, const cpu_target *target);
 /* The exponential whose matrix gains: that of whole units, where there is one. */
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target);

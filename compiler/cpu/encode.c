@@ -296,7 +296,7 @@ static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
   return t;
 }
 
-/* The same of what encode wrote or read, where the program asks for it; tensor: of which rows. */
+/* Finds rows that encode wrote or read, where the program asks for it; tensor: of which rows. */
 static void find_kept(encode_emitter *e, ir_value tensor, token_rows *t) {
   ir *b = e->b;
   if (!e->keeps) return;
@@ -437,7 +437,7 @@ static void walk_group_as_asked(encode_emitter *e, const program_op *op, const t
   ir_end_if(e->b, branch);
 }
 
-/* Of each tensor the heads of the group. */
+/* Walks the heads of the group in each tensor. */
 static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
   ir_value zero = i64(b, 0);

@@ -174,7 +174,7 @@ static void add_series(adjoint *a, ir_value scale, double reach) {
   }
 }
 
-/* Of small norms a series of about half as many terms is enough. */
+/* Where norms are small a series of about half as many terms is enough. */
 static void add_commutators(adjoint *a, ir_value scale, ir_value is_small) {
   double reach = 2 * exponential_reach(a->e.m);
   ir_branch branch = ir_if(a->e.b, is_small);

@@ -1,6 +1,6 @@
 /* cpu/exponential_lanes: a small matrix in each lane; see cpu/exponential.h.
  *
- * A matrix is size * size vectors in memory. Of symmetric and skew ones only what is on and above the diagonal is
+ * A matrix is size * size vectors in memory. For symmetric and skew ones only what is on and above the diagonal is
  * stored and read, so their products cost exactly half. Products are cut into tiles of TILE x TILE sums.
  */
 #include "cpu/exponential_lanes.h"

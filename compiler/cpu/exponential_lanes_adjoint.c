@@ -1,6 +1,6 @@
 /* cpu/exponential_lanes_adjoint: a small matrix in each lane; see cpu/exponential_adjoint.h.
  *
- * Of skew matrices only what is above the diagonal is stored and read.
+ * For skew matrices only what is above the diagonal is stored and read.
  */
 #include "cpu/exponential_adjoint.h"
 

@@ -51,7 +51,8 @@ static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_t
   emit_encoders(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
-/* Of what encode wrote, which does for what it read; where what was read is needed there is the latter alone. */
+/* The program of what encode wrote, which does for what it read; where what was read is needed there is the latter
+ * alone. */
 static const program *gradient_program(arena *a, const form *f, const void *plan, const spec *s) {
   return form_program(a, f, plan, spec_needs_input(s) ? "encode_backward_from_x" : "encode_backward");
 }

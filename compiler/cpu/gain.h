@@ -36,12 +36,12 @@ const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype);
 /* gain_T_grad_FRAME. */
 const char *emit_gain_name(const gradient_code *g, torque_frame frame);
 const char *emit_scatter_name(arena *a, const cpu_target *target);
-/* Of what the functions of a target are. */
+/* The gradient code that the functions of a target have. */
 gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);
-/* The same of those of a row's parts that have gradients: the first of a list. */
+/* The gradient code of those parts of a row that have gradients: the first of a list. */
 const gradient_code *emit_gradient_codes(arena *a, const spec *s, const plan_gradient_row *of,
                                          const cpu_target *target);
-/* Of all of a list. */
+/* The torques of all of a list. */
 int emit_all_torques(const gradient_code *g);
 
 /* Vectors in which a token's torques are summed, and their bytes: of a part, and of all. */
@@ -53,7 +53,7 @@ gradient_values emit_load_gradient(const gradient_code *g, ir *b, const row_code
  * in memory, and then added to the token's sums: no sum is longer than the rows of a tensor, or as many as them. So
  * many slots of all parts; 0: in memory. */
 int emit_held_torques(const gradient_code *g, const row_code *row);
-/* Of all parts; r: [parts], at: of the first. */
+/* Begins the torques of all parts; r: [parts], at: of the first. */
 void emit_begin_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value *held);
 void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, const ir_value *held,
                       ir_value at);

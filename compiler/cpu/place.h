@@ -7,7 +7,7 @@
 
 /* Coordinates of a token as float64 [axes] at out: those of the call's positions or of the built-in grid. */
 void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
-/* The same, counted from the loop's origin. */
+/* Emits a position counted from the loop's origin. */
 void emit_centred_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
 /* Coordinates and, behind them, the side where rows of q and k differ (spec_side), and room for the address of the row
  * of each input: of 8 bytes each, emit_place_numbers of them. */

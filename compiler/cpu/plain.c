@@ -1,6 +1,6 @@
 /* cpu/plain: see cpu/plain.h.
  *
- * Of a norm a row is walked by the vectors of its tile, of which the last may begin among the channels of the one
+ * For a norm a row is walked by the vectors of its tile, of which the last may begin among the channels of the one
  * before it: it is loaded before any is stored, and its lanes count once. Many vectors are a loop, and are loaded again
  * when they are multiplied; few stay in registers.
  */

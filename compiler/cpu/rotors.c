@@ -139,7 +139,7 @@ ir_value *emit_place_of_part(const chunk_walk *w, ir_value *positions, ir_value 
   return own;
 }
 
-/* Of all parts, or (own) of those whose heads differ. */
+/* Emits the rotors of all parts, or (own) of those whose heads differ. */
 static void emit_rotor_of(const chunk_walk *w, const char *name, bool own) {
   MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
   ir_value arguments[3], positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];

@@ -111,7 +111,7 @@ static void pack(ir *b, packing *known, const ir_value *narrow, int count, int w
   }
 }
 
-/* The same request of packed values: more than two narrow ones take fewer shuffles so. */
+/* The request for packed values: more than two narrow ones take fewer shuffles so. */
 static gather_request of_packed(ir *b, packing *known, const gather_request *g) {
   ir_value narrow[GATHER_MAX_SOURCES];
   int count = 0;
@@ -256,7 +256,8 @@ static ir_value coefficient_in_order(row_emitter *r, int term, int j) {
   return slot >= 0 ? r->slots[slot] : constant_lanes(r->b, r->p, r->t, term, r->t->start[j]);
 }
 
-/* Of a pair they are brought into its order, which LLVM does where they are loaded, outside of the loop over rows. */
+/* Coefficients of a pair are brought into its order, which LLVM does where they are loaded, outside of the loop over
+ * rows. */
 static ir_value coefficient(row_emitter *r, int term, int j) {
   int first = r->t->pair ? r->t->pair[j] : -1;
   if (first < 0) return coefficient_in_order(r, term, j);

@@ -4,7 +4,7 @@
 #include "program/order.h"
 #include "program/passes.h"
 
-/* All heads share a token's rotor. Those of a tile of tokens are built; then, batch by batch, each group of rows is
+/* All heads share a token's rotor. Rotors of a tile of tokens are built; then, batch by batch, each group of rows is
  * walked over the tile. The driver chooses the sizes: a tile of one token and all rows in one group stream [B,N,H,D]
  * memory; where a head's tokens are neighbours, a few heads at a time over a long tile keep the streams few and long.
  */
@@ -15,7 +15,7 @@ static const program_order shared_by_heads = {
     .held = 3,
 };
 
-/* Rotors differ from head to head. Those of a tile of tokens are built for as many heads as there is room for; then,
+/* Rotors differ from head to head. Rotors of a tile of tokens are built for as many heads as there is room for; then,
  * batch by batch, the tile's rows are walked in order of memory. */
 static const program_order of_each_head = {
     .outer = {SPACE_RUNS, SPACE_TILES, NO_MORE},

@@ -21,7 +21,7 @@ static ir_value load(const turns *t, ir_value matrix, ir_value offset) {
   return ir_load(t->b, t->vector, ir_offset(t->b, matrix, offset), 4);
 }
 
-/* Of each lane the other component of its plane. */
+/* The other component of each lane's plane. */
 static ir_value partners(const turns *t, ir_value v) {
   int64_t mask[64];
   for (int i = 0; i < t->target->lanes; i++) mask[i] = i ^ 1;

@@ -117,7 +117,7 @@ static void add_few_to_sums(const gain_emitter *e, int begin, int width, ir_valu
   ir_end_if(b, wanted);
 }
 
-/* Of the query at hand. */
+/* Emits the terms of the query at hand. */
 static void emit_terms_of_query(const gain_emitter *e, int begin, int width, ir_value shift) {
   ir *b = e->b;
   const plan_gradient *of = e->of;

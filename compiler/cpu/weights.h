@@ -34,7 +34,7 @@ ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_val
 
 /* Vectors become the sums of their lanes. */
 void emit_fold_sums(ir *b, ir_value *sums, int count);
-/* The same numbers in the first lanes of a longer vector, zeros in the others. */
+/* Puts the numbers into the first lanes of a longer vector, zeros in the others. */
 ir_value emit_lengthened(ir *b, ir_value x, int lanes);
 
 /* Whether a leaf reads neighbouring elements from term to term, and whether all that x reads of inputs by term is read

@@ -171,7 +171,7 @@ static ir_value row_at(widen_emitter *e, ir_value first, ir_value head, ir_value
   return ir_pointer(e->b, add(e->b, first, mul(e->b, head, stride)));
 }
 
-/* The same of an input. */
+/* Where a token's rows of an input begin, and the bytes from head to head. */
 typedef struct token_input {
   ir_value at, head;
 } token_input;

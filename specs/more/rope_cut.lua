@@ -1,8 +1,8 @@
 -- RoPE of a head that is padded to whole pairs of all axes, turned, and cut again, as a baseline of PaPE's code is.
 -- "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas" (PaPE), section 5.1, and the authors'
 -- code (DTU-PAS/parabolic-position-encoding, positions/rope.py): D channels and zeros are n, the next multiple of 2P;
--- pair j of n/2 is (j, j + n/2) and turns by base^(-2P(j mod m)/n) r_a, a = floor(j/m), m = n/(2P). Of pairs whose
--- second channel lies beyond the head,
+-- pair j of n/2 is (j, j + n/2) and turns by base^(-2P(j mod m)/n) r_a, a = floor(j/m), m = n/(2P). Where the
+-- second channel of a pair lies beyond the head,
 --   y_j = cos(angle) x_j
 -- is what is left: they do not turn, norms are not kept, and scores of these channels are not relative.
 local pe = require "pegen"
@@ -19,7 +19,7 @@ local half, m = n // 2, n // (2 * P)
 local whole = D - half -- pairs with both channels; the others' first ones go two by two into blocks of their own
 if whole < 0 then error("option 'head_dim' is " .. D .. ", at least " .. half .. " was expected") end
 
--- Of a pair: its angle at r.
+-- The angle of a pair at r.
 local function angle(j, r)
   local sum = 0
   for a, axis in ipairs(axes) do sum = sum + (a == j // m + 1 and base ^ (-2 * P * (j % m) / n) or 0) * r[axis] end
