@@ -3,17 +3,21 @@
 //
 // Tensors are on "cuda:0" and have the dispatch key CUDA: what is registered for that key is what is called. Python
 // asks for a device's initialisation once, which device.py answers.
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/TensorShape.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 namespace {
 
@@ -97,23 +101,55 @@ void on_processor(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   }
 }
 
-// Results whose device is an argument are made where that says; copies go by way of the processor's.
-at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
+// Memory that was freed is kept for the next tensor of its size, as a device's is.
+struct Memory final : c10::Allocator {
+  static constexpr size_t alignment = 512;
+  std::mutex lock;
+  std::unordered_map<size_t, std::vector<void *>> kept;
+  std::unordered_map<void *, size_t> sizes;
+
+  static Memory &get() {
+    static auto *memory = new Memory; // tensors may outlive what is destroyed at the end
+    return *memory;
+  }
+  static void give_back(void *memory) {
+    std::lock_guard<std::mutex> guard(get().lock);
+    get().kept[get().sizes[memory]].push_back(memory);
+  }
+  c10::DataPtr allocate(size_t bytes) override {
+    const size_t size = (bytes + alignment - 1) / alignment * alignment;
+    if (!size) return {nullptr, nullptr, &give_back, there};
+    std::lock_guard<std::mutex> guard(lock);
+    std::vector<void *> &free = kept[size];
+    if (free.empty()) {
+      free.push_back(std::aligned_alloc(alignment, size));
+      sizes[free.back()] = size;
+    }
+    void *memory = free.back();
+    free.pop_back();
+    return {memory, memory, &give_back, there};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void *to, const void *from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+const c10::DispatchKeySet key(c10::DispatchKey::CUDA);
+
+at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
                  std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  return on(there, at::empty(C10_AS_INTARRAYREF_SLOW(size), at::TensorOptions(here).dtype(type), format));
+  return at::detail::empty_generic(size, &Memory::get(), key, c10::dtype_or_default(type), format);
 }
 
-at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> type,
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> type,
                          std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
-  return on(there, at::empty_strided(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
-                                     at::TensorOptions(here).dtype(type)));
+  return at::detail::empty_strided_generic(size, stride, &Memory::get(), key, c10::dtype_or_default(type));
 }
 
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
-  library.impl("empty.memory_format", empty);
-  library.impl("empty_strided", empty_strided);
+  library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("as_strided", at::native::as_strided_tensorimpl);
   library.impl("view", at::native::view);
   library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&on_processor>()); // else one for all devices
