@@ -80,6 +80,7 @@ def _all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions
 
 # ---- gradients ----
 
+
 class _Facts(NamedTuple):
     """What gradients ask of a kernel, once."""
 
