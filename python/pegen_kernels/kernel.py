@@ -209,8 +209,10 @@ class Kernel:
         if target not in self._there:
             made = _compiled(request._replace(targets=f"native,{target}"))
             if made.digest != self.digest:
-                raise CompileError(f"{self.name}: its description has changed since it was compiled, and {target} is not"
-                                   " what it was compiled for; expected targets with it, or compile() anew")  # fmt: skip
+                raise CompileError(
+                    f"{self.name}: its description has changed since it was compiled, without {target};"
+                    " expected it as it was, or compile() anew"
+                )
             self._there[target] = made
         return self._there[target]
 

@@ -120,7 +120,7 @@ class Gpu(unittest.TestCase):
         self.assertGreater(chip, 0)
         self.assertEqual(_native.library.pegen_cuda_chip(99), 0)
         q, at = torch.randn(1, 2, 9, 64).cuda(), torch.rand(9, 1).cuda()
-        words = f"^targets: rope was compiled for native, and device 0 is of sm_{chip}; expected targets that have sm_{chip}"
+        words = f"^targets: rope was compiled for native, and device 0 is of sm_{chip}; expected targets that have sm_"
         with self.assertRaisesRegex(pk.ArgumentError, words):
             pk.compile("rope", head_dim=64, targets="native").encode(q, positions=at)
         with self.assertRaisesRegex(pk.ArgumentError, words):
