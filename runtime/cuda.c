@@ -26,9 +26,10 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 
 enum { THREADS_PER_MULTIPROCESSOR = 768 };
-/* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+/* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR,
+ * CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
  * CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-enum { MULTIPROCESSORS = 16, MOST_SHARED = 97, DYNAMIC_SHARED = 8 };
+enum { MULTIPROCESSORS = 16, CHIP_MAJOR = 75, CHIP_MINOR = 76, MOST_SHARED = 97, DYNAMIC_SHARED = 8 };
 /* Bytes that any launch may have. */
 enum { USUAL_SHARED = 48 << 10 };
 
@@ -105,6 +106,15 @@ static void load_driver(void) {
 int pegen_cuda_device_count(void) {
   pthread_once(&once, load_driver);
   return device_count;
+}
+
+int pegen_cuda_chip(int ordinal) {
+  CUdevice device;
+  int major = 0, minor = 0;
+  if (ordinal < 0 || ordinal >= pegen_cuda_device_count() || cuda.cuDeviceGet(&device, ordinal)) return 0;
+  if (cuda.cuDeviceGetAttribute(&major, CHIP_MAJOR, device)) return 0;
+  if (cuda.cuDeviceGetAttribute(&minor, CHIP_MINOR, device)) return 0;
+  return 10 * major + minor;
 }
 
 /* ---- modules ---- */

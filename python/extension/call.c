@@ -13,35 +13,30 @@ enum { LEAST_PART = 1 << 15 }; /* elements: what PyTorch gives a thread at least
 struct known {
   struct known *next;
   pegen_kernel kernel; /* a copy: fields that an older kernel's struct ends before are 0 */
+  int device; /* of CUDA, or ON_PROCESSOR */
   size_t length;
   char name[];
 };
 
 static _Atomic(struct known *) known_kernels; /* grows at its head, and never shrinks */
-static torch_find_kernel *find_by_python;
-static torch_explain *explain_by_python;
-static torch_tell *tell_python;
+static struct torch_answers answers;
 
-void set_answers(torch_find_kernel *find, torch_explain *explain, torch_tell *tell) {
-  tell_python = tell;
-  find_by_python = find;
-  explain_by_python = explain;
-}
+void set_answers(const struct torch_answers *given) { answers = *given; }
 
-int add_kernel(const char *name, const pegen_kernel *kernel) {
+int add_kernel(const char *name, int device, const pegen_kernel *kernel) {
   size_t length = strlen(name);
   struct known *known = malloc(sizeof *known + length + 1);
   if (!known) return 0;
-  *known = (struct known){.next = atomic_load(&known_kernels), .length = length};
+  *known = (struct known){.next = atomic_load(&known_kernels), .device = device, .length = length};
   memcpy(&known->kernel, kernel, kernel->struct_size < sizeof *kernel ? kernel->struct_size : sizeof *kernel);
   memcpy(known->name, name, length + 1);
   atomic_store(&known_kernels, known);
   return 1;
 }
 
-static const pegen_kernel *find_known(const char *name, size_t length) {
+static const struct known *find_known(const char *name, size_t length, int device) {
   for (struct known *known = atomic_load(&known_kernels); known; known = known->next)
-    if (known->length == length && !memcmp(known->name, name, length)) return &known->kernel;
+    if (known->device == device && known->length == length && !memcmp(known->name, name, length)) return known;
   return NULL;
 }
 
@@ -55,24 +50,32 @@ void fail_call(struct call *call, const char *format, ...) {
   va_end(arguments);
 }
 
+static const struct known *find_or_ask(struct call *call, const char *name, size_t length, int device) {
+  const struct known *known = find_known(name, length, device);
+  if (known) return known;
+  answers.find(name, device, call->failure, sizeof call->failure);
+  known = find_known(name, length, device);
+  if (!known) fail_call(call, "kernel: '%.80s' is not known", name);
+  return known;
+}
+
 void begin_call(struct call *call, torch_value value) {
-  static const pegen_kernel none;
+  static const pegen_kernel none; /* after a failure nothing runs, but its sizes may be asked for */
   call->n_held = call->n_results = 0;
   call->failure[0] = 0;
-  call->kernel = NULL;
+  call->name = NULL;
+  call->kernel = &none;
   call->args = (pegen_args){.struct_size = sizeof(pegen_args)};
   call->grad = (pegen_grad_args){.struct_size = sizeof(pegen_grad_args)};
   torch_string *string = (torch_string *)(uintptr_t)value;
   const char *name = NULL;
   size_t length = 0;
-  if (torch.string_text(string, &name) || torch.string_length(string, &length)) {
+  const struct known *known = NULL;
+  if (torch.string_text(string, &name) || torch.string_length(string, &length))
     fail_call(call, "kernel: its name cannot be read");
-  } else if (!(call->kernel = find_known(name, length))) {
-    find_by_python(name, call->failure, sizeof call->failure);
-    call->kernel = find_known(name, length);
-    if (!call->kernel) fail_call(call, "kernel: '%.80s' is not known", name);
-  }
-  if (!call->kernel) call->kernel = &none; /* after a failure nothing runs, but its sizes may be asked for */
+  else known = find_or_ask(call, name, length, ON_PROCESSOR);
+  if (known) call->name = known->name;
+  if (known) call->kernel = &known->kernel;
   torch.delete_string(string);
 }
 
@@ -95,7 +98,10 @@ static DLTensor *hold(struct call *call, torch_tensor *tensor) {
       torch.get_dtype(tensor, &type) || torch.get_device_type(tensor, &device))
     fail_call(call, "a tensor has no memory of its own that can be read");
   view->ndim = (int)dimensions;
-  if (device != torch.device_type_cpu()) view->device.device_type = kDLCUDA; /* which entries for processors refuse */
+  if (device != torch.device_type_cpu()) {
+    view->device.device_type = kDLCUDA; /* which entries for processors refuse */
+    if (torch.get_device_index(tensor, &view->device.device_id)) fail_call(call, "a tensor's device cannot be read");
+  }
   for (size_t k = 0; k < sizeof torch.number_types / sizeof *torch.number_types; k++)
     if (torch.number_types[k].number == type) {
       view->dtype = torch.number_types[k].type;
@@ -214,13 +220,22 @@ static int32_t number_of(DLDataType type) {
   return -1;
 }
 
-static DLTensor *new_tensor(struct call *call, int n, const int64_t *shape, const int64_t *strides, DLDataType type) {
+/* Memory where x is. */
+static torch_tensor *allocate(struct call *call, const DLTensor *x, int n, const int64_t *shape, const int64_t *strides,
+                              DLDataType type) {
   torch_tensor *made = NULL;
-  int32_t number = number_of(type);
+  int32_t number = number_of(type), device = torch.device_type_cpu();
+  if (x->device.device_type == kDLCUDA) device = torch.device_type_cuda();
   if (number < 0) return fail_call(call, "rows are of a type that no kernel takes"), NULL;
-  if (torch.empty_strided(n, shape, strides, number, torch.device_type_cpu(), 0, &made))
+  if (torch.empty_strided(n, shape, strides, number, device, x->device.device_id, &made))
     return fail_call(call, "no memory for what is written"), NULL;
-  DLTensor *view = hold(call, made);
+  return made;
+}
+
+static DLTensor *new_tensor(struct call *call, const DLTensor *x, int n, const int64_t *shape, const int64_t *strides,
+                            DLDataType type) {
+  torch_tensor *made = allocate(call, x, n, shape, strides, type);
+  DLTensor *view = made ? hold(call, made) : NULL;
   if (view) call->results[call->n_results++] = (int)(view - call->views);
   return view;
 }
@@ -235,7 +250,7 @@ DLTensor *new_rows(struct call *call, const DLTensor *x, int64_t width) {
   if (x->shape[x->ndim - 1] != width) make_contiguous(x->ndim, shape, strides);
   else if (is_dense(x)) memcpy(strides, x->strides, (size_t)x->ndim * sizeof *strides);
   else close_holes(x, strides);
-  return new_tensor(call, x->ndim, shape, strides, x->dtype);
+  return new_tensor(call, x, x->ndim, shape, strides, x->dtype);
 }
 
 DLTensor *new_gradient(struct call *call, const DLTensor *x) {
@@ -243,21 +258,21 @@ DLTensor *new_gradient(struct call *call, const DLTensor *x) {
   int64_t strides[MOST_DIMENSIONS];
   bool is_wide = x->dtype.code == kDLFloat && x->dtype.bits == 64;
   make_contiguous(x->ndim, x->shape, strides);
-  return new_tensor(call, x->ndim, x->shape, strides, (DLDataType){kDLFloat, is_wide ? 64 : 32, 1});
+  return new_tensor(call, x, x->ndim, x->shape, strides, (DLDataType){kDLFloat, is_wide ? 64 : 32, 1});
 }
 
 DLTensor *new_like(struct call *call, const DLTensor *x) {
   if (has_failed(call) || !x) return NULL;
   int64_t strides[MOST_DIMENSIONS];
   make_contiguous(x->ndim, x->shape, strides);
-  return new_tensor(call, x->ndim, x->shape, strides, x->dtype);
+  return new_tensor(call, x, x->ndim, x->shape, strides, x->dtype);
 }
 
 DLTensor *new_numbers(struct call *call, const DLTensor *x) {
   if (has_failed(call) || !x || !x->ndim) return NULL;
   int64_t strides[MOST_DIMENSIONS];
   make_contiguous(x->ndim - 1, x->shape, strides);
-  return new_tensor(call, x->ndim - 1, x->shape, strides, (DLDataType){kDLFloat, 32, 1});
+  return new_tensor(call, x, x->ndim - 1, x->shape, strides, (DLDataType){kDLFloat, 32, 1});
 }
 
 /* ---- the call ---- */
@@ -292,22 +307,65 @@ static int parts_of(int64_t work) {
   return (int)(threads < most ? threads : most);
 }
 
-void run_entry(struct call *call, const char *name, pegen_entry *entry, pegen_entry *finish,
-               pegen_workspace_entry *workspace, int64_t work) {
-  if (has_failed(call)) return;
-  if (!entry) return fail_call(call, "%s: %s has no such entry", name, call->kernel->name);
+static int run_on_processor(struct call *call, const struct torch_entry *entry, int64_t work) {
   pegen_args *args = &call->args;
-  size_t size = workspace ? workspace(args) : 0;
+  size_t size = entry->workspace ? entry->workspace(args) : 0;
   void *room = NULL;
-  if (size && posix_memalign(&room, 64, size)) return fail_call(call, "no memory for a workspace of %zu bytes", size);
+  if (size && posix_memalign(&room, 64, size)) {
+    fail_call(call, "no memory for a workspace of %zu bytes", size);
+    return 0;
+  }
   args->workspace = room;
   args->workspace_bytes = size;
-  int n = parts_of(work), error = run_on_threads(entry, args, n);
-  if (!error && finish) error = run_on_threads(finish, args, n);
+  int n = parts_of(work), error = run_on_threads(entry->run, args, n);
+  if (!error && entry->finish) error = run_on_threads(entry->finish, args, n);
   free(room);
-  args->workspace = NULL;
-  if (error) explain_by_python(call->kernel, name, error, args, call->failure, sizeof call->failure);
-  if (error) fail_call(call, "%s.%s refused the call (error %d)", call->kernel->name, name, error);
+  return error;
+}
+
+/* The kernel for the call's device: the one that is known, where it has PTX, else one that Python compiles. */
+static const pegen_kernel *find_for_device(struct call *call, int device) {
+  if (call->kernel->ptx) return call->kernel;
+  const struct known *known = find_or_ask(call, call->name, strlen(call->name), device);
+  return known ? &known->kernel : NULL;
+}
+
+bool is_on_device(const struct call *call) { return call->n_held && call->views[0].device.device_type == kDLCUDA; }
+
+/* Queued on the current stream, behind which PyTorch's allocator hands out the workspace again. */
+static int run_on_device(struct call *call, const struct torch_entry *entry) {
+  const DLTensor *first = &call->views[0];
+  pegen_args *args = &call->args;
+  const int device = first->device.device_id;
+  void *stream = NULL;
+  const pegen_kernel *kernel = find_for_device(call, device);
+  if (!kernel) return 0;
+  call->kernel = kernel;
+  if (!torch.current_cuda_stream || torch.current_cuda_stream(device, &stream)) {
+    fail_call(call, "%s: the current stream of device %d is not known", entry->name, device);
+    return 0;
+  }
+  int64_t size = (int64_t)answers.launch_bytes(kernel, entry->name, args), one = 1;
+  torch_tensor *room = size ? allocate(call, first, 1, &size, &one, (DLDataType){kDLUInt, 8, 1}) : NULL;
+  if (has_failed(call)) return 0;
+  if (room) torch.get_data_ptr(room, &args->workspace);
+  args->workspace_bytes = (size_t)size;
+  char finish[64];
+  snprintf(finish, sizeof finish, "%s_finish", entry->name);
+  int error = answers.launch(kernel, entry->name, args, stream);
+  if (!error && entry->finish) error = answers.launch(kernel, finish, args, stream);
+  if (room) torch.delete_tensor(room);
+  return error;
+}
+
+void run_entry(struct call *call, const struct torch_entry *entry, int64_t work) {
+  if (has_failed(call)) return;
+  if (!entry->run) return fail_call(call, "%s: %s has no such entry", entry->name, call->kernel->name);
+  int error = is_on_device(call) ? run_on_device(call, entry) : run_on_processor(call, entry, work);
+  call->args.workspace = NULL;
+  if (!error) return;
+  answers.explain(call->kernel, entry->name, error, &call->args, call->failure, sizeof call->failure);
+  fail_call(call, "%s.%s refused the call (error %d)", call->kernel->name, entry->name, error);
 }
 
 void end_call(struct call *call, torch_value *stack, bool as_list) {
@@ -323,7 +381,7 @@ void end_call(struct call *call, torch_value *stack, bool as_list) {
   for (int i = 0; i < call->n_held; i++)
     if (call->held[i]) torch.delete_tensor(call->held[i]);
   if (has_failed(call)) {
-    tell_python(call->failure);
+    answers.tell(call->failure);
     torch.check(false, __func__, __FILE__, __LINE__, call->failure); /* throws */
   }
   if (as_list) stack[0] = (torch_value)(uintptr_t)list;

@@ -12,7 +12,8 @@
 enum { MOST_TENSORS = 256, MOST_LISTED = 64, TEXT_SIZE = 1024 };
 
 struct call {
-  const pegen_kernel *kernel;
+  const char *name; /* of the kernel, as operators have it; NULL after a failure */
+  const pegen_kernel *kernel; /* for processors; what it says of itself is true of its copies for devices */
   pegen_args args;
   pegen_grad_args grad;
   int n_held, n_results;
@@ -24,18 +25,31 @@ struct call {
   char failure[TEXT_SIZE]; /* "": none */
 };
 
-/* How Python answers: finds a kernel by its name (add_kernel is called within), and puts a refusal in words. Both write
- * a sentence; an empty one of find_kernel means that it is there. */
-typedef void torch_find_kernel(const char *name, char *text, size_t size);
+enum { ON_PROCESSOR = -1 };
+
+/* How Python answers: finds a kernel by its name, ON_PROCESSOR or for a CUDA device (add_kernel is called within), and
+ * puts a refusal in words. Both write a sentence; an empty one of find_kernel means that it is there. */
+typedef void torch_find_kernel(const char *name, int device, char *text, size_t size);
 typedef void torch_explain(const pegen_kernel *kernel, const char *entry, int error, const pegen_args *args, char *text,
                            size_t size);
 /* What is about to be thrown, for Python to make an exception of its own of. */
 typedef void torch_tell(const char *text);
-void set_answers(torch_find_kernel *find, torch_explain *explain, torch_tell *tell);
+/* pegen_launch and pegen_cuda_workspace (pegen/cuda.h), which are in a library that Python has loaded. */
+typedef int torch_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
+typedef size_t torch_launch_bytes(const pegen_kernel *kernel, const char *entry, const pegen_args *args);
 
-/* Makes a kernel known to the operators of this process; it and its name stay. Of one thread at a time. 0 where there
- * is no memory. */
-int add_kernel(const char *name, const pegen_kernel *kernel);
+struct torch_answers {
+  torch_find_kernel *find;
+  torch_explain *explain;
+  torch_tell *tell;
+  torch_launch *launch;
+  torch_launch_bytes *launch_bytes;
+};
+void set_answers(const struct torch_answers *answers);
+
+/* Makes a kernel known to the operators of this process, ON_PROCESSOR or for a CUDA device; it and its name stay. Of
+ * one thread at a time. 0 where there is no memory. */
+int add_kernel(const char *name, int device, const pegen_kernel *kernel);
 
 /* Begins a call of the kernel whose name is a text on the stack. */
 void begin_call(struct call *call, torch_value name);
@@ -57,10 +71,15 @@ DLTensor *new_numbers(struct call *call, const DLTensor *x);
 /* Fails with the sentence. */
 void fail_call(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Runs the entry of that name and, where there is one, `finish` behind it. work: how much there is to do, in elements
- * that are read and written. */
-void run_entry(struct call *call, const char *name, pegen_entry *entry, pegen_entry *finish,
-               pegen_workspace_entry *workspace, int64_t work);
+struct torch_entry {
+  const char *name;
+  pegen_entry *run, *finish; /* on processors; finish: what is called behind it, or NULL */
+  pegen_workspace_entry *workspace;
+};
+
+/* Runs an entry where the call's first tensor is. work: how much there is to do, in elements that are read and
+ * written. */
+void run_entry(struct call *call, const struct torch_entry *entry, int64_t work);
 
 /* Puts the results on the stack, singly or (as_list) as one list, or throws PyTorch's exception. */
 void end_call(struct call *call, torch_value *stack, bool as_list);
@@ -68,5 +87,8 @@ void end_call(struct call *call, torch_value *stack, bool as_list);
 /* Of NULL, which stands for what could not be read: 0. */
 int64_t count_elements(const DLTensor *x);
 int64_t last_size(const DLTensor *x);
+
+/* Whether the call's first tensor is on a CUDA device. */
+bool is_on_device(const struct call *call);
 
 #endif

@@ -1,6 +1,7 @@
-/* operators.c: libpegen_torch, the operators of pegen_kernels.torch on processors (python/pegen_kernels/torch/
- * defines them, and has their fakes, gradients and batches). Each is a boxed kernel of PyTorch's stable C interface:
- * arguments stand on a stack in the order of the schema, references on it are taken, results are left there.
+/* operators.c: libpegen_torch, the operators of pegen_kernels.torch on processors and on CUDA devices
+ * (python/pegen_kernels/torch/ defines them, and has their fakes, gradients and batches). Each is a boxed kernel of
+ * PyTorch's stable C interface: arguments stand on a stack in the order of the schema, references on it are taken,
+ * results are left there.
  */
 #include "call.h"
 
@@ -36,7 +37,8 @@ static void encode_rows(torch_value *stack, int n) {
   call.args.k = k;
   call.args.q_out = new_rows(&call, q, width_of(call.kernel, q));
   call.args.k_out = new_rows(&call, k, width_of(call.kernel, k));
-  run_entry(&call, "encode", call.kernel->encode, NULL, call.kernel->workspace, count_elements(q) + count_elements(k));
+  const struct torch_entry entry = {"encode", call.kernel->encode, NULL, call.kernel->workspace};
+  run_entry(&call, &entry, count_elements(q) + count_elements(k));
   end_call(&call, stack, false);
 }
 
@@ -63,8 +65,9 @@ static void backward_of_rows(torch_value *stack, int n) {
   call.grad.k_out = k;
   call.grad.q = new_rows(&call, q, kernel->head_dim);
   call.grad.k = new_rows(&call, k, kernel->head_dim);
-  run_entry(&call, "encode_backward", kernel->encode_backward, NULL, kernel->encode_backward_workspace,
-            count_elements(q) + count_elements(k));
+  const struct torch_entry entry = {"encode_backward", kernel->encode_backward, NULL,
+                                    kernel->encode_backward_workspace};
+  run_entry(&call, &entry, count_elements(q) + count_elements(k));
   end_call(&call, stack, false);
 }
 
@@ -106,8 +109,9 @@ static void encode_all_backward(torch_value *stack, uint64_t n_arguments, uint64
     if (args->n_inputs) grad->inputs = call.grad_inputs;
   }
   if (stack[6] & 1) grad->positions = new_gradient(&call, args->positions);
-  run_entry(&call, "encode_backward", kernel->encode_backward, kernel->encode_backward_finish,
-            kernel->encode_backward_workspace, 2 * (count_elements(gradients[0]) + count_elements(gradients[1])));
+  const struct torch_entry entry = {"encode_backward", kernel->encode_backward, kernel->encode_backward_finish,
+                                    kernel->encode_backward_workspace};
+  run_entry(&call, &entry, 2 * (count_elements(gradients[0]) + count_elements(gradients[1])));
   end_call(&call, stack, true);
 }
 
@@ -157,9 +161,11 @@ static void attend(torch_value *stack, bool with_lse) {
   const pegen_kernel *kernel = call.kernel;
   bool splits = kernel->struct_size >= offsetof(pegen_kernel, attention_workspace) + sizeof kernel->attention_workspace;
   pegen_workspace_entry *size = splits ? kernel->attention_workspace : NULL;
+  if (is_on_device(&call) && args->cu_seqlens) size = NULL;
   args->split_keys = size != NULL;
-  run_entry(&call, "attention", kernel->attention, size ? kernel->attention_finish : NULL,
-            size ? size : kernel->workspace, attention_work(q, k));
+  const struct torch_entry entry = {"attention", kernel->attention, size ? kernel->attention_finish : NULL,
+                                    size ? size : kernel->workspace};
+  run_entry(&call, &entry, attention_work(q, k));
   end_call(&call, stack, false);
 }
 
@@ -211,19 +217,18 @@ static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_
   if (of_places & 1) grad->positions = new_gradient(&call, args->positions);
   if (of_places & 2) grad->k_positions = new_gradient(&call, args->k_positions);
   pegen_entry *finish = grad->operands || grad->inputs || of_places ? kernel->attention_backward_finish : NULL;
-  run_entry(&call, "attention_backward", kernel->attention_backward, finish, kernel->attention_backward_workspace,
-            3 * attention_work(q, k));
+  const struct torch_entry entry = {"attention_backward", kernel->attention_backward, finish,
+                                    kernel->attention_backward_workspace};
+  run_entry(&call, &entry, 3 * attention_work(q, k));
   end_call(&call, stack, true);
 }
 
 /* ---- what Python calls ---- */
 
-__attribute__((visibility("default"))) const char *pegen_torch_start(torch_find_kernel *find, torch_explain *explain,
-                                                                     torch_tell *tell);
-__attribute__((visibility("default"))) int pegen_torch_add(const char *name, const pegen_kernel *kernel);
+__attribute__((visibility("default"))) const char *pegen_torch_start(const struct torch_answers *answers);
+__attribute__((visibility("default"))) int pegen_torch_add(const char *name, int device, const pegen_kernel *kernel);
 
-/* NULL, or why the operators cannot be had from here: what the PyTorch of this process does not have. */
-const char *pegen_torch_start(torch_find_kernel *find, torch_explain *explain, torch_tell *tell) {
+static const char *register_operators(const char *dispatch_key) {
   static const struct {
     const char *name;
     torch_kernel *run;
@@ -239,15 +244,23 @@ const char *pegen_torch_start(torch_find_kernel *find, torch_explain *explain, t
       OPERATOR(attention_backward)
 #undef OPERATOR
   };
-  const char *missing = torch_find_shim();
-  if (missing) return missing;
-  set_answers(find, explain, tell);
   torch_library *library = NULL; /* kept for as long as the process lives: it holds the operators */
-  if (torch.library_init_impl("pegen_kernels", "CPU", __FILE__, __LINE__, &library)) return "library_init_impl";
+  if (torch.library_init_impl("pegen_kernels", dispatch_key, __FILE__, __LINE__, &library)) return "library_init_impl";
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
     if (torch.library_impl(library, operators[i].name, operators[i].run, TORCH_INTERFACE)) return operators[i].name;
   return NULL;
 }
 
+/* NULL, or why the operators cannot be had from here: what the PyTorch of this process does not have. */
+const char *pegen_torch_start(const struct torch_answers *answers) {
+  const char *missing = torch_find_shim();
+  if (missing) return missing;
+  set_answers(answers);
+  missing = register_operators("CPU");
+  return missing ? missing : register_operators("CUDA");
+}
+
 /* 0 where there is no memory. */
-int pegen_torch_add(const char *name, const pegen_kernel *kernel) { return add_kernel(name, kernel); }
+int pegen_torch_add(const char *name, int device, const pegen_kernel *kernel) {
+  return add_kernel(name, device, kernel);
+}

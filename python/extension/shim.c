@@ -22,6 +22,11 @@ static const char *find_number_types(void *library) {
   return NULL;
 }
 
+static void find_cuda(void) {
+  void *library = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (library) set(&torch.current_cuda_stream, dlsym(library, "aoti_torch_get_current_cuda_stream"));
+}
+
 const char *torch_find_shim(void) {
   void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
   if (!library) return "libtorch_cpu.so";
@@ -36,5 +41,6 @@ const char *torch_find_shim(void) {
   if (!found) found = dlsym(library, "_ZdlPv"); /* before, C++'s own operator delete */
   if (!found) return "torch_delete_stable_ivalue";
   set(&torch.delete_optional, found);
+  find_cuda();
   return find_number_types(library); /* the handle stays: so does libtorch */
 }

@@ -25,6 +25,7 @@ typedef void torch_kernel(torch_value *stack, uint64_t n_arguments, uint64_t n_r
 #define TORCH_FUNCTIONS(X) \
   X(check, aoti_torch_check, void, (bool, const char *, const char *, uint32_t, const char *)) \
   X(device_type_cpu, aoti_torch_device_type_cpu, int32_t, (void)) \
+  X(device_type_cuda, aoti_torch_device_type_cuda, int32_t, (void)) \
   X(contiguous_format, aoti_torch_memory_format_contiguous_format, int32_t, (void)) \
   X(get_data_ptr, aoti_torch_get_data_ptr, int, (torch_tensor *, void **)) \
   X(get_dim, aoti_torch_get_dim, int, (torch_tensor *, int64_t *)) \
@@ -32,6 +33,7 @@ typedef void torch_kernel(torch_value *stack, uint64_t n_arguments, uint64_t n_r
   X(get_strides, aoti_torch_get_strides, int, (torch_tensor *, int64_t **)) \
   X(get_dtype, aoti_torch_get_dtype, int, (torch_tensor *, int32_t *)) \
   X(get_device_type, aoti_torch_get_device_type, int, (torch_tensor *, int32_t *)) \
+  X(get_device_index, aoti_torch_get_device_index, int, (torch_tensor *, int32_t *)) \
   X(empty_strided, aoti_torch_empty_strided, int, \
     (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, torch_tensor **)) \
   X(new_tensor, aoti_torch_new_tensor_handle, int, (torch_tensor *, torch_tensor **)) \
@@ -79,6 +81,7 @@ struct torch_shim {
 #undef TORCH_MEMBER
   struct torch_number_type number_types[12];
   void (*delete_optional)(void *); /* what is around an argument that may be left out */
+  int (*current_cuda_stream)(int32_t device, void **stream); /* NULL: this PyTorch has no CUDA */
 };
 
 extern struct torch_shim torch;

@@ -107,6 +107,17 @@ class KernelInfo(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Ptx(ctypes.Structure):
+    """pegen_ptx, as far as Python reads it."""
+
+    _fields_ = [("text", c_void_p), ("size", c_uint64), ("digest", c_uint64 * 2), ("chip", c_char_p)]
+
+
+def chip_of(kernel: KernelInfo) -> str | None:
+    """The chip that a kernel's PTX is for, "sm_90"; None: it has none."""
+    return Ptx.from_address(kernel.ptx).chip.decode() if kernel.ptx else None
+
+
 class CompileRequest(ctypes.Structure):
     """pegen_compile_request."""
 
@@ -154,6 +165,8 @@ def _load() -> ctypes.CDLL:
         ("pegen_launch", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), c_void_p]),
         ("pegen_cuda_workspace", c_size_t, [c_void_p, c_char_p, POINTER(Args)]),
         ("pegen_cuda_error_name", c_char_p, []),
+        ("pegen_cuda_device_count", ctypes.c_int, []),
+        ("pegen_cuda_chip", ctypes.c_int, [ctypes.c_int]),
         ("pegen_xla_register", ctypes.c_int, [c_void_p, c_int64]),
     ]:
         function = getattr(library, name)

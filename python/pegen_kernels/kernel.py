@@ -17,7 +17,7 @@ from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
 from .records import Gained, GradientTable, Input, Operand, Table
 from .refusals import find, refusal
-from .request import Request, request_of, word_of
+from .request import Request, request_of, target_of, word_of
 
 _MOST_CALLS = 256  # kept, by shapes
 _ACCUMULATE, _FROM_INPUT = 1, 2  # PEGEN_GRAD_
@@ -48,7 +48,8 @@ def compile(
     spec: the name of a stock description (`stock()`), a path, or Lua text (anything with a line's end in it).
     options: values of the description's own options: head_dim=128, heads=12, grid=(14, 14). Those whose names are
     parameters of this function go into `defines`.
-    targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind.
+    targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind and, when the
+    kernel is first called there, the CUDA device that holds the arrays.
     dtypes: of q and k, ["float32", "bfloat16:f8e4m3"]; default: float32, bfloat16 and float16.
     name: what the kernel is called; label: what messages call a text. cache: a folder (~/.cache/pegen); "": none.
     trust_spec: run the description in the compiler's own process, where the system has no seccomp.
@@ -62,6 +63,10 @@ def compile(
         cache=None if cache is None else os.fspath(cache), trust_spec=trust_spec, max_seconds=max_seconds,
         max_memory=max_memory, max_cache=max_cache,
     )  # fmt: skip
+    return _compiled(request)
+
+
+def _compiled(request: Request) -> Kernel:
     compiled = library.pegen_compile(request.native())
     if not compiled:
         raise MemoryError("pegen_compile")
@@ -149,7 +154,8 @@ class Kernel:
     doc: str
     digest: str  #: equal digests, equal mathematics
     options: dict[str, str]
-    targets: list[str]
+    targets: list[str]  #: processors
+    chip: str | None  #: the chip that its PTX is for, "sm_90"
     dtypes: list[str]
     head_dim: int
     out_dim: int  #: of encoded rows of its first number type: head_dim unless it appends columns; `width_of`
@@ -171,7 +177,7 @@ class Kernel:
         self.header, self.from_cache = header, from_cache
         self.name, self.doc, self.digest = text(info.name), text(info.doc), text(info.digest)
         self.options = dict(word.partition("=")[::2] for word in text(info.options).split(" ") if word)
-        self.targets = text(info.targets).split()
+        self.targets, self.chip = text(info.targets).split(), _native.chip_of(info)
         self.dtypes = [name for bit, name in _DTYPES.items() if info.dtypes >> bit & 1]
         self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
         self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
@@ -192,6 +198,23 @@ class Kernel:
         self._entries = {name: entry_of(info, name) for name, kind in fields if kind is _native.Entry}
         self._sizes = {name: entry_of(info, name) for name, kind in fields if kind is _native.SizeEntry}
         self._calls: dict[Any, Call] = {}
+        self._there: dict[str, Kernel] = {}
+
+    def on_device(self, device: int) -> Kernel:
+        """The kernel for a CUDA device: itself, where it has PTX, was compiled for targets that were named, or was
+        loaded; else the same description compiled for the device's chip, when first asked for."""
+        request = self._request
+        if self.chip or request is None or request.targets is not None or not (target := target_of(device)):
+            return self
+        if target not in self._there:
+            made = _compiled(request._replace(targets=f"native,{target}"))
+            if made.digest != self.digest:
+                raise CompileError(
+                    f"{self.name}: its description has changed since it was compiled, without {target};"
+                    " expected it as it was, or compile() anew"
+                )
+            self._there[target] = made
+        return self._there[target]
 
     @staticmethod
     def _operand(info: Any) -> Operand:
@@ -231,6 +254,9 @@ class Kernel:
         views = [*tensors.values(), *operands, *inputs]
         key = (name, tuple(tensors), tuple([seen.key for seen in views]), tuple(numbers.items()))
         device = views[0].key[0] if views else CPU
+        if device == CUDA and (there := self.on_device(views[0].key[1])) is not self:
+            return there._call(name, tensors, operands, inputs, numbers, threads=threads, stream=stream, table=table,
+                               gradients=gradients, flags=flags, workspace=workspace, finish=finish)  # fmt: skip
         call = self._calls.pop(key, None)
         if call is None:
             size_of = cuda_workspace(self._info, name) if device == CUDA else self._sizes[workspace]

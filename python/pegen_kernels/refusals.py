@@ -452,6 +452,26 @@ def of_batches(
     return flat, [_of_one_batch(seen) for seen in inputs]
 
 
+_NO_PTX, _OF_CUDA = 30, 32
+
+
+def _chip(kernel: Any, error: int, tensors: dict[str, View]) -> str | None:
+    """A kernel that was not compiled for the device."""
+    device = next(seen.key[1] for seen in tensors.values() if seen.key[0] != CPU)
+    chip = _native.library.pegen_cuda_chip(device)
+    is_other = error == _NO_PTX or _native.library.pegen_cuda_error_name() in _OTHER_CHIP
+    if not chip or not is_other:
+        return None
+    targets = filter(None, (*kernel.targets.decode().split(), _native.chip_of(kernel)))
+    return (
+        f"targets: {kernel.name.decode()} was compiled for {', '.join(targets)}, and device"
+        f" {device} is of sm_{chip}; expected targets that have sm_{chip} or lower, or none, which compiles for it"
+    )
+
+
+_OTHER_CHIP = (b"CUDA_ERROR_NO_BINARY_FOR_GPU", b"CUDA_ERROR_INVALID_PTX", b"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+
+
 def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View], inputs: list[View],
             tabled: bool = False) -> ArgumentError:  # fmt: skip
     """The exception for an error of an entry."""
@@ -488,5 +508,7 @@ def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], opera
         found = _ARGUMENTS.get(field, "") + found[len(field) :]
         return ArgumentError(found)
     named = named | {f"operand '{kernel.operands[i].name.decode()}'": seen for i, seen in enumerate(operands)}
+    if not on_cpu and error in (_NO_PTX, _OF_CUDA) and (reason := _chip(kernel, error, tensors)):
+        return ArgumentError(reason)
     about = _of_memory(error, named) or f"{_subject(error, entry, named)}: {words}"
     return ArgumentError(about)

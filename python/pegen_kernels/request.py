@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import subprocess
 from typing import Any, Mapping, NamedTuple, Sequence
@@ -63,6 +64,21 @@ class Request(NamedTuple):
         finally:
             if text is not None:
                 os.close(text)
+
+
+@functools.lru_cache(maxsize=None)
+def _chips(program: str) -> list[int]:
+    """Of NVIDIA, that the compiler has PTX for."""
+    told = subprocess.run([program, "--target", "help"], capture_output=True, text=True)
+    words = (line.partition(" ")[0] for line in told.stdout.splitlines())
+    return [int(word[3:]) for word in words if word.startswith("sm_") and word[3:].isdigit()]
+
+
+def target_of(device: int) -> str | None:
+    """The target whose PTX runs best on a CUDA device: its own, or the last before it; None: there is none."""
+    chip = _native.library.pegen_cuda_chip(device)
+    known = [x for x in _chips(_native.program()) if x <= chip]
+    return f"sm_{max(known)}" if known else None
 
 
 def stock() -> list[str]:

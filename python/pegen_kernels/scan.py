@@ -73,6 +73,15 @@ def _made(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return numpy.empty(shape, dtype=dtype)
 
 
+def _by_way_of_host(x: Any, out: Any, state: Any, cu_seqlens: Any, **rest: Any) -> Any:
+    """Of a tensor on a device: sums are made in the order of the tokens, on the host."""
+    here = [y.cpu() if hasattr(y, "cpu") else y for y in (x, state, cu_seqlens)]
+    made = scan(here[0], here[1], cu_seqlens=here[2], out=None if out is None else out.cpu(), **rest)
+    sums, reached = made if rest["with_state"] else (made, None)
+    sums = sums.to(x.device) if out is None else out.copy_(sums)
+    return (sums, reached.to(x.device)) if rest["with_state"] else sums
+
+
 def scan(x: Any, state: Any = None, *, cu_seqlens: Any = None, period: float = 0.0, reverse: bool = False,
          dtype: str | None = None, out: Any = None, with_state: bool = False, threads: int = 1) -> Any:  # fmt: skip
     """state + x[0] + ... + x[t] of each token t, in float64 and in the order of the tokens.
@@ -84,7 +93,11 @@ def scan(x: Any, state: Any = None, *, cu_seqlens: Any = None, period: float = 0
     returned less whole periods, within half of one (2 * math.pi: angles of a long text, in float32). reverse: from the
     last token to the first, which is the gradient of the other. dtype: "float32" or "float64", by default float64 of
     float64 and float32 of all others; out: an array for it, which may be x itself.
+    Tensors on a CUDA device are copied to the host and back, which waits for the device.
     """
+    if getattr(x, "is_cuda", False):
+        return _by_way_of_host(x, out, state, cu_seqlens, period=period, reverse=reverse, dtype=dtype,
+                               with_state=with_state, threads=threads)  # fmt: skip
     seen = {"x": view("x", x)}
     shape = seen["x"].shape
     if cu_seqlens is not None:

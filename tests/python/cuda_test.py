@@ -1,29 +1,14 @@
 """Calls on a GPU over a stand-in for libcuda, whose device has the host's memory: which entries are launched, with what
 workspace, on which stream. What the launched threads compute, tests/ptx holds against processors."""
-import ctypes
 import unittest
 import unittest.mock
 
 import torch
+from stand_in import RUN, driver
 
 import pegen_kernels as pk
 from pegen_kernels import arrays
 from pegen_kernels.torch import operators
-
-RUN = ctypes.CFUNCTYPE(
-    None, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.POINTER(ctypes.c_int64)
-)
-
-
-class State(ctypes.Structure):
-    """fake_cuda_state."""
-
-    _fields_ = [
-        ("run", RUN), ("n_parameters", ctypes.c_int), ("devices", ctypes.c_int), ("most_shared", ctypes.c_int),
-        ("context_id", ctypes.c_ulonglong), ("fail_in", ctypes.c_char_p), ("fail_with", ctypes.c_int),
-        ("modules", ctypes.c_int), ("launches", ctypes.c_int), ("retained", ctypes.c_int), ("entry", ctypes.c_char_p),
-        ("shared", ctypes.c_uint), ("allowed", ctypes.c_int), ("stream", ctypes.c_void_p),
-    ]  # fmt: skip
 
 
 def there(x):
@@ -34,7 +19,7 @@ def there(x):
 
 class Cuda(unittest.TestCase):
     def setUp(self):
-        self.driver = State.in_dll(ctypes.CDLL("libcuda.so.1"), "fake_cuda")
+        self.driver = driver()
         self.launched = []
         self.callback = RUN(self.note)
         self.driver.run, self.driver.n_parameters = self.callback, 160

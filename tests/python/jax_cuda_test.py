@@ -10,8 +10,8 @@ import unittest
 import unittest.mock
 
 import jax
-from cuda_test import RUN, State
 from jax import numpy as jnp
+from stand_in import RUN, driver
 
 import pegen_kernels as pk
 from pegen_kernels import _native
@@ -64,7 +64,7 @@ def register():
 
 class Cuda(unittest.TestCase):
     def setUp(self):
-        self.driver = State.in_dll(ctypes.CDLL("libcuda.so.1"), "fake_cuda")
+        self.driver = driver()
         self.launched = []
         self.callback = RUN(lambda entry, *rest: self.launched.append(entry.decode()))
         self.driver.run, self.driver.n_parameters = self.callback, 160
@@ -98,6 +98,20 @@ class Cuda(unittest.TestCase):
             made = self.names(mixed, lambda: jax.grad(loss, (0, 1, 2))(q, at, freqs))  # noqa: B023
             gains = ["f32", "positions", *(["sum"] if tokens > 64 else []), "scatter", "gather"]
             self.assertEqual(made, ["encode_f32", *(f"encode_gradient_{name}" for name in gains)])
+
+    def test_without_targets(self):
+        """A kernel that names no GPU is compiled for the device, under jit, vmap, shard_map and grad."""
+        rope = pk.compile("rope", head_dim=64, dtypes="float32")
+        q, at = jnp.ones((2, 2, 2, 5, 64)), jnp.ones((5, 1))
+        turn = lambda q: encode(rope, q, positions=at)  # noqa: E731
+        mesh = jax.make_mesh((1,), ("b",), axis_types=(jax.sharding.AxisType.Auto,))
+        split = jax.shard_map(turn, mesh=mesh, in_specs=jax.P("b"), out_specs=jax.P("b"))
+        with unittest.mock.patch.object(calls, "_has_devices", lambda: True):
+            self.assertEqual(self.names(rope, lambda: turn(q[0])), ["encode_f32"])
+            self.assertEqual(self.names(rope, lambda: jax.vmap(turn)(q))[:1], ["encode_f32"])
+            self.assertEqual(self.names(rope, lambda: split(q[0])), ["encode_f32"])
+            gained = jax.vmap(jax.grad(lambda q: turn(q).sum()))
+            self.assertEqual(self.names(rope, lambda: gained(q))[-1], "encode_backward_f32")
 
     def test_attention_of_turned_rows(self):
         rope = pk.compile(TURNED, targets="native,sm_80", dtypes="bfloat16")

@@ -9,7 +9,7 @@ case $module in
   jax_cuda) modules="jax torch" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
-  cuda | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
+  cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
   models | checkpoints | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;
 esac

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import threading
 from typing import Any, Mapping, NamedTuple
@@ -40,6 +41,19 @@ _lock = threading.Lock()
 def _register_target() -> None:
     for platform, name in (("cpu", "pegen_xla_call"), ("CUDA", "pegen_xla_call_cuda")):
         jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(getattr(_native.library, name)), platform=platform)
+
+
+@functools.lru_cache(maxsize=None)
+def _has_devices() -> bool:
+    try:
+        return bool(jax.devices("cuda"))
+    except RuntimeError:  # how JAX says that it has none
+        return False
+
+
+def _there(kernel: Kernel) -> Kernel:
+    """With code for JAX's devices, too: where a program runs is not known while it is traced."""
+    return kernel.on_device(0) if _has_devices() else kernel
 
 
 def number_of(kernel: Kernel) -> int:
@@ -141,7 +155,7 @@ class Static(NamedTuple):
 def call(static: Static, entry: str, given: dict[str, Any], made: dict[str, Any], *, flags: int = 0,
          causal: bool = False, scale: float = 0.0) -> dict[str, Any]:  # fmt: skip
     """given: arrays by their names in the call; made: shapes and types of results by theirs."""
-    kernel, is_swapped = static.kernel, static.layout == "BNHD"
+    kernel, is_swapped = _there(static.kernel), static.layout == "BNHD"
     views = _views({**given, **made}, is_swapped)
     _check(kernel, views)
     if size := _workspace(kernel, entry, views, flags):

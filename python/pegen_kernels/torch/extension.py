@@ -1,4 +1,4 @@
-"""The operators on processors as C (libpegen_torch), where it is installed and this PyTorch has what it needs of
+"""The operators as C (libpegen_torch), where it is installed and this PyTorch has what it needs of
 PyTorch's stable interface, 2.10 or later. Nothing else depends on it: without it the same operators are Python.
 """
 from __future__ import annotations
@@ -17,16 +17,26 @@ from ..arrays import View
 from ..errors import ArgumentError, PegenError
 from ..refusals import refusal
 
-_FIND = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_FIND = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 _EXPLAIN = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 )
 _TELL = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_ON_PROCESSOR = -1
+
+
+class _Answers(ctypes.Structure):
+    """torch_answers."""
+
+    _fields_ = [("find", _FIND), ("explain", _EXPLAIN), ("tell", _TELL), ("launch", ctypes.c_void_p),
+                ("launch_bytes", ctypes.c_void_p)]  # fmt: skip
+
+
 _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "cu_seqlens", "k_cu_seqlens")
 _GRADIENTS = ("q_out", "k_out", "out", "lse", "q", "k", "v", "positions", "k_positions")
 
 _library: ctypes.CDLL | None = None
-_callbacks: list[Any] = []  # C keeps their addresses
+_callbacks: list[_Answers] = []  # C keeps their addresses
 _last = threading.local()  # .error: what was last refused on this thread
 reason = "not started"  # why the operators are Python; "": they are C
 
@@ -74,16 +84,19 @@ def start(kernel_of: Callable[[str], Any]) -> bool:
         reason = str(e)
         return False
 
-    def find(name: bytes, text: int, size: int) -> None:
+    def find(name: bytes, device: int, text: int, size: int) -> None:
         try:
-            add(name.decode(), kernel_of(name.decode()))
+            found = kernel_of(name.decode())
+            add(name.decode(), found if device == _ON_PROCESSOR else found.on_device(device), device)
         except PegenError as e:
             _say(e, text, size)
 
     library.pegen_torch_start.restype = ctypes.c_char_p
-    library.pegen_torch_add.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
-    _callbacks[:] = [_FIND(find), _EXPLAIN(_explain), _TELL(_tell)]
-    missing = library.pegen_torch_start(*_callbacks)
+    library.pegen_torch_add.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
+    of_launcher = (ctypes.cast(getattr(_native.library, name), ctypes.c_void_p).value
+                   for name in ("pegen_launch", "pegen_cuda_workspace"))  # fmt: skip
+    _callbacks[:] = [_Answers(_FIND(find), _EXPLAIN(_explain), _TELL(_tell), *of_launcher)]
+    missing = library.pegen_torch_start(ctypes.byref(_callbacks[0]))
     if missing:
         reason = f"this PyTorch has no {missing.decode()}"
         return False
@@ -91,9 +104,9 @@ def start(kernel_of: Callable[[str], Any]) -> bool:
     return True
 
 
-def add(name: str, kernel: Any) -> None:
-    """Makes a kernel known to the operators; it is kept for as long as the process lives."""
-    if _library and not _library.pegen_torch_add(name.encode(), ctypes.addressof(kernel._info)):
+def add(name: str, kernel: Any, device: int = _ON_PROCESSOR) -> None:
+    """Makes a kernel known to the operators; it is kept for as long as the process lives. device: of CUDA."""
+    if _library and not _library.pegen_torch_add(name.encode(), device, ctypes.addressof(kernel._info)):
         raise MemoryError("pegen_torch_add")
 
 

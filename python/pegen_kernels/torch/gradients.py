@@ -5,7 +5,8 @@ others is refused when it is called.
 """
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+import functools
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -69,63 +70,92 @@ def _call_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], posi
 
 def _all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions: Tensor | None,
                   operands: Sequence[Tensor], *choices: Any) -> list[Tensor]:  # fmt: skip
-    refuse_tangents(_encoding(choices[-1]), (*gradients, *kept, positions, *operands))
-    if is_recorded((*gradients, *kept, positions, *operands)):
+    tensors = (*gradients, *kept, positions, *operands)
+    if forward_ad._current_level >= 0:
+        refuse_tangents(_encoding(choices[-1]), tensors)
+    if is_recorded(tensors):
         raise ArgumentError(f"{kernel_of(choices[-1]).name}: gradients of gradients are there for q and k alone")
     return plain("encode_all_backward")(gradients, kept, positions, operands, *choices)
 
 
 # ---- gradients ----
 
+
+class _Facts(NamedTuple):
+    """What gradients ask of a kernel, once."""
+
+    name: str
+    infos: tuple[str, ...]  # operands, then inputs, as messages have them
+    is_differentiable: bool
+    has_all: bool
+    widens: bool
+    needs_input: bool
+
+
+@functools.lru_cache(maxsize=None)
+def _facts(kernel: str) -> _Facts:
+    found = kernel_of(kernel)
+    infos = *(f"operand '{x.name}'" for x in found.operands), *(f"input '{x.name}'" for x in found.inputs)
+    entries = found.entries
+    return _Facts(found.name, infos, "encode_backward" in entries, "encode_backward_finish" in entries,
+                  found.out_dim != found.head_dim, found.needs_input)  # fmt: skip
+
+
+def _refuse(facts: _Facts, operands: Sequence[Tensor], is_all: bool, is_forward: bool) -> None:
+    """Gradients that the kernel does not have. is_all: not of rows alone."""
+    wanted = next((info for info, x in zip(facts.infos, operands) if x.requires_grad), None)
+    what = f"{wanted} requires a gradient" if wanted else "positions require a gradient"
+    if not facts.is_differentiable:
+        raise ArgumentError(f"{what if wanted else 'q and k require gradients'}, which {facts.name} does not have yet; "
+                            "expected torch.no_grad()")  # fmt: skip
+    if facts.widens and not is_forward:
+        raise ArgumentError(f"{facts.name} appends columns to q and k, and has no gradients of gradients")
+    if facts.needs_input and not is_forward:
+        raise ArgumentError(f"{facts.name} maps channels before they turn, and has no gradients of gradients")
+    if is_all and not facts.has_all:
+        raise ArgumentError(f"{what}, which {facts.name} does not have yet; expected it detached")
+    if is_all and not is_forward:
+        raise ArgumentError(f"{what} of a gradient: {facts.name} has second derivatives of q and k alone")
+
+
 def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | None, operands: Sequence[Tensor],
           kernel: str, is_forward: bool) -> None:  # fmt: skip
-    found = kernel_of(kernel)
+    facts = _facts(kernel)
     ctx.with_positions = positions is not None and positions.requires_grad
-    ctx.with_operands = any(x.requires_grad for x in operands)
-    infos = [("operand", x) for x in found.operands] + [("input", x) for x in found.inputs]
-    wanted = [f"{kind} '{info.name}'" for (kind, info), x in zip(infos, operands) if x.requires_grad]
-    what = f"{wanted[0]} requires a gradient" if wanted else "positions require a gradient"
-    widens = found.out_dim != found.head_dim
+    ctx.with_operands = any([x.requires_grad for x in operands])
+    ctx.with_all = is_all = ctx.with_positions or ctx.with_operands or facts.needs_input
+    if not (is_forward and facts.is_differentiable and (facts.has_all or not is_all)):
+        _refuse(facts, operands, is_all, is_forward)
     kept: Sequence[Tensor] = ()
-    if "encode_backward" not in found.entries:
-        raise ArgumentError(f"{what if wanted else 'q and k require gradients'}, which {found.name} does not have yet; "
-                            "expected torch.no_grad()")  # fmt: skip
-    if widens and not is_forward:
-        raise ArgumentError(f"{found.name} appends columns to q and k, and has no gradients of gradients")
-    if found.needs_input and not is_forward:
-        raise ArgumentError(f"{found.name} maps channels before they turn, and has no gradients of gradients")
-    ctx.with_all = ctx.with_positions or ctx.with_operands or found.needs_input
-    if ctx.with_all:
-        if "encode_backward_finish" not in found.entries:
-            raise ArgumentError(f"{what}, which {found.name} does not have yet; expected it detached")
-        if not is_forward:
-            raise ArgumentError(f"{what} of a gradient: {found.name} has second derivatives of q and k alone")
+    if is_all:
         # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it is too coarse.
-        ctx.from_input = found.needs_input or rows[0].dtype != torch.float32
-        if not widens:
+        ctx.from_input = facts.needs_input or rows[0].dtype != torch.float32
+        if not facts.widens:
             kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
     ctx.has_positions = positions is not None
     ctx.save_for_backward(*kept, *([positions] if ctx.has_positions else []), *operands)
     ctx.kernel, ctx.n_kept, ctx.n_operands = kernel, len(kept), len(operands)
 
 
-def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, Any, list[Any]]:
+def _as(x: Tensor, like: Tensor) -> Tensor:
+    return x if x.dtype == like.dtype else x.to(like.dtype)
+
+
+def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, Any, Any]:
     """Of rows, of positions, and of operands. Where columns are appended nothing is kept: what stands in its place is
     not looked at."""
-    saved = list(ctx.saved_tensors)
-    kept, rest = saved[: ctx.n_kept], saved[ctx.n_kept :]
-    positions, operands = (rest[0], rest[1:]) if ctx.has_positions else (None, rest)
-    none = [None] * ctx.n_operands
+    saved, n = ctx.saved_tensors, ctx.n_kept
+    positions = saved[n] if ctx.has_positions else None
+    operands = saved[n + ctx.has_positions :]
+    none = (None,) * ctx.n_operands
     if not ctx.with_all:
         made = call(backward, gradients, positions, operands, ctx.kernel)
         return made if len(gradients) == 2 else (made,), None, none
     choices = (ctx.from_input, ctx.with_operands, ctx.with_positions, ctx.kernel)
-    made = _call_all_backward(gradients, kept or gradients, positions, operands, *choices)
-    of_positions = made.pop().to(positions.dtype) if ctx.with_positions else None
-    of_operands = made[len(gradients) :] if ctx.with_operands else none
-    return tuple(made[: len(gradients)]), of_positions, [
-        x if x is None else x.to(operand.dtype) for x, operand in zip(of_operands, operands)
-    ]  # fmt: skip
+    made = _call_all_backward(gradients, saved[:n] or gradients, positions, operands, *choices)
+    of_positions = _as(made.pop(), positions) if ctx.with_positions else None
+    of_operands = map(_as, made[len(gradients) :], operands) if ctx.with_operands else none
+    return made[: len(gradients)], of_positions, of_operands
 
 
 # ---- batches of vmap ----

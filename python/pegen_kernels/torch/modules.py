@@ -14,7 +14,8 @@ from .initial import Given, values_of
 from .names import kernel_of, register
 
 
-_OPERAND_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_NARROW = (torch.float16, torch.bfloat16)
+_OPERAND_TYPES = (torch.float32, torch.float64, *_NARROW)
 
 
 class _Module(nn.Module):
@@ -76,8 +77,9 @@ class _Module(nn.Module):
 
     def _operands(self) -> list[Tensor]:
         """Of 16 bits in float32, which what is read at computed places (a table of displacements) has to be."""
-        given = (getattr(self, name) for name in self._names)
-        return [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in given]
+        own = self._parameters  # where one that is parametrized is not
+        given = [own[name] if name in own else getattr(self, name) for name in self._names]
+        return [x.float() if x.dtype in _NARROW else x for x in given]
 
     def extra_repr(self) -> str:
         return f"{self.kernel.name}: {', '.join(f'{k}={v}' for k, v in self.kernel.options.items())}"

@@ -1,7 +1,7 @@
 """The operators: `torch.ops.pegen_kernels.encode`, `encode_one`, `encode_backward` and so on, `attention`.
 
-Each names its kernel by a text (names.py). On processors they are C, where the PyTorch of this process has what that
-needs (extension.py); the functions here are what runs elsewhere, and what says which results each has (fakes). Each
+Each names its kernel by a text (names.py). They are C, where the PyTorch of this process has what that needs
+(extension.py); the functions here are what runs elsewhere, and what says which results each has (fakes). Each
 is there three times: as itself; as the overload `kernel`, where autograd does no more than refuse tangents; and as
 `alone`, which autograd does not see. Those of attention are in attention.py.
 """
@@ -171,7 +171,7 @@ def define(name: str, schema: str, function: Any, fake: Any) -> None:
     """An operator and its overloads. function: what it is where it is not C; fake: what its results are."""
     for overload in OVERLOADS:
         library.define(f"{name}{overload}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
-        for device in ("CUDA",) if _is_c else ("CPU", "CUDA"):
+        for device in () if _is_c else ("CPU", "CUDA"):
             library.impl(name + overload, function, device)
         torch.library.register_fake(f"pegen_kernels::{name}{overload}", fake, lib=library)
     packet = getattr(torch.ops.pegen_kernels, name)

@@ -33,6 +33,9 @@ def _results(x: Tensor, cu_seqlens: Tensor | None, wide: bool) -> tuple[Tensor, 
 
 def _scan(x: Tensor, state: Tensor | None, cu_seqlens: Tensor | None, period: float, reverse: bool,
           wide: bool) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if x.is_cuda:  # sums are made on the host, in the order of the tokens, with the same bits there
+        here = [y if y is None else y.cpu() for y in (x, state, cu_seqlens)]
+        return tuple(y.to(x.device) for y in _scan(*here, period, reverse, wide))
     out, reached = _results(x, cu_seqlens, wide)
     given = {"x": _adjacent(x, 4), "state": state if state is None else _adjacent(state, 3), "cu_seqlens": cu_seqlens}
     views = {name: raw_view(name, tensor) for name, tensor in given.items() if tensor is not None}
@@ -45,7 +48,7 @@ library.define(
     "scan(Tensor x, Tensor? state, Tensor? cu_seqlens, float period, bool reverse, bool wide) -> (Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-for _device in ("CPU", "CUDA"):  # the latter to say that sums are made on the host
+for _device in ("CPU", "CUDA"):
     library.impl("scan", _scan, _device)
 torch.library.register_fake(
     "pegen_kernels::scan",

@@ -46,6 +46,9 @@ const char *pegen_cuda_error_name(void);
 /* Devices that the driver sees; 0 where there is none, or no driver. */
 int pegen_cuda_device_count(void);
 
+/* The chip of a device as targets name it, 90 of sm_90; 0 where there is no such device. */
+int pegen_cuda_chip(int device);
+
 #ifdef __cplusplus
 }
 #endif
