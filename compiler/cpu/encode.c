@@ -403,7 +403,7 @@ static void walk_group(encode_emitter *e, const program_op *op, const token_rows
   ir_end_for_with(b, each, n_held, e->held, e->held);
 }
 
-/* The same of rows that are normalised: what some of them are multiplied by, and then they. */
+/* Rows that are normalised: what some of them are multiplied by, and then these rows. */
 static void walk_normalised_group(encode_emitter *e, const program_op *op, const token_rows *t) {
   ir *b = e->b;
   run some;

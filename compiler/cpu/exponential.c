@@ -65,7 +65,7 @@ static void scale(void *context, ir_value offset, ir_value *carried) {
   store(e, mul(e->b, load(e, e->buffer[EXPONENTIAL_M], offset), e->factor[0]), e->buffer[EXPONENTIAL_M], offset);
 }
 
-/* Of base. */
+/* Adds the squares of base. */
 static void add_squares(void *context, ir_value offset, ir_value *carried) {
   exponential *e = context;
   ir_value x = load(e, e->base, offset);

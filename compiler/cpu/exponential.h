@@ -29,7 +29,7 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
  *     NAME_bound  out float64: what the norm of that sum does not exceed, and not less than .8 of the norm */
 void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step);
 
-/* The same for size 5 to 8 with a matrix in each lane, `lanes` (a power of two) at a time:
+/* The exponential for size 5 to 8 with a matrix in each lane, `lanes` (a power of two) at a time:
  *     generators  elements [n_axes][pairs i < j, row by row][lanes]
  *     angles      float64; lane's theta_a at a * angle_step + lane * 8 bytes
  *     out         float32 [lanes][size][size] or as the layout says, of which the first `used` lanes are written */

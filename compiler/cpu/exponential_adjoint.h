@@ -22,7 +22,7 @@
 void emit_exponential_adjoint(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step,
                               double amplitude);
 
-/* The same beside emit_exponential_lanes, of `lanes` matrices: outer [size][size][lanes], gains at a * angle_step +
+/* The adjoint of emit_exponential_lanes, for `lanes` matrices: outer [size][size][lanes], gains at a * angle_step +
  * lane * 8 bytes, sums [n_axes][pairs][lanes]. */
 void emit_exponential_lanes_adjoint(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, const char *name,
                                     int n_axes, int64_t angle_step, double amplitude);

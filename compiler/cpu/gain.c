@@ -159,7 +159,7 @@ static void check_group(const gradient_code *g, const plan_tile *t, int term, in
   }
 }
 
-/* Of each term and vector of the group what y is multiplied with, [slots]; null where there is nothing. */
+/* What y is multiplied with, of each term and vector of the group, [slots]; null where there is nothing. */
 static void permute_group(const gradient_code *g, row_emitter *r, int group, const row_vectors *gradient,
                           ir_value *out) {
   for (int j = 0; j < r->t->n_vectors; j++)
@@ -176,8 +176,8 @@ static int gather_known(const ir_value *slots, int n_slots, ir_value *out) {
   return count;
 }
 
-/* The same of either frame. In that of y it is what the gradient's matrix has permuted; a branch a row costs less than
- * permutations of what was chosen. */
+/* What y is multiplied with in either frame. In that of y it is what the gradient's matrix has permuted; a branch a row
+ * costs less than permutations of what was chosen. */
 static void permute_in_frame(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
                              const row_vectors *gradient, const row_vectors *turned, ir_value *out) {
   int n_slots = emit_torque_slots(g, r->t);

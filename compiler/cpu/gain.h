@@ -12,8 +12,8 @@ typedef struct gradient_code {
   const plan_gradient *of;
   const cpu_target *target; /* under which the functions have their names */
   bool frames_differ; /* of one of the parts */
-  /* Of one of a row's parts: what comes behind it, which part it is, and how many torques, sums and scatters are before
-   * its own in what the parts share. */
+  /* For one of a row's parts: what comes behind it, which part it is, and how many torques, sums and scatters are
+   * before its own in what the parts share. */
   const struct gradient_code *next;
   const spec *whole; /* of positions */
   int part, torques, sums, scatters;

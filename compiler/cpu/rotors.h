@@ -22,7 +22,8 @@
 
 /* encode: a program whose evals and matrices are of one plan. */
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
-/* Of them what turns float32 rows by their positions, in the caches: prepare_T, rotor_T, encode_T_f32_cached. */
+/* Emits those of them that rotate float32 rows by their positions, in the caches: prepare_T, rotor_T,
+ * encode_T_f32_cached. */
 void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target *target);
 /* Declarations of what the driver provides; once per module, before emit_encoders. */
 void emit_encoder_imports(ir *b);
@@ -35,8 +36,8 @@ typedef struct chunk_walk {
   const plan_tile *t;
   const cpu_target *target;
   bool *has_table; /* see chunk_emitter */
-  /* Of one of a row's parts: what comes behind it, and where its own begins, in bytes, in what the parts share: leaves,
-   * what is prepared of them, a token's values and its coefficients. */
+  /* For one of a row's parts: what comes behind it, and where its own begins, in bytes, in what the parts share:
+   * leaves, what is prepared of them, a token's values and its coefficients. */
   const struct chunk_walk *next;
   const spec *whole; /* of positions */
   int64_t leaves, prepared, values, slots;

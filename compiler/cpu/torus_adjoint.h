@@ -7,9 +7,8 @@
  *
  * The 2 x 2 block of tau between planes k and l is two complex numbers, the part that commutes with turns and the one
  * that reflects; they are multiplied by the integrals of exp(iu (lambda_l - lambda_k)) and exp(-iu (lambda_k +
- * lambda_l)), entire functions of the eigenvalues, so that nothing diverges where some coincide. The same of the matrix
- * that tau is the skew part of, which is made skew, and taken back to the channels, once a call
- * (kernel/dense_finish.c).
+ * lambda_l)), entire functions of the eigenvalues, so that nothing diverges where some coincide. The matrix that tau is
+ * the skew part of is treated alike, made skew, and taken back to the channels, once a call (kernel/dense_finish.c).
  */
 #ifndef PEGEN_CPU_TORUS_ADJOINT_H
 #define PEGEN_CPU_TORUS_ADJOINT_H

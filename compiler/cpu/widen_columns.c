@@ -1,6 +1,6 @@
 /* cpu/widen_columns: monomials of a token's position, laid out in lanes; see cpu/widen_columns.h.
  *
- * Keys and gains are computed as scalars and laid into memory in the order of the appended lanes. Those of k are then
+ * Keys and gains are computed as scalars and laid into memory in the order of the appended lanes. Columns of k are then
  * rounded, so that rows of all heads only copy them.
  */
 #include "cpu/widen_columns.h"
