@@ -1,7 +1,8 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
  * of keys, its finish one or two of what operands gain; of a polynomial's inputs and operands there are others
- * (launch_weights.c). Where tensor cores serve rows, both launches are theirs, and what else gains has a launch of the
- * other entries, which are told of no rows: rows have the same bits whatever is asked. See launch.h, kernel/launch.h.
+ * (launch_weights.c). Where tensor cores serve rows, both launches are theirs. What else gains is theirs, too, or has a
+ * launch of the other entries, which are told of no rows: rows have the same bits whatever is asked. See launch.h,
+ * kernel/launch.h.
  *
  * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
  * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first
@@ -24,6 +25,7 @@ typedef struct backward_plan {
   const pegen_launch_request *request;
   const pegen_attention_backward_call *call;
   int64_t items, each, blocks, key_blocks;
+  int64_t most_blocks; /* that have room for sums of operands' elements */
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
   int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
   int64_t n_sums, key_heads; /* numbers of a share; heads of the shares of keys */
@@ -31,6 +33,7 @@ typedef struct backward_plan {
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
   const pegen_ptx_entry *mma[2]; /* on tensor cores, of rows of queries and of keys; NULL: there is none for them */
+  int gives[2]; /* those serve what else gains, too */
   pegen_turning turning; /* entry NULL: rows are the caller's */
   pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
 } backward_plan;
@@ -184,6 +187,10 @@ static int place_turned(backward_plan *p) {
   return choose_mma(p, OF_QUERIES) && choose_mma(p, OF_KEYS);
 }
 
+static int64_t tiles_of(const pegen_view *rows, int64_t tile) {
+  return pegen_launch_tiles(rows->size[PEGEN_TOKEN], tile, rows->size[PEGEN_HEAD], rows->size[PEGEN_BATCH]);
+}
+
 /* What is summed. 0: the sizes are more than can be counted. */
 static int plan_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
@@ -193,11 +200,9 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   memset(p, 0, sizeof *p);
   p->request = request;
   p->call = call;
-  p->each = 1;
-  p->items = pegen_launch_tiles(q->size[PEGEN_TOKEN], tile, q->size[PEGEN_HEAD], q->size[PEGEN_BATCH]);
-  p->key_blocks = pegen_launch_tiles(k->size[PEGEN_TOKEN], tile, k->size[PEGEN_HEAD], k->size[PEGEN_BATCH]);
+  p->items = tiles_of(q, tile);
+  p->key_blocks = tiles_of(k, tile);
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
-  p->blocks = p->items;
   p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
   if (!place_shares(request, call, p) || !place_kept(request, call, queries, p)) return 0;
   if (!pegen_launch_cut_weights(kernel, call, &p->bytes, &p->weights)) return 0;
@@ -208,12 +213,32 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   p->elements = chunk / NUMBER;
   most = (room > SMALL ? room : SMALL) / block;
   most = most < 1 ? 1 : most > MOST_BLOCKS_OF_SUMS ? MOST_BLOCKS_OF_SUMS : most;
-  p->each = p->items ? pegen_divide_up(p->items, most) : 1;
-  p->blocks = pegen_divide_up(p->items, p->each);
-  p->chunks = p->blocks * PEGEN_PTX_ATTENTION_WARPS;
-  p->groups = p->sums + p->chunks * chunk;
-  p->bytes = p->groups + pegen_divide_up(p->chunks, PEGEN_PTX_SUM_MOST) * chunk;
+  p->most_blocks = p->items < most ? p->items : most;
+  p->groups = p->sums + p->most_blocks * block;
+  p->bytes = p->groups + pegen_divide_up(p->most_blocks * PEGEN_PTX_ATTENTION_WARPS, PEGEN_PTX_SUM_MOST) * chunk;
   return 1;
+}
+
+/* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
+static int gains_more(const backward_plan *p, int of_keys) {
+  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
+}
+
+/* The entry on tensor cores that serves what else gains beside rows. */
+static void choose_giving(backward_plan *p, int of_keys) {
+  const pegen_ptx_entry *entry =
+      choose_entry(p, &p->of, of_keys ? PEGEN_PTX_WORD_KEYS_GAINS : PEGEN_PTX_WORD_QUERIES_GAINS);
+  if (!p->mma[of_keys] || !entry || !gains_more(p, of_keys)) return;
+  p->mma[of_keys] = entry;
+  p->gives[of_keys] = 1;
+}
+
+/* Blocks of queries, each with a run of tiles. */
+static void cut_items(backward_plan *p) {
+  if (p->gives[0]) p->items = tiles_of(&p->call->forward.q, p->mma[0]->columns);
+  p->each = p->elements && p->items ? pegen_divide_up(p->items, p->most_blocks) : 1;
+  p->blocks = pegen_divide_up(p->items, p->each);
+  p->chunks = p->elements ? p->blocks * PEGEN_PTX_ATTENTION_WARPS : 0;
 }
 
 static int make_plan(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
@@ -224,6 +249,8 @@ static int make_plan(const pegen_launch_request *request, const pegen_attention_
   /* The entry of keys reads the weights of a polynomial's queries, which that of queries has kept. */
   p->mma[0] = choose_mma(p, OF_QUERIES);
   if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_mma(p, OF_KEYS);
+  for (int of_keys = 0; of_keys < 2; of_keys++) choose_giving(p, of_keys);
+  cut_items(p);
   return 1;
 }
 
@@ -315,8 +342,8 @@ static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run
 
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
-  const int64_t *size = of_keys ? p->call->forward.k.size : p->call->forward.q.size;
-  int64_t blocks = pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+  const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
+  int64_t blocks = p->gives[of_keys] && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
   return launch(p, &p->of, entry, blocks, of_keys, 1, run, context);
 }
 
@@ -324,14 +351,9 @@ static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int 
 static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, int of_keys, pegen_launch_run *run,
                            void *context) {
   const pegen_ptx_entry *values = of_keys ? choose_mma(p, OF_VALUES) : NULL;
-  int error = values && p->call->g_k.empty ? 0 : launch_mma(p, mma, of_keys, run, context);
+  int error = values && p->call->g_k.empty && !p->gives[of_keys] ? 0 : launch_mma(p, mma, of_keys, run, context);
   if (error || !values || p->call->g_v.empty) return error;
   return launch_mma(p, values, of_keys, run, context);
-}
-
-/* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
-static int gains_more(const backward_plan *p, int of_keys) {
-  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
 }
 
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
@@ -341,7 +363,7 @@ static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *ru
   if (mma) {
     int error = launch_mma_rows(p, mma, of_keys, run, context);
     if (!error) error = turn_gains(p, of_keys, run, context);
-    if (error || !gains_more(p, of_keys)) return error;
+    if (error || p->gives[of_keys] || !gains_more(p, of_keys)) return error;
   }
   return launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
 }

@@ -407,7 +407,9 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
   case GPU_MMA_KEYS:
-  case GPU_MMA_VALUES: gpu_emit_mma(b, a, program, entry, native, host); break;
+  case GPU_MMA_VALUES:
+  case GPU_MMA_QUERIES_GAINS:
+  case GPU_MMA_KEYS_GAINS: gpu_emit_mma(b, a, program, entry, native, host); break;
   case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
   default: emit_attention(b, a, program, entry, native, host);
   }
@@ -461,6 +463,8 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_QUERIES_TURNED}},
       [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_TURNED}},
       [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_VALUES_MMA, PEGEN_PTX_WORD_VALUES_TURNED}},
+      [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_GAINS}},
+      [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_GAINS}},
   };
   const mma_plan *plan = d->mma[kind];
   if (!plan || number_bytes(dtype) != 2) return;
@@ -579,9 +583,8 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
-    add_mma_entry(a, program, design, dtype, MMA_QUERIES);
-    add_mma_entry(a, program, design, dtype, MMA_KEYS);
-    add_mma_entry(a, program, design, dtype, MMA_VALUES);
+    for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
+      add_mma_entry(a, program, design, dtype, (mma_kind)kind);
   }
   if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
   return program;

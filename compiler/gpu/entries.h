@@ -41,6 +41,8 @@ typedef enum gpu_entry_kind {
   GPU_MMA_QUERIES,
   GPU_MMA_KEYS,
   GPU_MMA_VALUES,
+  GPU_MMA_QUERIES_GAINS,
+  GPU_MMA_KEYS_GAINS,
   GPU_MMA_FINISH, /* of chunks that GPU_MMA_FEW left */
   GPU_MMA_TURN,   /* of rows that those entries take turned */
   GPU_TOTAL

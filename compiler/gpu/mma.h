@@ -29,11 +29,21 @@ typedef struct mma_plan {
 } mma_plan;
 
 /* The plans of a description: out, also of few queries, dq, dk and dv; where sums of both fill the registers, dv has a
- * plan of its own. */
-typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_VALUES, MMA_KIND_COUNT } mma_kind;
+ * plan of its own. Those of dq and dk once more, with what gains by pairs beside rows: by tiles of as many own rows, so
+ * that rows have the same bits. */
+typedef enum mma_kind {
+  MMA_FORWARD,
+  MMA_FEW,
+  MMA_QUERIES,
+  MMA_KEYS,
+  MMA_VALUES,
+  MMA_QUERIES_GAINS,
+  MMA_KEYS_GAINS,
+  MMA_KIND_COUNT
+} mma_kind;
 
 /* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or
- * of values, that they have no plan of their own. */
+ * of values, that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
@@ -67,6 +77,8 @@ typedef struct mma {
   ir_value sums_of; /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
   ir_value scratch_of; /* shared memory of streamed tiles, before they are loaded */
   ir_value seen_of; /* shared memory of what warps find: gpu/mma_seen.c */
+  ir_value given_of; /* shared memory: gpu/mma_give.c */
+  ir_value elements; /* i64: address of the warp's sums of operands' elements */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
@@ -198,6 +210,13 @@ ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */
 ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
                      const attend_pair_of *of);
+/* What its score does; delta of register i's query. */
+ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta);
+ir_value mma_delta_of(mma *m, int value, int i);
+/* Expressions' leaves are those of a pair whose score gains so much, until mma_close_gain. product: null: it is not
+ * read. */
+two_float *mma_open_gain(mma *m, const attend_pair_of *of, ir_value product, two_float *gained);
+void mma_close_gain(mma *m, two_float *remembered);
 
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
@@ -207,5 +226,15 @@ void mma_store_facts(mma *m, ir_value token, ir_value stage, ir_value constant);
 void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);
 void mma_store_gradient(mma *m, const tile_op *op);
+
+/* ---- gpu/mma_give.c: what scores gain goes on to what they read; nothing where no op gives ---- */
+
+int64_t mma_give_bytes(const mma *m); /* of shared memory */
+bool mma_gives_operands(const mma *m);
+void mma_find_elements(mma *m); /* of a program that gives to operands, once a block: zeros */
+/* Of own rows, before the turns of a head of q; is_first (i1): of the first head. Behind the last turn. */
+void mma_begin_gives(mma *m, ir_value is_first);
+void mma_end_gives(mma *m);
+void mma_give(mma *m, const tile_op *op);
 
 #endif

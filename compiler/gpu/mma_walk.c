@@ -260,6 +260,7 @@ static void emit_op(mma *m, const tile_op *op) {
   case TILE_WAIT: emit_wait(m); break;
   case TILE_WEIGHT: mma_weight(m, op); break;
   case TILE_GAIN: mma_gain(m, op); break;
+  case TILE_GIVE: mma_give(m, op); break;
   default: diag_bug("gpu_mma", "no code for %s", tile_kind_name(op->kind));
   }
 }
@@ -297,7 +298,9 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   begin_sums(m);
   if (!m->p->owns_keys) {
     mma_narrow_range(m, &begin, &end);
+    mma_begin_gives(m, ir_int(b, b->i1, 1));
     emit_turns(m, each, begin, end);
+    mma_end_gives(m);
     return;
   }
   int count = flatten(m, list);
@@ -307,6 +310,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   two_float *remembered = emit_thread_remember(&m->t->exprs);
   mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
   mma_narrow_range(m, &begin, &end);
+  mma_begin_gives(m, ir_compare_int(b, "eq", heads.index, i64(b, 0)));
   emit_turns(m, each, begin, end);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the last tiles, which the next head's first ones replace */
   emit_thread_forget(&m->t->exprs, remembered);
@@ -418,6 +422,9 @@ static int64_t lay_out(mma *m, ir_value base) {
   if (base.ptr && mma_constant_bytes(m)) m->t->constants = ir_offset_const(m->b, base, at);
   at += mma_constant_bytes(m);
   at = (at + 15) / 16 * 16;
+  if (base.ptr) m->given_of = ir_offset_const(m->b, base, at);
+  at += mma_give_bytes(m);
+  at = (at + 15) / 16 * 16;
   if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
   at += mma_origin_bytes(m);
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
@@ -477,16 +484,22 @@ static void set_thread(mma *m) {
   m->quad = rest(b, m->lane, 4);
   t->tokens = attend_short_parameter(t, PEGEN_PTX_ATTENTION_TOKENS);
   t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
-  ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
-  ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP);
-  bool owns_keys = m->p->owns_keys;
-  if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
   t->shape.queries = m->shape.tile.own; /* what tiles of all heads are cut by */
+}
+
+/* Tile `item` (i32) of those that blocks own. */
+static void set_tile(mma *m, ir_value item) {
+  ir *b = m->b;
+  attend *t = m->t;
   if (m->few) {
     mma_set_few(m);
     return;
   }
-  ir_value head = attend_set_tile(t, t->block, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
+  bool owns_keys = m->p->owns_keys;
+  ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
+  ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP);
+  if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
+  ir_value head = attend_set_tile(t, item, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
   m->own_first = t->first;
   m->q_head = owns_keys ? mul(b, head, group) : head;
   m->k_head = owns_keys ? head : ir_op2(b, "arith.divui", head, group);
@@ -510,7 +523,25 @@ static void emit_program(mma *m) {
   begin_rows(m, each);
   if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
   emit_each(m, each);
-  ir_return(b);
+}
+
+/* A run of tiles a block, where warps sum what operands gain; else one. */
+static void emit_tiles(mma *m) {
+  ir *b = m->b;
+  if (!mma_gives_operands(m)) {
+    set_tile(m, m->t->block);
+    emit_program(m);
+    return;
+  }
+  mma_find_elements(m);
+  ir_value each = m->gradient[PEGEN_PTX_ATTENTION_EACH], begin = mul(b, wide(b, m->t->block), each);
+  ir_loop loop = ir_for(b, begin, smaller(b, add(b, begin, each), m->gradient[PEGEN_PTX_ATTENTION_ITEMS]));
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
+  set_tile(m, narrow(b, loop.index));
+  emit_program(m);
+  emit_thread_forget(&m->t->exprs, remembered);
+  ir_wait(b, IR_BARRIER_BLOCK); /* memory is free for the next */
+  ir_end_for(b, loop);
 }
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
@@ -523,7 +554,9 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
                                              [MMA_KEYS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
-                                             [MMA_VALUES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT};
+                                             [MMA_VALUES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
+                                             [MMA_QUERIES_GAINS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
+                                             [MMA_KEYS_GAINS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT};
   int count = program->attention->n_parameters, more = behind[kind];
   gpu_function f = gpu_open_function(b, a, entry->name, count + more, entry->blocks, host);
   t.parameter = f.parameter;
@@ -539,7 +572,8 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   attend_set_emitters(&t, native);
   /* A column is larger than the bias, and its weights are exact. */
   if (!t.p->columns && !functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
-  emit_program(&m);
+  emit_tiles(&m);
+  ir_return(b);
 }
 
 /* ---- plans ---- */
@@ -552,7 +586,7 @@ static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER *
  * multiprocessor has two blocks where some tile allows it: one computes while the other waits. */
 static const struct {
   int row_tiles, streamed;
-} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}, {1, 16}};
+} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}, {1, 16}, {2, 16}};
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
@@ -575,7 +609,9 @@ static bool fits(mma *m, int64_t most_shared) {
          pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
 
-static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_program *program, bool reverses) {
+/* like: own rows of tiles are as many; NULL: whatever fits. */
+static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_program *program, bool reverses,
+                               const mma_plan *like) {
   static const ir_value none;
   mma_plan *plan = arena_new(a, mma_plan);
   plan->program = tile_pipeline(a, tile_apart(a, program));
@@ -583,6 +619,7 @@ static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_pro
   for (int n = 0; n < 2 * SIZES; n++) {
     int i = n % SIZES;
     if (program->owns_group && sizes[i].row_tiles > 1) continue;
+    if (like && sizes[i].row_tiles != like->shape.row_tiles) continue;
     mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = reverses ? &none : NULL};
     m.shape.row_tiles = sizes[i].row_tiles;
     m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
@@ -599,7 +636,28 @@ static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_pro
 }
 
 static const mma_plan *reversed_plan(arena *a, const attention_plan *p, const tile_program *forward, unsigned gained) {
-  return plan_of(a, p, tile_reverse(a, forward, gained), true);
+  return plan_of(a, p, tile_reverse(a, forward, gained), true, NULL);
+}
+
+static bool stores(const tile_program *p, tile_tensor tensor) {
+  for (int i = 0; i < p->n_ops; i++)
+    if (p->op[i].kind == TILE_STORE && p->op[i].tensor == tensor) return true;
+  return false;
+}
+
+/* The program of rows with what gains by pairs beside them. */
+static const mma_plan *gains_plan(arena *a, const attention_plan *p, const tile_program *forward, mma_kind rows) {
+  const mma_plan *like = mma_plan_of(a, p, rows);
+  unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
+  if (rows == MMA_QUERIES && p->n_scatters) gained |= TILE_OF_OPERANDS;
+  if (!like || !gained || p->columns) return NULL;
+  static const struct {
+    unsigned gained;
+    tile_tensor stored;
+  } of[] = {{TILE_OF_QUERIES, TILE_G_Q}, {TILE_OF_KEYS, TILE_G_K}, {TILE_OF_VALUES, TILE_G_V}};
+  for (int i = 0; i < 3; i++)
+    if (stores(like->program, of[i].stored)) gained |= of[i].gained;
+  return plan_of(a, p, tile_reverse(a, forward, gained), true, like);
 }
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind) {
@@ -608,8 +666,10 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind 
   if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
-  if (kind == MMA_FORWARD) return plan_of(a, p, forward, false);
-  if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false);
+  if (kind == MMA_FORWARD) return plan_of(a, p, forward, false, NULL);
+  if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false, NULL);
+  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, p, forward, MMA_QUERIES) : NULL;
+  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, p, forward, MMA_KEYS) : NULL;
   if (kind == MMA_QUERIES) return reversed_plan(a, p, forward, TILE_OF_QUERIES);
   const mma_plan *both = reversed_plan(a, p, forward, TILE_OF_KEYS | TILE_OF_VALUES);
   if (both) return kind == MMA_KEYS ? both : NULL;

@@ -2,7 +2,7 @@
  *
  * Two turns of the loop are walked, so that what one leaves to the next is seen: a tile is read behind a wait that
  * follows its load or turn, a load or turn writes no memory that a thread may still read, sums are made before they are
- * read, shapes of products agree, and each tensor is stored once.
+ * read, shapes of products agree, each tensor is stored once, and each pair gives once to what its score reads.
  */
 #include "tile/tile.h"
 
@@ -21,6 +21,7 @@ typedef struct check {
   bool is_read[TILE_MOST_VALUES][MOST_STAGES]; /* since the last wait */
   bool is_made[TILE_MOST_VALUES]; /* of a sum */
   bool is_stored[TILE_TENSOR_COUNT];
+  unsigned given; /* in this turn */
 } check;
 
 static const char *name_of(const check *c, int value) { return c->p->value[value].name; }
@@ -79,6 +80,19 @@ static void check_turn(check *c, const tile_op *op) {
   if (!to->is_sum) check_written(c, op);
 }
 
+/* Programs of both sides meet each pair: operands gain in those of queries. */
+static void check_give(check *c, const tile_op *op) {
+  for (int i = 0; i < tile_arguments(op->kind); i++) {
+    const tile_value *v = &c->p->value[op->arg[i]];
+    if (v->rows != TILE_OWN || v->columns != TILE_STREAMED)
+      diag_bug("tile", "%s gives of %s, which is not of pairs", c->p->name, v->name);
+  }
+  if (!op->to || c->given & op->to) diag_bug("tile", "%s gives a pair's gain twice, or to nothing", c->p->name);
+  if (op->to & TILE_OF_OPERANDS && (c->p->owns_keys || c->p->owns_group))
+    diag_bug("tile", "%s gives to operands, which programs of queries do", c->p->name);
+  c->given |= op->to;
+}
+
 static void check_op(check *c, const tile_op *op) {
   for (int i = 0; i < tile_arguments(op->kind); i++) {
     /* Outputs begin as 0: they are added to before anything made them. */
@@ -89,6 +103,7 @@ static void check_op(check *c, const tile_op *op) {
   if (op->kind == TILE_TURN) check_turn(c, op);
   if (op->kind == TILE_WAIT) check_wait(c);
   if (op->kind == TILE_MMA) check_product(c, op);
+  if (op->kind == TILE_GIVE) check_give(c, op);
   if (op->kind == TILE_STORE) {
     if (c->is_stored[op->tensor]) diag_bug("tile", "%s stores %s twice", c->p->name, tile_tensor_name(op->tensor));
     if (c->p->value[op->arg[0]].rows != TILE_OWN)
@@ -105,6 +120,7 @@ const tile_program *tile_check(const tile_program *p) {
     const tile_op *op = &p->op[i];
     check_op(&c, op);
     if (op->kind == TILE_EACH) begin = i;
+    if (op->kind == TILE_END) c.given = 0;
     if (op->kind == TILE_END && begin < 0) diag_bug("tile", "%s: an end without a loop", p->name);
     if (op->kind == TILE_END && ++c.turn < TURNS) i = begin;
     else if (op->kind == TILE_END) begin = -1;

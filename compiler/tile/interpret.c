@@ -106,11 +106,26 @@ static long double weight(machine *m, const tile_op *op, int i, int64_t query, i
   return isinf(lse) && lse < 0 ? 0 : expl(x - lse);
 }
 
-static long double gain(machine *m, const tile_op *op, int i, int64_t query, int64_t key) {
+/* What a score gains of arguments of a gain or a give. */
+static long double score_gain(machine *m, const tile_op *op, int i, int64_t query) {
   long double p = tile_of(m, op->arg[0])[i], dp = tile_of(m, op->arg[1])[i];
-  if (p == 0) return 0;
-  return p * (dp - m->call->delta[query]) *
-         m->call->derivative(m->call->context, tile_of(m, op->arg[2])[i], query, key);
+  return p == 0 ? 0 : p * (dp - m->call->delta[query]);
+}
+
+static long double gain(machine *m, const tile_op *op, int i, int64_t query, int64_t key) {
+  long double gained = score_gain(m, op, i, query), product = tile_of(m, op->arg[2])[i];
+  return gained == 0 ? 0 : gained * m->call->derivative(m->call->context, product, query, key);
+}
+
+static void give(machine *m, const tile_op *op) {
+  const long double *product = tile_of(m, op->arg[2]);
+  int columns = columns_of(m, op->arg[0]);
+  for (int i = 0; i < rows_of(m, op->arg[0]) * columns; i++) {
+    int64_t query, key;
+    if (!pair_of(m, i / columns, i % columns, &query, &key)) continue;
+    long double gained = score_gain(m, op, i, query);
+    if (gained != 0) m->call->give(m->call->context, op->to, gained, product[i], query, key);
+  }
 }
 
 static void online(machine *m, const tile_op *op) {
@@ -171,6 +186,7 @@ static void run(machine *m, const tile_op *op) {
   case TILE_ONLINE: online(m, op); break;
   case TILE_WEIGHT: each_pair(m, op, weight, 0); break;
   case TILE_GAIN: each_pair(m, op, gain, 0); break;
+  case TILE_GIVE: give(m, op); break;
   case TILE_TURN: turn(m, op); break;
   case TILE_STORE: store(m, op); break;
   default: break;

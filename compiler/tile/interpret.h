@@ -18,6 +18,8 @@ typedef struct tile_call {
   /* What a product becomes, -infinity where the query does not see the key; and its derivative by the product. */
   long double (*score)(void *context, long double product, int64_t query, int64_t key);
   long double (*derivative)(void *context, long double product, int64_t query, int64_t key);
+  /* What a pair's score gains, by its product: to what the score reads. `to`: of a give. */
+  void (*give)(void *context, unsigned to, long double gained, long double product, int64_t query, int64_t key);
   /* A row of `width` channels, turned by its token's place. Among rows of queries, or of keys. */
   void (*turn)(void *context, bool of_keys, int64_t token, bool back, int width, const long double *row,
                long double *turned);

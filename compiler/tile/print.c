@@ -37,6 +37,11 @@ void tile_print(FILE *out, const tile_program *p) {
     if (op->kind == TILE_STORE)
       fprintf(out, "store %s, %s%s", tile_tensor_name(op->tensor), p->value[op->arg[0]].name,
               op->scales ? "  ; times the scale" : "");
+    else if (op->kind == TILE_GIVE)
+      fprintf(out, "give %s, %s, %s  ; to%s%s%s", p->value[op->arg[0]].name, p->value[op->arg[1]].name,
+              p->value[op->arg[2]].name, op->to & TILE_OF_OPERANDS ? " operands" : "",
+              op->to == (TILE_OF_OPERANDS | TILE_OF_TOKENS) ? " and" : "",
+              op->to & TILE_OF_TOKENS ? " own tokens" : "");
     else if (op->value == TILE_NONE) fprintf(out, "%s", tile_kind_name(op->kind));
     else print_value(out, p, op);
     fputc('\n', out);

@@ -4,7 +4,8 @@
  * the log-sum-exp that forward wrote, and delta, the sum over channels of out times its gradient (less the gradient of
  * the log-sum-exp). Each product C = A B^T then gives dA += dC B and dB += dC^T A, and C = A B gives dA += dC B^T and
  * dB += A^T dC. What is added to the product of q and k, of a polynomial's columns, is made again and reversed
- * elsewhere: inputs and coordinates gain of it. A block sums what its own rows gain, so that no two blocks write one
+ * elsewhere: inputs and coordinates gain of it. What scores read beside products gains of them by pairs, in the same turn
+ * (give). A block sums what its own rows gain, so that no two blocks write one
  * number: a program of its own for each side. Where keys are owned every [own, streamed] value is the transpose of
  * forward's. Where sums of keys and of values have no room together, each of them has a program, which computes the
  * weights again. Rows that forward turns are turned again, what comes in as values are, and what turned rows gain is
@@ -54,7 +55,7 @@ static void load(reversal *r, const char *name, tile_tensor tensor, bool own) {
 }
 
 /* Whether scores gain something: not where values alone do, which need no values for it. */
-static bool gives_scores(const reversal *r) { return r->gained != TILE_OF_VALUES; }
+static bool gives_scores(const reversal *r) { return (r->gained & ~TILE_OF_VALUES) != 0; }
 
 /* Loads of one side: those of the forward program and the gradient that comes in. */
 static void add_loads(reversal *r, bool own) {
@@ -97,10 +98,13 @@ static void add_gain(reversal *r, tile_tensor gained, int pairs, tile_tensor oth
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained) {
   tile_program *p = arena_new(a, tile_program);
   reversal r = {.forward = forward, .p = p, .gained = gained, .memory = a};
-  p->owns_keys = gained != TILE_OF_QUERIES;
-  p->name = !p->owns_keys              ? "attention_backward_queries"
-            : gained == TILE_OF_VALUES ? "attention_backward_values"
-                                       : "attention_backward_keys";
+  unsigned given = gained & (TILE_OF_OPERANDS | TILE_OF_TOKENS);
+  p->owns_keys = !(gained & TILE_OF_QUERIES);
+  p->name = arena_printf(a, "attention_backward_%s%s",
+                         !p->owns_keys              ? "queries"
+                         : gained == TILE_OF_VALUES ? "values"
+                                                    : "keys",
+                         given ? "_gains" : "");
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) r.load[i] = TILE_NONE;
 
   const tile_op *online = only_op(forward, TILE_ONLINE), *score = maker_of(forward, online->arg[0]);
@@ -129,7 +133,13 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
   if (gives_scores(&r)) {
     int dp = add_pairs(&r, "dP"), ds = add_pairs(&r, "dS");
     add_product(&r, dp, TILE_G_OUT, v, false);
-    tile_add_binary(p, TILE_GAIN, ds, weights, dp)->arg[2] = s;
+    tile_op *gain = tile_add_binary(p, TILE_GAIN, ds, weights, dp);
+    gain->arg[2] = s;
+    if (given) {
+      tile_op *give = tile_add_binary(p, TILE_GIVE, TILE_NONE, weights, dp);
+      give->arg[2] = s;
+      give->to = given;
+    }
     add_gain(&r, q, ds, k, sum);
     add_gain(&r, k, ds, q, sum);
   }

@@ -58,6 +58,8 @@ typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_te
   X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
   X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
   X(GAIN, "gain", 3)     /* value = a (b - delta of its query), times the derivative of the score of the product c */ \
+  X(GIVE, "give", 3)     /* what the score of a pair gains, a (b - delta of its query), goes on to what the score reads \
+                          * beside the product c: `to` */ \
   X(TURN, "turn", 1) /* value = rows of a, each by the rotation of its own token's place, or by its transpose where \
                       * `back`; of tiles in memory it may be read behind the next wait */ \
   X(STORE, "store", 1) /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products \
@@ -86,6 +88,7 @@ typedef struct tile_op {
   bool ahead; /* of a load in a loop: the tile of the turn to come */
   bool scales; /* of a store */
   bool back; /* of a turn */
+  unsigned to; /* of a give: TILE_OF_OPERANDS, TILE_OF_TOKENS */
 } tile_op;
 
 typedef struct tile_program {
@@ -118,8 +121,15 @@ const tile_program *tile_apart(arena *a, const tile_program *p);
 /* Such a program: a tensor's rows. */
 const tile_program *tile_turn(arena *a, tile_tensor tensor, bool back);
 /* A pass: what tensors of the inputs gain of what `out` gains. gained: TILE_OF_QUERIES, or one or both of the
- * others. */
-enum { TILE_OF_QUERIES = 1 << TILE_Q, TILE_OF_KEYS = 1 << TILE_K, TILE_OF_VALUES = 1 << TILE_V };
+ * others; and what scores are computed from: operands, where queries gain, so that one program meets each pair; numbers
+ * and coordinates of the program's own tokens. */
+enum {
+  TILE_OF_QUERIES = 1 << TILE_Q,
+  TILE_OF_KEYS = 1 << TILE_K,
+  TILE_OF_VALUES = 1 << TILE_V,
+  TILE_OF_OPERANDS = 1 << TILE_TENSOR_COUNT,
+  TILE_OF_TOKENS = 2 << TILE_TENSOR_COUNT
+};
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained);
 /* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. */
 const tile_program *tile_pipeline(arena *a, const tile_program *p);
