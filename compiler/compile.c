@@ -80,8 +80,15 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_apart(a, tile_few(a, forward))));
   }
-  static const unsigned gained[] = {TILE_OF_QUERIES, TILE_OF_KEYS | TILE_OF_VALUES, TILE_OF_KEYS, TILE_OF_VALUES};
-  for (int i = 0; i < (int)(sizeof gained / sizeof *gained) && !options->no_gradients; i++) {
+  static const unsigned gained[] = {TILE_OF_QUERIES,
+                                    TILE_OF_KEYS | TILE_OF_VALUES,
+                                    TILE_OF_KEYS,
+                                    TILE_OF_VALUES,
+                                    TILE_OF_QUERIES | TILE_OF_OPERANDS | TILE_OF_TOKENS,
+                                    TILE_OF_KEYS | TILE_OF_VALUES | TILE_OF_TOKENS};
+  /* Of polynomials and rotations what is no row gains elsewhere. */
+  bool by_pairs = (s->pairwise->bias || s->pairwise->score) && !polynomial && !s->pairwise->rotates;
+  for (int i = 0; i < (by_pairs ? 6 : 4) && !options->no_gradients; i++) {
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_apart(a, tile_reverse(a, forward, gained[i]))));
   }

@@ -68,7 +68,8 @@ static ir_value number_at(mma *m, int number, ir_value thread) {
 static void lay_gains(mma *m, const tile_op *op) {
   ir *b = m->b;
   for (int i = 0, value = op->arg[0]; i < mma_registers(m, value); i++) {
-    ir_value row = mma_row_of(m, mma_half(m, value, i)), column = mma_column(m, value, i), delta = mma_delta_of(m, value, i);
+    ir_value row = mma_row_of(m, mma_half(m, value, i)), column = mma_column(m, value, i),
+             delta = mma_delta_of(m, value, i);
     ir_value gained = mma_score_gain(m, m->sum[value][i], m->sum[op->arg[1]][i], delta);
     ir_store(b, gained, pair_at(m, 0, row, column), 4, false);
     if (m->t->p->score) ir_store(b, m->sum[op->arg[2]][i], pair_at(m, 1, row, column), 4, false);

@@ -237,6 +237,44 @@ static void turned_pairs(fixture *f) {
   end(f);
 }
 
+/* give of three values, each of pairs or not, to operands or nothing. */
+static void given(fixture *f, int third, unsigned to) {
+  arrive(f);
+  multiply(f);
+  tile_op *op = tile_add_binary(f->p, TILE_GIVE, TILE_NONE, f->pairs, f->pairs);
+  op->arg[2] = third;
+  op->to = to;
+}
+
+static void given_once(fixture *f) {
+  given(f, f->pairs, TILE_OF_OPERANDS | TILE_OF_TOKENS);
+  add_values(f);
+  end(f);
+  store(f);
+}
+
+static void given_twice(fixture *f) {
+  given(f, f->pairs, TILE_OF_OPERANDS | TILE_OF_TOKENS);
+  given(f, f->pairs, TILE_OF_TOKENS);
+  end(f);
+}
+
+static void given_to_nothing(fixture *f) {
+  given(f, f->pairs, 0);
+  end(f);
+}
+
+static void given_of_rows(fixture *f) {
+  given(f, f->v, TILE_OF_TOKENS);
+  end(f);
+}
+
+static void given_by_keys(fixture *f) {
+  f->p->owns_keys = true;
+  given(f, f->pairs, TILE_OF_OPERANDS);
+  end(f);
+}
+
 static void no_loop(fixture *f) {
   sound(f);
   end(f);
@@ -281,6 +319,11 @@ static const struct {
      "by_hand: K' is loaded over a tile that may still be read"},
     {"a turn into registers", turned_into_registers, "by_hand: the shapes of O = turn V do not agree"},
     {"a turn of pairs", turned_pairs, "by_hand: S is no tile of tokens' rows"},
+    {"gains of pairs", given_once, NULL},
+    {"gains of pairs twice", given_twice, "by_hand gives a pair's gain twice, or to nothing"},
+    {"gains of pairs to nothing", given_to_nothing, "by_hand gives a pair's gain twice, or to nothing"},
+    {"gains of rows", given_of_rows, "by_hand gives of V, which is not of pairs"},
+    {"gains of operands by keys", given_by_keys, "by_hand gives to operands, which programs of queries do"},
     {"an end without a loop", no_loop, "by_hand: an end without a loop"},
     {"a loop without an end", no_end, "by_hand: a loop without an end"},
 };
@@ -311,6 +354,7 @@ static void waits_are_needed(void **state) {
   } programs[] = {{forward, 2, 1},
                   {tile_reverse(a, forward, TILE_OF_QUERIES), 2, 1},
                   {tile_reverse(a, forward, of_keys), 2, 1},
+                  {tile_reverse(a, forward, TILE_OF_QUERIES | TILE_OF_OPERANDS | TILE_OF_TOKENS), 2, 1},
                   {columns, 2, 1},
                   {tile_reverse(a, columns, TILE_OF_QUERIES), 2, 1},
                   {tile_reverse(a, columns, of_keys), 2, 1},
@@ -405,6 +449,22 @@ static const char turned_text[] = //
     "  O' = turn back O  ; [own, values], float32 in registers\n"
     "  store out, O'\n";
 
+static const char gains_text[] = //
+    "tile program attention_backward_queries_gains: a block owns queries, keys are streamed\n"
+    "  Q = load q  ; [own, channels], shared memory\n"
+    "  dO = load dout  ; [own, values], shared memory\n"
+    "  each streamed tile\n"
+    "    K = load k  ; [streamed, channels], shared memory\n"
+    "    V = load v  ; [streamed, values], shared memory\n"
+    "    S = mma Q, K^T  ; [own, streamed], float32 in registers\n"
+    "    T = score S  ; [own, streamed], float32 in registers\n"
+    "    P = weight T  ; [own, streamed], float32 in registers\n"
+    "    dP = mma dO, V^T  ; [own, streamed], float32 in registers\n"
+    "    dS = gain P, dP, S  ; [own, streamed], float32 in registers\n"
+    "    give P, dP, S  ; to operands and own tokens\n"
+    "    dQ += mma dS, K\n"
+    "  store dq, dQ  ; times the scale\n";
+
 static void assert_text(const tile_program *p, const char *expected) {
   char *text;
   size_t size;
@@ -422,6 +482,7 @@ static void texts(void **state) {
   assert_text(forward, forward_text);
   assert_text(tile_reverse(a, tile_forward(a, true), TILE_OF_QUERIES), columns_text);
   assert_text(tile_pipeline(a, tile_reverse(a, forward, TILE_OF_KEYS | TILE_OF_VALUES)), keys_text);
+  assert_text(tile_reverse(a, forward, TILE_OF_QUERIES | TILE_OF_OPERANDS | TILE_OF_TOKENS), gains_text);
   /* Turns that are left to other programs leave those of rows as they are. */
   const tile_program *turned = tile_turned(a, forward, true);
   assert_text(turned, turned_text);

@@ -1,7 +1,8 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
  * whose pairs are a score of q . k, of rows as they are or turned once each, with its variants, before and after
- * tile_pipeline, by tiles of several sizes. A bias that is a polynomial is part of the score, and once more columns
- * beside the product. Rows that are turned are so in the program, and once more behind tile_apart by tile_turn.
+ * tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score by pairs. A bias
+ * that is a polynomial is part of the score, and once more columns beside the product. Rows that are turned are so in
+ * the program, and once more behind tile_apart by tile_turn.
  */
 #include "unit.h"
 
@@ -52,6 +53,8 @@ typedef struct fixture {
   const plan_widen *widen; /* products have the columns of it; NULL: none */
   long double *columns[2]; /* of queries and keys, [n_columns] */
   long double *constant;   /* [queries]: what columns leave out */
+  const struct gains *given; /* where the program at hand gives what scores gain, */
+  bool owns_keys;            /* to tokens of this side */
 } fixture;
 
 static int64_t tokens_of(const fixture *f, tile_tensor tensor) {
@@ -210,6 +213,50 @@ static long double derivative(void *context, long double product, int64_t query,
   return at[SPEC_OF_SCORE].value;
 }
 
+/* What operands, inputs and coordinates gain. */
+typedef struct gains {
+  gradient_sum **operand, *input[SPEC_MAX_INPUTS], *position[2]; /* of queries, of keys */
+} gains;
+
+static int64_t input_count(const fixture *f, int input) {
+  const spec_input *of = &f->spec->input[input];
+  return (of->of_keys ? f->sizes->keys : f->sizes->queries) * (of->size ? of->size : 1);
+}
+
+static gains no_gains(const fixture *f) {
+  const spec *s = f->spec;
+  gains g = {.operand = reference_operand_sums(f->memory, s)};
+  g.position[0] = arena_array(f->memory, gradient_sum, f->sizes->queries * s->n_axes + 1);
+  g.position[1] = arena_array(f->memory, gradient_sum, f->sizes->keys * s->n_axes + 1);
+  for (int i = 0; i < s->n_inputs; i++) g.input[i] = arena_array(f->memory, gradient_sum, input_count(f, i) + 1);
+  return g;
+}
+
+/* A displacement is the key's coordinate less the query's; inputs are rows of the one or of the other. */
+static void give(void *context, unsigned to, long double gained, long double product, int64_t query, int64_t key) {
+  const fixture *f = context;
+  const spec *s = f->spec;
+  const expr *root = s->pairwise->score ? s->pairwise->score : s->pairwise->bias;
+  pair p;
+  gradient_sum at[SPEC_MAX_PLACES] = {{0, 0}}, g = {gained, fabsl(gained)}, *input[SPEC_MAX_INPUTS],
+               others[SPEC_MAX_HEAD_DIM];
+  set_pair(f, SCALE * product, query, key, &p);
+  if (!root || reference_pair_is_plain(s, &p.query, key)) return;
+  for (int i = 0; i < s->n_inputs; i++) {
+    bool own = to & TILE_OF_TOKENS && s->input[i].of_keys == f->owns_keys;
+    input[i] =
+        own ? f->given->input[i] + (f->owns_keys ? key : query) * (s->input[i].size ? s->input[i].size : 1) : others;
+  }
+  reference_expr_backward(
+      s->pool, &p.env, &root, 1, &g,
+      &(reference_gains){.position = at, .operand = to & TILE_OF_OPERANDS ? f->given->operand : NULL, .input = input});
+  gradient_sum *own = f->given->position[f->owns_keys] + (f->owns_keys ? key : query) * s->n_axes;
+  for (int axis = 0; axis < s->n_axes && to & TILE_OF_TOKENS; axis++) {
+    own[axis].value += f->owns_keys ? at[axis].value : -at[axis].value;
+    own[axis].size += at[axis].size;
+  }
+}
+
 static bool is_encoded(const spec *s, int channel) {
   for (int i = 0; i < s->n_components * s->n_blocks; i++)
     if (s->channel[i] == channel) return true;
@@ -237,6 +284,7 @@ static void turn(void *context, bool of_keys, int64_t token, bool back, int widt
 typedef struct results {
   long double *of[TILE_TENSOR_COUNT], *lse, *delta;
   long double score; /* the largest that is finite, 1 at least */
+  gains given;
 } results;
 
 static void exact_results(fixture *f, results *to, gradient_sum **gained) {
@@ -245,6 +293,7 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
   long double *scores = arena_array(f->memory, long double, f->sizes->keys + 1);
   to->of[TILE_OUT] = arena_array(f->memory, long double, f->sizes->queries *width + 1);
   to->score = 1;
+  to->given = no_gains(f);
   to->lse = arena_array(f->memory, long double, f->sizes->queries + 1);
   to->delta = arena_array(f->memory, long double, f->sizes->queries + 1);
   for (int i = TILE_G_Q; i <= TILE_G_V; i++)
@@ -262,9 +311,17 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
     to->lse[n] = most + logl(sum);
     to->delta[n] = -f->g_lse[n];
     for (int c = 0; c < width; c++) to->delta[n] += out[c] * g[c];
-    reference_query_gradients gains = {
-        .q = gained[TILE_G_Q] + n * s->head_dim, .k = gained[TILE_G_K], .v = gained[TILE_G_V]};
-    reference_attention_backward(s, &query, g, f->g_lse[n], &gains);
+    gradient_sum *input[SPEC_MAX_INPUTS];
+    for (int i = 0; i < s->n_inputs; i++)
+      input[i] = to->given.input[i] + (s->input[i].of_keys ? 0 : n * (s->input[i].size ? s->input[i].size : 1));
+    reference_query_gradients all = {.q = gained[TILE_G_Q] + n * s->head_dim,
+                                     .k = gained[TILE_G_K],
+                                     .v = gained[TILE_G_V],
+                                     .position = to->given.position[0] + n * s->n_axes,
+                                     .k_positions = to->given.position[1],
+                                     .operand = to->given.operand,
+                                     .input = input};
+    reference_attention_backward(s, &query, g, f->g_lse[n], &all);
   }
 }
 
@@ -309,8 +366,12 @@ static results interpreted(fixture *f, const tile_program *p, bool apart, const 
       .scale = SCALE,
       .score = score,
       .derivative = derivative,
+      .give = give,
       .turn = turn,
       .context = f};
+  got.given = no_gains(f);
+  f->given = &got.given;
+  f->owns_keys = p->owns_keys;
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) {
     int64_t count = tokens_of(f, (tile_tensor)i) * width_of(f, (tile_tensor)i);
     call.in[i] = wide(f, (tile_tensor)i);
@@ -344,6 +405,36 @@ static void compare(const fixture *f, const char *name, const char *what, long d
   }
 }
 
+static void compare_sums(const fixture *f, const char *name, const char *what, long double unit,
+                         const gradient_sum *got, const gradient_sum *exact, int64_t count, int width) {
+  long double *values = arena_array(f->memory, long double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = got[i].value;
+  compare(f, name, what, unit, values, NULL, exact, count, width);
+}
+
+/* What an op of the program gives, and zeros of what it does not. */
+static void compare_given(const fixture *f, const char *name, const tile_program *p, const gains *got,
+                          const results *exact) {
+  const spec *s = f->spec;
+  gains none = no_gains(f);
+  unsigned to = 0;
+  for (int i = 0; i < p->n_ops; i++) to |= p->op[i].kind == TILE_GIVE ? p->op[i].to : 0;
+  for (int i = 0; i < s->n_operands; i++)
+    compare_sums(f, name, s->operand[i].name, exact->score, got->operand[i],
+                 (to & TILE_OF_OPERANDS ? &exact->given : &none)->operand[i], spec_operand_elements(&s->operand[i]), 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    bool gives = to & TILE_OF_TOKENS && s->input[i].of_keys == p->owns_keys;
+    compare_sums(f, name, s->input[i].name, exact->score, got->input[i], (gives ? &exact->given : &none)->input[i],
+                 input_count(f, i), s->input[i].size ? (int)s->input[i].size : 1);
+  }
+  for (int of_keys = 0; of_keys < 2 && s->n_axes; of_keys++) {
+    bool gives = to & TILE_OF_TOKENS && of_keys == p->owns_keys;
+    compare_sums(f, name, of_keys ? "k_positions" : "positions", exact->score, got->position[of_keys],
+                 (gives ? &exact->given : &none)->position[of_keys],
+                 (of_keys ? f->sizes->keys : f->sizes->queries) * s->n_axes, s->n_axes);
+  }
+}
+
 static void compare_program(fixture *f, const char *name, const tile_program *p, bool apart, const results *exact,
                             gradient_sum *const *gained) {
   results got = interpreted(f, p, apart, exact);
@@ -355,6 +446,7 @@ static void compare_program(fixture *f, const char *name, const tile_program *p,
             tokens_of(f, tensor) * width, width);
     if (tensor == TILE_OUT) compare(f, name, "lse", exact->score, got.lse, exact->lse, NULL, f->sizes->queries, 1);
   }
+  compare_given(f, name, p, &got.given, exact);
 }
 
 static void compare_description(const char *name, const spec *s, const plan_widen *widen) {
@@ -369,8 +461,13 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       fill_call(&f);
       if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
-      const tile_program *programs[] = {forward, tile_reverse(f.memory, forward, TILE_OF_QUERIES),
-                                        tile_reverse(f.memory, forward, TILE_OF_KEYS | TILE_OF_VALUES),
+      /* Of polynomials and rotations operands and coordinates gain elsewhere. */
+      bool gives = !s->polynomial && !s->pairwise->rotates;
+      unsigned tokens = gives ? TILE_OF_TOKENS : 0, all = gives ? TILE_OF_TOKENS | TILE_OF_OPERANDS : 0;
+      const tile_program *programs[] = {forward,
+                                        tile_reverse(f.memory, forward, TILE_OF_QUERIES | all),
+                                        tile_reverse(f.memory, forward, TILE_OF_KEYS | TILE_OF_VALUES | tokens),
+                                        tile_reverse(f.memory, forward, TILE_OF_QUERIES),
                                         tile_reverse(f.memory, forward, TILE_OF_KEYS),
                                         tile_reverse(f.memory, forward, TILE_OF_VALUES)};
       /* Gradients of keys and of values apart are the same ops: one size and head of each description. */
