@@ -2,7 +2,7 @@
  * each what it is beside all others, to the bit, and nothing is written outside of the workspace, however many the
  * parts are.
  *
- *     attention_asked_test SEED COUNT [TARGET]    so many calls of each description
+ *     attention_asked_test SEED COUNT [TARGET [TEST]]    so many calls of each description
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,20 +180,28 @@ static void asked_for_or_not(void **state) {
   }
 }
 
-/* Tensor cores have a program of their own for gradients of values where rows are long. */
+/* Tensor cores have a program of their own for gradients of values where rows are long, and programs of rows alone
+ * beside those in which operands, inputs and positions gain, too. */
 static void rows_of_tensor_cores(void **state) {
   (void)state;
-  static const loader_define widths[][2] = {{{"head_dim", "256"}, {"value_dim", "0"}},
-                                            {{"head_dim", "64"}, {"value_dim", "256"}},
-                                            {{"head_dim", "64"}, {"value_dim", "48"}}};
+  static const struct {
+    const char *name;
+    loader_define defines[2];
+  } cases[] = {{"attention", {{"head_dim", "256"}, {"value_dim", "0"}}},
+               {"attention", {{"head_dim", "64"}, {"value_dim", "256"}}},
+               {"attention", {{"head_dim", "64"}, {"value_dim", "48"}}},
+               {"../tests/attention/slopes", {{"head_dim", "32"}, {"heads", "4"}}},
+               {"../tests/attention/slopes", {{"head_dim", "192"}, {"heads", "2"}}},
+               {"../tests/attention/score_inputs", {{"kind", "mixed"}, {"heads", "2"}}}};
   if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
-  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-    fixture f = fixture_open(SPECS_DIR, "attention", 2, widths[i], wanted, seed + i);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
     attention_trial t = trial_of(&f, NUMBER_BF16);
     attention_gradients g;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), toss(&f), 1, ROWS_BHND, &f.random),
                      0);
+    if (f.spec->pairwise->bias) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
     assert_int_equal(call(run_kernel(loaded), &g, 1), 0);
     assert_some(&f, run_kernel(loaded), &g);
     run_unload(loaded);
@@ -205,5 +213,6 @@ int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   wanted = argc > 3 ? argv[3] : NULL;
   const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not), cmocka_unit_test(rows_of_tensor_cores)};
+  if (argc > 4) cmocka_set_test_filter(argv[4]);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

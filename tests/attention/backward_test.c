@@ -427,17 +427,21 @@ static void many_tiles(void **state) {
     int n_defines;
     loader_define defines[3];
     attention_sizes sizes;
-  } cases[] = {{LOCAL_DIR, "slopes", 1, {{"heads", "3"}}, {400, 3, 3, 1, 3}},
+    number_type type; /* of 16 bits: on GPUs alone, where tensor cores have tiles of their own */
+  } cases[] = {{LOCAL_DIR, "slopes", 1, {{"heads", "3"}}, {400, 3, 3, 1, 3}, NUMBER_F32},
+               {LOCAL_DIR, "slopes", 1, {{"heads", "3"}}, {400, 3, 3, 1, 3}, NUMBER_F16},
                {SPECS_DIR,
                 "relative_bias_table",
                 3,
                 {{"window_h", "128"}, {"window_w", "128"}, {"heads", "1"}},
-                {9, 1, 1, 40, 20}}};
+                {9, 1, 1, 40, 20},
+                NUMBER_F32}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (cases[i].type != NUMBER_F32 && !is_gpu()) continue;
     fixture f = open_spec(cases[i].folder, cases[i].name, cases[i].n_defines, cases[i].defines);
-    loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+    loaded_kernel *loaded = load(&f, 0, 1u << cases[i].type);
     attention_trial t = {.spec = f.spec};
-    attention_trial_fill(f.memory, &t, &cases[i].sizes, NUMBER_F32, ROWS_BHND, &f.random);
+    attention_trial_fill(f.memory, &t, &cases[i].sizes, cases[i].type, ROWS_BHND, &f.random);
     t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
     t.positions = fixture_positions(&f, NUMBER_F32, 0, cases[i].sizes.tokens);
     t.k_positions = fixture_positions(&f, NUMBER_F32, 0, cases[i].sizes.keys);
@@ -479,8 +483,8 @@ static void nothing_seen(void **state) {
   arena_destroy(f.memory);
 }
 
-/* Rows alone, and beside them what operands, inputs and positions gain, which other entries make; also where rows are
- * turned. */
+/* Rows alone, and beside them what operands, inputs and positions gain, by entries that make both, or, where rows are
+ * turned, by others. */
 static void tensor_cores(void **state) {
   (void)state;
   if (!is_gpu()) return;
