@@ -181,10 +181,10 @@ enum {
 /* Words of the entries that a backward call of attention and its finish are made of. */
 #define PEGEN_PTX_WORD_QUERIES "attention_backward"
 #define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
-/* Both on tensor cores, of rows alone. Where there is the third, the second makes gradients of keys alone, and the third
- * those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too; where
- * there are none, what else gains is left to those above, which are told of no rows. Of the fourth, as of the first
- * above, a block has PEGEN_PTX_ATTENTION_EACH tiles. */
+/* Both on tensor cores, of rows alone. Where there is the third, the second makes gradients of keys alone, and the
+ * third those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too;
+ * where there are none, what else gains is left to those above, which are told of no rows. Of the fourth, as of the
+ * first above, a block has PEGEN_PTX_ATTENTION_EACH tiles. */
 #define PEGEN_PTX_WORD_QUERIES_MMA "attention_backward_queries_mma"
 #define PEGEN_PTX_WORD_KEYS_MMA "attention_backward_keys_mma"
 #define PEGEN_PTX_WORD_VALUES_MMA "attention_backward_values_mma"

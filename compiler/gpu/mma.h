@@ -43,7 +43,8 @@ typedef enum mma_kind {
 } mma_kind;
 
 /* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or
- * of values, that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
+ * of values, that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does.
+ */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);

@@ -4,12 +4,11 @@
  * the log-sum-exp that forward wrote, and delta, the sum over channels of out times its gradient (less the gradient of
  * the log-sum-exp). Each product C = A B^T then gives dA += dC B and dB += dC^T A, and C = A B gives dA += dC B^T and
  * dB += A^T dC. What is added to the product of q and k, of a polynomial's columns, is made again and reversed
- * elsewhere: inputs and coordinates gain of it. What scores read beside products gains of them by pairs, in the same turn
- * (give). A block sums what its own rows gain, so that no two blocks write one
- * number: a program of its own for each side. Where keys are owned every [own, streamed] value is the transpose of
- * forward's. Where sums of keys and of values have no room together, each of them has a program, which computes the
- * weights again. Rows that forward turns are turned again, what comes in as values are, and what turned rows gain is
- * turned back by the transpose.
+ * elsewhere: inputs and coordinates gain of it. What scores read beside products gains of them by pairs, in the same
+ * turn (give). A block sums what its own rows gain, so that no two blocks write one number: a program of its own for
+ * each side. Where keys are owned every [own, streamed] value is the transpose of forward's. Where sums of keys and of
+ * values have no room together, each of them has a program, which computes the weights again. Rows that forward turns
+ * are turned again, what comes in as values are, and what turned rows gain is turned back by the transpose.
  */
 #include "tile/tile.h"
 

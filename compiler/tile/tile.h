@@ -58,8 +58,8 @@ typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_te
   X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
   X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
   X(GAIN, "gain", 3)     /* value = a (b - delta of its query), times the derivative of the score of the product c */ \
-  X(GIVE, "give", 3)     /* what the score of a pair gains, a (b - delta of its query), goes on to what the score reads \
-                          * beside the product c: `to` */ \
+  X(GIVE, "give", 3) /* what the score of a pair gains, a (b - delta of its query), goes on to what the score reads \
+                      * beside the product c: `to` */ \
   X(TURN, "turn", 1) /* value = rows of a, each by the rotation of its own token's place, or by its transpose where \
                       * `back`; of tiles in memory it may be read behind the next wait */ \
   X(STORE, "store", 1) /* a tensor's rows = a: divided by the row's sum after an online, times the scale of products \
