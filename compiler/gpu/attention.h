@@ -216,6 +216,8 @@ typedef struct attend_pair_of {
   ir_value query, query_token, key, key_token;
 } attend_pair_of;
 
+/* Its bias alone. */
+ir_value attend_bias(attend *t, const attend_pair_of *pair);
 /* The score that a product becomes. */
 ir_value attend_score(attend *t, ir_value product, const attend_pair_of *pair);
 /* i1: neither of the two is a prefix token; null: there are none. */
@@ -228,6 +230,9 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
 void attend_block_of_row(attend *t, ir_value row, ir_value *x);
 void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                        ir_value *turned);
+/* The same less x: 0 where the pair is not encoded. */
+void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
+                         ir_value *changed);
 /* Runs of channels that no rotation turns. */
 int attend_next_plain(const attention_plan *p, int from, int *end);
 

@@ -32,7 +32,7 @@ typedef struct mma_plan {
  * plan of its own. */
 typedef enum mma_kind { MMA_FORWARD, MMA_FEW, MMA_QUERIES, MMA_KEYS, MMA_VALUES, MMA_KIND_COUNT } mma_kind;
 
-/* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or
+/* NULL: mma.sync does not serve this: few queries have columns or rotated pairs, or rows are too long; or
  * of values, that they have no plan of their own. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
@@ -67,6 +67,7 @@ typedef struct mma {
   ir_value sums_of; /* shared memory of sums one row a thread, in place of tiles: gpu/mma_rows.c */
   ir_value scratch_of; /* shared memory of streamed tiles, before they are loaded */
   ir_value seen_of; /* shared memory of what warps find: gpu/mma_seen.c */
+  ir_value rotated_of; /* shared memory of what rows gain by rotations of pairs: gpu/mma_rotated.c */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
@@ -160,6 +161,13 @@ void mma_lay_columns(mma *m, mma_asked *of);
 void mma_load(mma *m, const tile_op *op);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
 ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);
+/* ---- gpu/mma_rotated.c: rotations that stay on the pairs ---- */
+
+void mma_rotate(mma *m, const tile_op *op); /* rotated_product, rotated_sum */
+int64_t mma_rotated_bytes(const mma *m); /* of shared memory, in which own rows' sums of the latter stand */
+void mma_clear_rotated(mma *m); /* all threads of the block, which meet */
+void mma_add_rotated(mma *m); /* to the registers of the sum */
+
 /* ---- gpu/mma_seen.c: tiles that a mask hides from all rows of the own tile ---- */
 
 bool mma_skips(const mma *m); /* whether any are looked for */

@@ -180,11 +180,12 @@ static two_float to_two(ir *b, two_float x) {
 }
 static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_narrow(b, x)); }
 
-#define TWO_FLOAT_OPERATIONS(add, sub, mul) \
+#define TWO_FLOAT_OPERATIONS(add, sub, mul) TWO_FLOAT_TURNS(add, sub, mul, two_sinq, two_cosq)
+#define TWO_FLOAT_TURNS(add, sub, mul, sinq, cosq) \
   [EXPR_ADD] = add, [EXPR_SUB] = sub, [EXPR_MUL] = mul, [EXPR_DIV] = two_div, [EXPR_MIN] = two_min, \
   [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = two_sqrt, [EXPR_FLOOR] = two_floor, \
   [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_TANH] = two_tanh, \
-  [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq, \
+  [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = sinq, [EXPR_COSQ] = cosq, \
   [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
   .settle = two_settle, .constant = constant_two, .convert = to_two, .less = two_float_less, \
@@ -248,10 +249,29 @@ static const arithmetic FAST32 = {
     .select = one_select,
 };
 
+/* Sine and cosine of two-float numbers with an error of 2^-20: whole turns go first, exactly. */
+static two_float fast_turn(context c, two_float x, bool is_cosine) {
+  ir *b = c->b;
+  const char *name = b->gpu ? (is_cosine ? b->gpu->cosine : b->gpu->sine) : NULL;
+  if (!name) return two_float_f32(is_cosine ? two_float_cosq(b, x) : two_float_sinq(b, x));
+  ir_value rounder = ir_float(b, b->f32, 0x1.8p23), turns = add(b, times(b, x.hi, 0.25), rounder);
+  ir_value angle = ir_fma(b, sub(b, turns, rounder), ir_float(b, b->f32, -4), x.hi);
+  if (x.lo.ptr) angle = add(b, angle, x.lo);
+  angle = times(b, angle, 1.57079632679489661923);
+  return two_float_f32(ir_intrinsic(b, name, b->f32, 1, &angle));
+}
+static two_float fast_sinq(context c, const two_float *v) { return fast_turn(c, v[0], false); }
+static two_float fast_cosq(context c, const two_float *v) { return fast_turn(c, v[0], true); }
+
+static const arithmetic TWO_FLOAT_TURNING = {
+    .operation = {TWO_FLOAT_TURNS(two_add, two_sub, two_mul, fast_sinq, fast_cosq)}, TWO_FLOAT_CHOICES};
+
 /* ---- machines ---- */
 
 const expr_machine expr_of_processors = {.narrow = &FLOAT32, .wide = &FLOAT64, .turned = &FLOAT64, .has_idioms = true};
 const expr_machine expr_of_threads = {
     .narrow = &FLOAT32_OF_TWO, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
+const expr_machine expr_of_turning_threads = {
+    .narrow = &FAST32, .wide = &TWO_FLOAT_TURNING, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
 const expr_machine expr_of_fast_threads = {
     .narrow = &FAST32, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
