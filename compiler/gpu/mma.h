@@ -164,6 +164,7 @@ ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value s
 /* ---- gpu/mma_rotated.c: rotations that stay on the pairs ---- */
 
 void mma_rotate(mma *m, const tile_op *op); /* rotated_product, rotated_sum */
+int mma_rotated_registers(const mma *m); /* of what pairs keep while blocks are walked */
 int64_t mma_rotated_bytes(const mma *m); /* of shared memory, in which own rows' sums of the latter stand */
 void mma_clear_rotated(mma *m); /* all threads of the block, which meet */
 void mma_add_rotated(mma *m); /* to the registers of the sum */

@@ -204,6 +204,13 @@ void mma_add_rotated(mma *m) {
 
 /* ---- both ---- */
 
+int mma_rotated_registers(const mma *m) {
+  const attention_plan *p = m->t->p;
+  int count = 0;
+  for (int i = 0; i < p->n_shared; i++) count += p->shared[i]->is_f32 ? 1 : 2;
+  return MOST_PAIRS * count;
+}
+
 /* One turn: all blocks of the pairs that stand first in the list. */
 static void walk_blocks(rotated_pairs *p, ir_value *list) {
   mma *m = p->m;

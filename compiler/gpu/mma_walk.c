@@ -575,6 +575,7 @@ static bool fits(mma *m, int64_t most_shared) {
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += has_gains(m->p) ? 2 * pairs : pairs; /* weights, and what they gain */
+  if (p->matrix) registers += pairs + mma_rotated_registers(m); /* pairs go round in a loop */
   if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
