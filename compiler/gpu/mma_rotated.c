@@ -52,7 +52,7 @@ static void find_shared(rotated_pairs *p, int pair, const attend_pair_of *of) {
   p->encoded[pair] = attend_encoded(t, of->query_token, of->key_token);
   p->shared[pair] = arena_array(p->m->memory, two_float, t->p->n_shared + 1);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    e->positions[axis] = attend_displacement(t, of->query, of->key, axis);
+    e->positions[axis] = attend_loose_displacement(t, of->query, of->key, axis);
   for (int i = 0; i < t->p->n_shared; i++) p->shared[pair][i] = emit_thread_value(e, t->p->shared[i], 0);
   emit_thread_forget(e, remembered);
 }
@@ -90,33 +90,29 @@ static void load_block(const rotated_pairs *p, ir_value row, ir_value *x) {
   }
 }
 
-/* What the block at hand changes of the streamed row x of a pair. */
-static void change(const rotated_pairs *p, int pair, const ir_value *x, ir_value *changed) {
-  attend *t = p->m->t;
-  thread_emitter *e = &t->exprs;
-  const attention_plan *of = t->p;
-  ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+static void find_entries(const rotated_pairs *p, int pair, ir_value *entry) {
+  thread_emitter *e = &p->m->t->exprs;
+  const attention_plan *of = p->m->t->p;
   two_float *remembered = emit_thread_remember(e);
   for (int i = 0; i < of->n_shared; i++) emit_thread_know(e, of->shared[i], p->shared[pair][i]);
   for (int i = 0; i < of->n_entries; i++) entry[i] = emit_thread_f32(e, of->entry[i], 0);
   emit_thread_forget(e, remembered);
-  attend_change_block(t, entry, p->m->p->owns_keys, p->encoded[pair], x, changed);
 }
 
 /* ---- products ---- */
 
 /* Adds to the pairs' sums. */
 static void add_products(const rotated_pairs *p, ir_value *sum) {
-  ir *b = p->m->b;
-  ir_value own[HALVES][SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES];
+  bool owns_keys = p->m->p->owns_keys;
+  ir_value own[HALVES][SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   for (int half = 0; half < p->halves; half++) load_block(p, p->own[half], own[half]);
   for (int column = 0; column < p->columns; column++) {
     load_block(p, p->streamed[column], x);
     for (int half = 0; half < p->halves; half++) {
       int pair = half * p->columns + column;
-      change(p, pair, x, changed);
-      for (int i = 0; i < p->m->t->p->spec->n_components; i++)
-        sum[pair] = ir_fma(b, own[half][i], changed[i], sum[pair]);
+      find_entries(p, pair, entry);
+      sum[pair] = attend_add_change(p->m->t, entry, p->encoded[pair], owns_keys ? x : own[half],
+                                    owns_keys ? own[half] : x, sum[pair]);
     }
   }
 }
@@ -165,12 +161,15 @@ static void store_sums(const rotated_pairs *p, const ir_value *sum) {
 static void add_sums(const rotated_pairs *p) {
   ir *b = p->m->b;
   int n = p->m->t->p->spec->n_components;
-  ir_value zero = ir_float(b, b->f32, 0), sum[HALVES * SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES];
+  ir_value zero = ir_float(b, b->f32, 0), sum[HALVES * SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES],
+           entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   for (int i = 0; i < p->halves * n; i++) sum[i] = zero;
   for (int column = 0; column < p->columns; column++) {
     load_block(p, p->streamed[column], x);
     for (int half = 0; half < p->halves; half++) {
-      change(p, half * p->columns + column, x, changed);
+      int pair = half * p->columns + column;
+      find_entries(p, pair, entry);
+      attend_change_block(p->m->t, entry, p->m->p->owns_keys, p->encoded[pair], x, changed);
       for (int i = 0; i < n; i++)
         sum[half * n + i] = ir_fma(b, p->number[pair_at(p, half, column)], changed[i], sum[half * n + i]);
     }

@@ -123,12 +123,10 @@ static ir_value visit_block(void *context, attend *t, const ir_value *entry, ir_
   bool is_product = p->op->kind == TILE_ROTATED_PRODUCT;
   load_block(p, p->streamed, x);
   if (is_product) load_block(p, p->own, own);
-  attend_change_block(t, entry, p->walk->m->p->owns_keys, p->encoded, x, changed);
+  bool owns_keys = p->walk->m->p->owns_keys;
+  if (is_product) return attend_add_change(t, entry, p->encoded, owns_keys ? x : own, owns_keys ? own : x, sum);
+  attend_change_block(t, entry, owns_keys, p->encoded, x, changed);
   for (int i = 0; i < t->p->spec->n_components; i++) {
-    if (is_product) {
-      sum = ir_fma(b, own[i], changed[i], sum);
-      continue;
-    }
     ir_value at = sum_at(p->walk, p->op->value, wide(b, channel_of(t, i)));
     ir_store(b, ir_fma(b, p->walk->value[p->op->arg[0]], changed[i], ir_load(b, b->f32, at, 4)), at, 4, false);
   }

@@ -145,6 +145,23 @@ void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value e
   }
 }
 
+ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, const ir_value *q, const ir_value *k,
+                           ir_value sum) {
+  ir *b = t->b;
+  int n = t->p->spec->n_components;
+  ir_value changed[SPEC_MAX_BLADES], of_q = ir_float(b, b->f32, 0), of_k = of_q, total = sum;
+  if (!t->p->mirror) attend_change_block(t, entry, false, (ir_value){NULL}, k, changed);
+  for (int i = 0; i < n && !t->p->mirror; i++) total = ir_fma(b, q[i], changed[i], total);
+  for (int i = 0; i < n && t->p->mirror; i++) { /* D k - k, and less (t . q) (D t . k) */
+    ir_value r = coefficient(t, i, true, entry), flipped = coefficient(t, i, t->p->flipped[i], entry);
+    if (r.ptr) of_q = ir_fma(b, r, q[i], of_q);
+    if (r.ptr) of_k = ir_fma(b, flipped, k[i], of_k);
+    if (t->p->flipped[i]) total = ir_fma(b, mul(b, k[i], ir_float(b, b->f32, -2)), q[i], total);
+  }
+  if (t->p->mirror) total = ir_fma(b, of_q, of_k, total);
+  return encoded.ptr ? ir_select(b, encoded, total, sum) : total;
+}
+
 /* Of one pair: rows of the query and the key, and whether they are turned. */
 typedef struct rotated_pair {
   ir_value q_row, k_row, encoded;
