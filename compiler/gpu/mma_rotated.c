@@ -90,6 +90,7 @@ static void load_block(const rotated_pairs *p, ir_value row, ir_value *x) {
   }
 }
 
+/* Entries of R at the block at hand. */
 static void find_entries(const rotated_pairs *p, int pair, ir_value *entry) {
   thread_emitter *e = &p->m->t->exprs;
   const attention_plan *of = p->m->t->p;
@@ -195,7 +196,7 @@ void mma_add_rotated(mma *m) {
     int value = m->p->op[i].value;
     ir_wait(b, IR_BARRIER_WARP);
     for (int k = 0; k < mma_registers(m, value); k++) {
-      ir_value at = sum_at(m, mma_row_of(m, mma_half(m, value, k)), mma_column(m, value, k));
+      ir_value row = mma_row_of(m, mma_half(m, value, k)), at = sum_at(m, row, mma_column(m, value, k));
       m->sum[value][k] = add(b, m->sum[value][k], ir_load(b, b->f32, at, 4));
     }
   }
