@@ -232,7 +232,7 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
 void attend_block_of_row(attend *t, ir_value row, ir_value *x);
 void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                        ir_value *turned);
-/* The same less x: 0 where the pair is not encoded. */
+/* What turning changes, R x - x or R^T x - x: 0 where the pair is not encoded. */
 void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                          ir_value *changed);
 /* sum + q . (R k - k) of a block. */
