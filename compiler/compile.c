@@ -64,19 +64,15 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
   if (s->polynomial && !polynomial) return false;
   bool columns = polynomial && polynomial->n_columns > 0;
   const tile_program *forward = tile_forward(a, columns);
+  bool is_turned = false;
   if (s->pairwise->rotates) {
-    const char *stays = s->skip_tokens ? "prefix tokens see rows as they are" : rotations_stay_on_pairs(a, s);
-    if (stays) {
-      diag_error(s->file, s->line, "rotations of '%s' stay on its pairs, which no tile program has: %s", s->name,
-                 stays);
-      return false;
-    }
-    forward = tile_turned(a, forward, s->pairwise->turns_values);
+    is_turned = !s->skip_tokens && !rotations_stay_on_pairs(a, s);
+    forward = is_turned ? tile_turned(a, forward, s->pairwise->turns_values) : tile_rotated(a, forward);
   }
   FILE *stream = arena_must(open_memstream(&out->data, &out->size));
-  if (s->pairwise->rotates) print_turns(stream, a, s->pairwise->turns_values, !options->no_gradients);
+  if (is_turned) print_turns(stream, a, s->pairwise->turns_values, !options->no_gradients);
   tile_print(stream, tile_pipeline(a, tile_apart(a, forward)));
-  if (!columns) {
+  if (!columns && (is_turned || !s->pairwise->rotates)) {
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_apart(a, tile_few(a, forward))));
   }

@@ -134,6 +134,8 @@ two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis
 /* The displacement of two tokens of the tile, the key's coordinate less the query's, before it is rounded; and as the
  * nearest float32 or its neighbour, at five additions. */
 two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis);
+/* The first within 2^-48 of the coordinates, a third as dear. */
+two_float attend_loose_displacement(attend *t, ir_value query, ir_value key, int axis);
 ir_value attend_narrow_displacement(attend *t, ir_value query, ir_value key, int axis);
 /* Coordinates of `count` tokens from `first` on, less the origin. */
 void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_value to, const ir_value *origin);
@@ -216,6 +218,8 @@ typedef struct attend_pair_of {
   ir_value query, query_token, key, key_token;
 } attend_pair_of;
 
+/* Its bias alone. */
+ir_value attend_bias(attend *t, const attend_pair_of *pair);
 /* The score that a product becomes. */
 ir_value attend_score(attend *t, ir_value product, const attend_pair_of *pair);
 /* i1: neither of the two is a prefix token; null: there are none. */
@@ -228,6 +232,12 @@ ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visi
 void attend_block_of_row(attend *t, ir_value row, ir_value *x);
 void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                        ir_value *turned);
+/* What turning changes, R x - x or R^T x - x: 0 where the pair is not encoded. */
+void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
+                         ir_value *changed);
+/* sum + q . (R k - k) of a block. */
+ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, const ir_value *q, const ir_value *k,
+                           ir_value sum);
 /* Runs of channels that no rotation turns. */
 int attend_next_plain(const attention_plan *p, int from, int *end);
 

@@ -42,9 +42,8 @@ typedef enum mma_kind {
   MMA_KIND_COUNT
 } mma_kind;
 
-/* NULL: mma.sync does not serve this: rotations stay on the pairs, few queries have columns, or rows are too long; or
- * of values, that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does.
- */
+/* NULL: mma.sync does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
+ * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
@@ -80,6 +79,7 @@ typedef struct mma {
   ir_value seen_of; /* shared memory of what warps find: gpu/mma_seen.c */
   ir_value given_of; /* shared memory: gpu/mma_give.c */
   ir_value elements; /* i64: address of the warp's sums of operands' elements */
+  ir_value rotated_of; /* shared memory of what rows gain by rotations of pairs: gpu/mma_rotated.c */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
@@ -173,6 +173,14 @@ void mma_lay_columns(mma *m, mma_asked *of);
 void mma_load(mma *m, const tile_op *op);
 /* What a product of columns is of a pair of rows of the tiles (i32). */
 ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value streamed);
+/* ---- gpu/mma_rotated.c: rotations that stay on the pairs ---- */
+
+void mma_rotate(mma *m, const tile_op *op); /* rotated_product, rotated_sum */
+int mma_rotated_registers(const mma *m); /* of what pairs keep while blocks are walked */
+int64_t mma_rotated_bytes(const mma *m); /* of shared memory, in which own rows' sums of the latter stand */
+void mma_clear_rotated(mma *m); /* all threads of the block, which meet */
+void mma_add_rotated(mma *m); /* to the registers of the sum */
+
 /* ---- gpu/mma_seen.c: tiles that a mask hides from all rows of the own tile ---- */
 
 bool mma_skips(const mma *m); /* whether any are looked for */

@@ -21,7 +21,7 @@ ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of) {
   attend *t = m->t;
   ir_value score = mul(m->b, product, m->scale);
   if (t->p->bias) {
-    ir_value pair = attend_pair(t, of->query, of->query_token, of->key, of->key_token);
+    ir_value pair = attend_bias(t, of);
     score = t->p->hides ? attend_paired(t, score, pair) : ir_fma(m->b, product, m->scale, pair);
   }
   return t->p->score ? attend_score(t, score, of) : score;

@@ -8,6 +8,7 @@
 #include "gpu/index.h"
 #include "gpu/mma.h"
 #include "mlir/exp2.h"
+#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -92,6 +93,64 @@ static void add_row(row_walk *w, const tile_op *op) {
   ir_end_if(b, some);
 }
 
+/* ---- rotations of the pair ---- */
+
+/* Rows of the pair, or the streamed one and the own row's sum. */
+typedef struct rotated_pair {
+  row_walk *walk;
+  const tile_op *op;
+  ir_value own, streamed, encoded;
+} rotated_pair;
+
+static ir_value channel_of(attend *t, int component) {
+  return emit_thread_index(&t->exprs, t->p->spec->channel + (int64_t)component * t->p->spec->n_blocks);
+}
+
+static void load_block(rotated_pair *p, ir_value row, ir_value *x) {
+  attend *t = p->walk->m->t;
+  ir *b = t->b;
+  for (int i = 0; i < t->p->spec->n_components; i++) {
+    ir_value at = ir_offset(b, row, wide(b, scaled(b, channel_of(t, i), 2)));
+    x[i] = emit_number_value(b, t->exprs.native, t->entry->dtype, ir_load(b, b->i16, at, 2));
+  }
+}
+
+/* What the block at hand changes of a product, or adds to a sum. */
+static ir_value visit_block(void *context, attend *t, const ir_value *entry, ir_value sum) {
+  rotated_pair *p = context;
+  ir *b = t->b;
+  ir_value x[SPEC_MAX_BLADES], own[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES];
+  bool is_product = p->op->kind == TILE_ROTATED_PRODUCT;
+  load_block(p, p->streamed, x);
+  if (is_product) load_block(p, p->own, own);
+  bool owns_keys = p->walk->m->p->owns_keys;
+  if (is_product) return attend_add_change(t, entry, p->encoded, owns_keys ? x : own, owns_keys ? own : x, sum);
+  attend_change_block(t, entry, owns_keys, p->encoded, x, changed);
+  for (int i = 0; i < t->p->spec->n_components; i++) {
+    ir_value at = sum_at(p->walk, p->op->value, wide(b, channel_of(t, i)));
+    ir_store(b, ir_fma(b, p->walk->value[p->op->arg[0]], changed[i], ir_load(b, b->f32, at, 4)), at, 4, false);
+  }
+  return sum;
+}
+
+static ir_value rotate(row_walk *w, const tile_op *op, const attend_pair_of *of) {
+  attend *t = w->m->t;
+  ir *b = t->b;
+  int pairs;
+  rotated_pair p = {.walk = w, .op = op, .encoded = attend_encoded(t, of->query_token, of->key_token)};
+  p.streamed = row_of(w, op->arg[1], &pairs);
+  if (op->kind == TILE_ROTATED_PRODUCT) {
+    p.own = row_of(w, op->arg[0], &pairs);
+    return add(b, w->value[op->value], attend_walk_blocks(t, of->query, of->key, visit_block, &p));
+  }
+  ir_branch some = ir_if(b, ir_compare_float(b, "une", w->value[op->arg[0]], ir_float(b, b->f32, 0)));
+  attend_walk_blocks(t, of->query, of->key, visit_block, &p);
+  ir_end_if(b, some);
+  return w->value[op->value];
+}
+
+/* ---- ops ---- */
+
 /* Every channel of a sum: times `factor` (f32), or that itself where `sets`. */
 static void scale_row(row_walk *w, int value, ir_value factor, bool sets) {
   ir *b = w->m->b;
@@ -136,6 +195,8 @@ static void run(row_walk *w, const tile_op *op) {
     x = product(w, op);
     *to = op->adds ? add(w->m->b, *to, x) : x;
     break;
+  case TILE_ROTATED_PRODUCT: *to = rotate(w, op, &of); break;
+  case TILE_ROTATED_SUM: rotate(w, op, &of); break;
   case TILE_SCORE: *to = score(w, op); break;
   case TILE_ONLINE: *to = online(w, op); break;
   case TILE_WEIGHT:

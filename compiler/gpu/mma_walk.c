@@ -62,7 +62,7 @@ static void emit_score(mma *m, const tile_op *op) {
            *masked = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
   for (int i = 0; i < registers; i++) types[i] = b->f32;
-  if (m->places_of[0].ptr) fill_near_scores(m, op, types, score);
+  if (m->places_of[0].ptr && (m->t->p->bias || m->t->p->score)) fill_near_scores(m, op, types, score);
   else fill_scores(m, op, score);
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
@@ -255,6 +255,8 @@ static mma_asked ask_next(mma *m, int each) {
 static void emit_op(mma *m, const tile_op *op) {
   switch (op->kind) {
   case TILE_MMA: mma_product(m, op); break;
+  case TILE_ROTATED_PRODUCT:
+  case TILE_ROTATED_SUM: mma_rotate(m, op); break;
   case TILE_SCORE: emit_score(m, op); break;
   case TILE_ONLINE: emit_online(m, op); break;
   case TILE_WAIT: emit_wait(m); break;
@@ -296,11 +298,13 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   begin_sums(m);
+  mma_clear_rotated(m);
   if (!m->p->owns_keys) {
     mma_narrow_range(m, &begin, &end);
     mma_begin_gives(m, ir_int(b, b->i1, 1));
     emit_turns(m, each, begin, end);
     mma_end_gives(m);
+    mma_add_rotated(m);
     return;
   }
   int count = flatten(m, list);
@@ -317,6 +321,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   flatten(m, inside);
   ir_end_for_with(b, heads, count, inside, list);
   unflatten(m, list);
+  mma_add_rotated(m);
 }
 
 static void emit_stores(mma *m, int each) {
@@ -425,6 +430,8 @@ static int64_t lay_out(mma *m, ir_value base) {
   if (base.ptr) m->given_of = ir_offset_const(m->b, base, at);
   at += mma_give_bytes(m);
   at = (at + 15) / 16 * 16;
+  if (base.ptr) m->rotated_of = ir_offset_const(m->b, base, at);
+  at += mma_rotated_bytes(m);
   if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
   at += mma_origin_bytes(m);
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
@@ -602,6 +609,7 @@ static bool fits(mma *m, int64_t most_shared) {
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += has_gains(m->p) ? 2 * pairs : pairs; /* weights, and what they gain */
+  if (p->matrix) registers += pairs + mma_rotated_registers(m); /* pairs go round in a loop */
   if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
@@ -650,7 +658,7 @@ static const mma_plan *gains_plan(arena *a, const attention_plan *p, const tile_
   const mma_plan *like = mma_plan_of(a, p, rows);
   unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
   if (rows == MMA_QUERIES && p->n_scatters) gained |= TILE_OF_OPERANDS;
-  if (!like || !gained || p->columns) return NULL;
+  if (!like || !gained || p->columns || p->matrix) return NULL;
   static const struct {
     unsigned gained;
     tile_tensor stored;
@@ -662,9 +670,10 @@ static const mma_plan *gains_plan(arena *a, const attention_plan *p, const tile_
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind) {
   const attention_plan *p = attend_plan_of_products(a, described);
-  if (p->matrix || p->head_dim % 8 || p->value_dim % 8) return NULL;
-  if (kind == MMA_FEW && attend_has_columns(p)) return NULL;
+  if (p->head_dim % 8 || p->value_dim % 8) return NULL;
+  if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
+  if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
   if (kind == MMA_FORWARD) return plan_of(a, p, forward, false, NULL);
   if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false, NULL);

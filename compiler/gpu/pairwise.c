@@ -102,8 +102,8 @@ static void turn(attend *t, const ir_value *entry, bool back, const ir_value *x,
   }
 }
 
-/* By two reflections: D (k - (D t) (D t . k)), or (back) D (q - t (t . q)). */
-static void mirror(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned) {
+/* By two reflections: D (k - (D t) (D t . k)), or (back) D (q - t (t . q)); less what it is of, where `less`. */
+static void mirror(attend *t, const ir_value *entry, bool back, bool less, const ir_value *x, ir_value *turned) {
   ir *b = t->b;
   int n = t->p->spec->n_components;
   const bool *flipped = t->p->flipped;
@@ -114,7 +114,8 @@ static void mirror(attend *t, const ir_value *entry, bool back, const ir_value *
   }
   for (int i = 0; i < n; i++) {
     ir_value r = coefficient(t, i, back || !flipped[i], entry);
-    turned[i] = r.ptr ? ir_fma(b, r, product, x[i]) : x[i];
+    ir_value rest = !less ? x[i] : flipped[i] ? add(b, x[i], x[i]) : ir_float(b, b->f32, 0);
+    turned[i] = r.ptr ? ir_fma(b, r, product, rest) : rest;
     if (flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
   }
 }
@@ -127,10 +128,38 @@ void attend_block_of_row(attend *t, ir_value row, ir_value *x) {
 
 void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                        ir_value *turned) {
-  if (t->p->mirror) mirror(t, entry, back, x, turned);
+  if (t->p->mirror) mirror(t, entry, back, false, x, turned);
   else turn(t, entry, back, x, turned);
   for (int i = 0; i < t->p->spec->n_components && encoded.ptr; i++)
     turned[i] = ir_select(t->b, encoded, turned[i], x[i]);
+}
+
+void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
+                         ir_value *changed) {
+  ir *b = t->b;
+  if (t->p->mirror) mirror(t, entry, back, true, x, changed);
+  else turn(t, entry, back, x, changed);
+  for (int i = 0; i < t->p->spec->n_components; i++) {
+    if (!t->p->mirror) changed[i] = sub(b, changed[i], x[i]);
+    if (encoded.ptr) changed[i] = ir_select(b, encoded, changed[i], ir_float(b, b->f32, 0));
+  }
+}
+
+ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, const ir_value *q, const ir_value *k,
+                           ir_value sum) {
+  ir *b = t->b;
+  int n = t->p->spec->n_components;
+  ir_value changed[SPEC_MAX_BLADES], of_q = ir_float(b, b->f32, 0), of_k = of_q, total = sum;
+  if (!t->p->mirror) attend_change_block(t, entry, false, (ir_value){NULL}, k, changed);
+  for (int i = 0; i < n && !t->p->mirror; i++) total = ir_fma(b, q[i], changed[i], total);
+  for (int i = 0; i < n && t->p->mirror; i++) { /* D k - k, and less (t . q) (D t . k) */
+    ir_value r = coefficient(t, i, true, entry), flipped = coefficient(t, i, t->p->flipped[i], entry);
+    if (r.ptr) of_q = ir_fma(b, r, q[i], of_q);
+    if (r.ptr) of_k = ir_fma(b, flipped, k[i], of_k);
+    if (t->p->flipped[i]) total = ir_fma(b, mul(b, k[i], ir_float(b, b->f32, -2)), q[i], total);
+  }
+  if (t->p->mirror) total = ir_fma(b, of_q, of_k, total);
+  return encoded.ptr ? ir_select(b, encoded, total, sum) : total;
 }
 
 /* Of one pair: rows of the query and the key, and whether they are turned. */
@@ -178,14 +207,16 @@ ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
                 ir_compare_int(b, "sge", key_token, skip));
 }
 
+ir_value attend_bias(attend *t, const attend_pair_of *pair) {
+  ir_value encoded = attend_encoded(t, pair->query_token, pair->key_token), sum = bias(t, pair->query, pair->key);
+  return encoded.ptr ? ir_select(t->b, encoded, sum, ir_float(t->b, t->b->f32, 0)) : sum;
+}
+
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token) {
   ir *b = t->b;
   const attention_plan *p = t->p;
-  ir_value encoded = attend_encoded(t, query_token, key_token), sum = {NULL}, zero = ir_float(b, b->f32, 0);
-  if (p->bias) {
-    sum = bias(t, query, key);
-    if (encoded.ptr) sum = ir_select(b, encoded, sum, zero);
-  }
+  attend_pair_of of = {query, query_token, key, key_token};
+  ir_value sum = p->bias ? attend_bias(t, &of) : (ir_value){NULL}, encoded = attend_encoded(t, query_token, key_token);
   if (!p->matrix) return sum;
   rotated_pair pair = {.encoded = encoded};
   pair.q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch);

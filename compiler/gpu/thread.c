@@ -351,6 +351,8 @@ void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count
 
 /* ---- nodes ---- */
 
+void emit_thread_know(thread_emitter *e, const expr *x, two_float value) { *memo_of(e, x, 0) = value; }
+
 static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   thread_emitter *e = (thread_emitter *)w;
   int slot = of_block(x) ? e->slot : 0;

@@ -58,6 +58,9 @@ ir_value emit_thread_place(thread_emitter *e, const expr *element);
 /* A node of any type. */
 two_float emit_thread_value(thread_emitter *e, const expr *x, int slot);
 
+/* What a node is, of which the caller has the value. */
+void emit_thread_know(thread_emitter *e, const expr *x, two_float value);
+
 /* The value of a float32 node (or a constant) for block `slot` of the template. */
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);
 

@@ -294,6 +294,15 @@ two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis)
   return two_float_add(b, two_float_sub(b, x, y), two_float_f32(sub(b, to.part[2], from.part[2])));
 }
 
+two_float attend_loose_displacement(attend *t, ir_value query, ir_value key, int axis) {
+  ir *b = t->b;
+  gpu_place from = load_place(t, t->query_places, query, axis), to = load_place(t, t->places, key, axis);
+  two_float x = {.hi = to.part[0], .lo = to.part[1]}, y = {.hi = from.part[0], .lo = from.part[1]};
+  x = two_float_add_loosely(b, x, two_float_neg(b, y));
+  x.lo = add(b, x.lo, sub(b, to.part[2], from.part[2]));
+  return x;
+}
+
 /* Of coordinates that are one float32, or so near the origin that its rounding is 2^-18 at most, the fourth number. */
 static ir_value near_place(attend *t, ir_value places, ir_value index, int axis) {
   return ir_extract(t->b, load_four(t, places, index, axis), 3);

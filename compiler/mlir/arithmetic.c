@@ -180,19 +180,18 @@ static two_float to_two(ir *b, two_float x) {
 }
 static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_narrow(b, x)); }
 
-#define TWO_FLOAT_OPERATIONS(add, sub, mul) \
-  [EXPR_ADD] = add, [EXPR_SUB] = sub, [EXPR_MUL] = mul, [EXPR_DIV] = two_div, [EXPR_MIN] = two_min, \
-  [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = two_sqrt, [EXPR_FLOOR] = two_floor, \
-  [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_TANH] = two_tanh, \
-  [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq, \
-  [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
+#define TWO_FLOAT_OPERATIONS(ring, rest) \
+  [EXPR_ADD] = ring##_add, [EXPR_SUB] = ring##_sub, [EXPR_MUL] = ring##_mul, [EXPR_DIV] = rest##_div, \
+  [EXPR_MIN] = two_min, [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = rest##_sqrt, \
+  [EXPR_FLOOR] = rest##_floor, [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, \
+  [EXPR_TANH] = two_tanh, [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = rest##_sinq, \
+  [EXPR_COSQ] = rest##_cosq, [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
   .settle = two_settle, .constant = constant_two, .convert = to_two, .less = two_float_less, \
   .nonzero = two_float_nonzero, .select = two_float_select
 
-static const arithmetic TWO_FLOAT = {.operation = {TWO_FLOAT_OPERATIONS(two_add, two_sub, two_mul)}, TWO_FLOAT_CHOICES};
-static const arithmetic TWO_FLOAT_LOOSE = {.operation = {TWO_FLOAT_OPERATIONS(loose_add, loose_sub, loose_mul)},
-                                           TWO_FLOAT_CHOICES};
+static const arithmetic TWO_FLOAT = {.operation = {TWO_FLOAT_OPERATIONS(two, two)}, TWO_FLOAT_CHOICES};
+static const arithmetic TWO_FLOAT_LOOSE = {.operation = {TWO_FLOAT_OPERATIONS(loose, two)}, TWO_FLOAT_CHOICES};
 
 /* A thread's float32: elementary functions are those of two-float numbers. */
 static const arithmetic FLOAT32_OF_TWO = {
@@ -248,10 +247,56 @@ static const arithmetic FAST32 = {
     .select = one_select,
 };
 
+/* ---- two-float numbers for what is rounded after a sine with an error of 2^-20: rotations of 16-bit rows ----
+ *
+ * Phases keep some 2^-44 of their size; quotients and roots come from a fast one and a step that mends it. */
+
+static two_float fast_turn(context c, two_float x, bool is_cosine) {
+  ir *b = c->b;
+  const char *name = b->gpu ? (is_cosine ? b->gpu->cosine : b->gpu->sine) : NULL;
+  if (!name) return two_float_f32(is_cosine ? two_float_cosq(b, x) : two_float_sinq(b, x));
+  ir_value rounder = ir_float(b, b->f32, 0x1.8p23);
+  ir_value turns = sub(b, ir_fma(b, x.hi, ir_float(b, b->f32, 0.25), rounder), rounder);
+  ir_value angle = ir_fma(b, turns, ir_float(b, b->f32, -4), x.hi);
+  if (x.lo.ptr) angle = add(b, angle, x.lo);
+  angle = times(b, angle, 1.57079632679489661923);
+  return two_float_f32(ir_intrinsic(b, name, b->f32, 1, &angle));
+}
+static two_float mended_sinq(context c, const two_float *v) { return fast_turn(c, v[0], false); }
+static two_float mended_cosq(context c, const two_float *v) { return fast_turn(c, v[0], true); }
+
+static two_float mended_sqrt(context c, const two_float *v) {
+  ir *b = c->b;
+  if (!b->gpu) return two_sqrt(c, v);
+  ir_value x = v[0].hi, root = fast_root(b, x), rest = ir_fma(b, ir_op1(b, "arith.negf", root), root, x);
+  if (v[0].lo.ptr) rest = add(b, rest, v[0].lo);
+  ir_value zero = ir_float(b, b->f32, 0), none = ir_compare_float(b, "oeq", root, zero);
+  ir_value mended = mul(b, rest, times(b, fast_reciprocal(b, root), 0.5));
+  return (two_float){.hi = root, .lo = ir_select(b, none, zero, mended), .is_loose = true};
+}
+
+static two_float mended_div(context c, const two_float *v) {
+  ir *b = c->b;
+  if (!b->gpu) return two_div(c, v);
+  ir_value inverse = fast_reciprocal(b, v[1].hi), quotient = mul(b, v[0].hi, inverse),
+           less = ir_op1(b, "arith.negf", quotient), rest = ir_fma(b, less, v[1].hi, v[0].hi);
+  if (v[0].lo.ptr) rest = add(b, rest, v[0].lo);
+  if (v[1].lo.ptr) rest = ir_fma(b, less, v[1].lo, rest);
+  return (two_float){.hi = quotient, .lo = mul(b, rest, inverse), .is_loose = true};
+}
+
+static two_float mended_floor(context c, const two_float *v) {
+  return two_float_floor(c->b, two_float_add(c->b, v[0], two_float_const(c->b, 0))); /* of one that is not loose */
+}
+
+static const arithmetic TWO_FLOAT_TURNING = {.operation = {TWO_FLOAT_OPERATIONS(loose, mended)}, TWO_FLOAT_CHOICES};
+
 /* ---- machines ---- */
 
 const expr_machine expr_of_processors = {.narrow = &FLOAT32, .wide = &FLOAT64, .turned = &FLOAT64, .has_idioms = true};
 const expr_machine expr_of_threads = {
     .narrow = &FLOAT32_OF_TWO, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};
+const expr_machine expr_of_turning_threads = {
+    .narrow = &FAST32, .wide = &TWO_FLOAT_TURNING, .turned = &TWO_FLOAT_TURNING, .compares_wide = true};
 const expr_machine expr_of_fast_threads = {
     .narrow = &FAST32, .wide = &TWO_FLOAT, .turned = &TWO_FLOAT_LOOSE, .compares_wide = true};

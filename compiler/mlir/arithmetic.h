@@ -39,5 +39,7 @@ typedef struct expr_machine {
 
 /* Threads whose float32 elementary functions, quotients and roots may be some units of the last place off. */
 extern const expr_machine expr_of_processors, expr_of_threads, expr_of_fast_threads;
+/* Threads that rotate 16-bit rows: sines and cosines, too, with an error of 2^-20. */
+extern const expr_machine expr_of_turning_threads;
 
 #endif

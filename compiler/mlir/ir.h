@@ -24,6 +24,7 @@ typedef struct ir_gpu {
   bool has_mask;                  /* it takes the mask of lanes */
   const char *warp_scope;         /* scope of the fences around it; NULL: it orders memory by itself */
   const char *exp2;               /* LLVM's intrinsic: a fast 2^x of float32; NULL: the instruction is not used */
+  const char *sine, *cosine; /* fast ones of float32 from -pi to pi, with an error of 2^-20 */
   const char *log2, *reciprocal, *root; /* others of float32, with an error of some units of the last place */
   int global_space, shared_space; /* address spaces of the device's memory, and of a block's */
 } ir_gpu;

@@ -72,6 +72,12 @@ tile_op *tile_add_mma(tile_program *p, int value, int first, int second, bool tr
   return op;
 }
 
+tile_op *tile_add_rotated(tile_program *p, tile_kind kind, int value, int first, int second) {
+  tile_op *op = tile_add_mma(p, value, first, second, kind == TILE_ROTATED_PRODUCT, true);
+  op->kind = kind;
+  return op;
+}
+
 int tile_add_load(tile_program *p, const char *name, tile_tensor tensor) {
   bool is_own = tile_is_of_queries(tensor) != p->owns_keys;
   int value = tile_add_value(p, name, is_own ? TILE_OWN : TILE_STREAMED, tile_width_of(tensor), false);

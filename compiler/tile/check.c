@@ -71,6 +71,15 @@ static void check_product(const check *c, const tile_op *op) {
     diag_bug("tile", "%s: the shapes of %s = %s %s do not agree", c->p->name, to->name, a->name, b->name);
 }
 
+/* Rows of the two sides are rotated, not a product's sums. */
+static void check_rotated(check *c, const tile_op *op) {
+  const tile_value *a = &c->p->value[op->arg[0]];
+  check_product(c, op);
+  if (!op->adds || a->is_sum != (op->kind == TILE_ROTATED_SUM))
+    diag_bug("tile", "%s: %s is not what %s takes", c->p->name, a->name, tile_kind_name(op->kind));
+  if (op->kind == TILE_ROTATED_PRODUCT) check_read(c, op->value); /* a part of a product is no score */
+}
+
 static void check_turn(check *c, const tile_op *op) {
   const tile_value *from = &c->p->value[op->arg[0]], *to = &c->p->value[op->value];
   if (from->rows != to->rows || from->columns != to->columns || from->is_sum != to->is_sum)
@@ -104,6 +113,7 @@ static void check_op(check *c, const tile_op *op) {
   if (op->kind == TILE_WAIT) check_wait(c);
   if (op->kind == TILE_MMA) check_product(c, op);
   if (op->kind == TILE_GIVE) check_give(c, op);
+  if (op->kind == TILE_ROTATED_PRODUCT || op->kind == TILE_ROTATED_SUM) check_rotated(c, op);
   if (op->kind == TILE_STORE) {
     if (c->is_stored[op->tensor]) diag_bug("tile", "%s stores %s twice", c->p->name, tile_tensor_name(op->tensor));
     if (c->p->value[op->arg[0]].rows != TILE_OWN)

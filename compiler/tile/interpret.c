@@ -164,6 +164,32 @@ static void turn(machine *m, const tile_op *op) {
   m->is_coming[op->value][stage] = !v->is_sum;
 }
 
+/* What the rotation of a pair changes of its streamed row, `width` numbers of `by`: [own row, streamed row]. */
+static void find_change(const machine *m, const tile_op *op, int i, int j, int width, long double *by) {
+  const long double *row = tile_of(m, op->arg[1]) + j * width;
+  int64_t query, key;
+  for (int c = 0; c < width; c++) by[c] = 0;
+  if (!pair_of(m, i, j, &query, &key)) return;
+  m->call->rotate(m->call->context, query, key, m->p->owns_keys, width, row, by);
+  for (int c = 0; c < width; c++) by[c] -= row[c];
+}
+
+/* A product's sum, or rows of a sum, of what rotations change. */
+static void rotate(machine *m, const tile_op *op) {
+  bool sums = op->kind == TILE_ROTATED_SUM;
+  const long double *a = tile_of(m, op->arg[0]);
+  long double *to = tile_of(m, op->value);
+  int width = columns_of(m, op->arg[1]), rows = rows_of(m, op->value), streamed = rows_of(m, op->arg[1]);
+  long double *by = arena_array(m->memory, long double, width);
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < streamed; j++) {
+      find_change(m, op, i, j, width, by);
+      for (int c = 0; c < width; c++)
+        if (sums) to[i * width + c] += weighted(a[i * streamed + j], by[c]);
+        else to[i * streamed + j] += a[i * width + c] * by[c];
+    }
+}
+
 static void store(machine *m, const tile_op *op) {
   const long double *x = tile_of(m, op->arg[0]);
   int width = columns_of(m, op->arg[0]);
@@ -182,6 +208,8 @@ static void run(machine *m, const tile_op *op) {
   case TILE_LOAD: load(m, op); break;
   case TILE_WAIT: wait(m); break;
   case TILE_MMA: multiply(m, op); break;
+  case TILE_ROTATED_PRODUCT:
+  case TILE_ROTATED_SUM: rotate(m, op); break;
   case TILE_SCORE: each_pair(m, op, score, -INFINITY); break;
   case TILE_ONLINE: online(m, op); break;
   case TILE_WEIGHT: each_pair(m, op, weight, 0); break;

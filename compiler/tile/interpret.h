@@ -23,6 +23,9 @@ typedef struct tile_call {
   /* A row of `width` channels, turned by its token's place. Among rows of queries, or of keys. */
   void (*turn)(void *context, bool of_keys, int64_t token, bool back, int width, const long double *row,
                long double *turned);
+  /* R row of a key by the pair's displacement, or (back) R^T row of a query. */
+  void (*rotate)(void *context, int64_t query, int64_t key, bool back, int width, const long double *row,
+                 long double *rotated);
   void *context;
 } tile_call;
 

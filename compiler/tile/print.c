@@ -10,9 +10,9 @@ static void print_value(FILE *out, const tile_program *p, const tile_op *op) {
   fprintf(out, "%s %s %s", v->name, op->adds ? "+=" : "=", tile_kind_name(op->kind));
   if (op->kind == TILE_LOAD) fprintf(out, " %s%s", tile_tensor_name(op->tensor), op->ahead ? " of the next tile" : "");
   for (int i = 0; i < tile_arguments(op->kind); i++)
-    fprintf(out, "%s %s%s%s", i ? "," : "", op->back ? "back " : "", p->value[op->arg[i]].name,
+    fprintf(out, "%s %s%s%s", i ? "," : "", op->back && !i ? "back " : "", p->value[op->arg[i]].name,
             i && op->transposed ? "^T" : "");
-  if (op->kind == TILE_MMA && op->adds) return;
+  if (op->adds) return;
   fprintf(out, "  ; [%s, %s], %s", spaces[v->rows], spaces[v->columns],
           v->is_sum ? "float32 in registers" : "shared memory");
   if (v->stages > 1) fprintf(out, " for %d", v->stages);

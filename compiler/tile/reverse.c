@@ -8,7 +8,9 @@
  * turn (give). A block sums what its own rows gain, so that no two blocks write one number: a program of its own for
  * each side. Where keys are owned every [own, streamed] value is the transpose of forward's. Where sums of keys and of
  * values have no room together, each of them has a program, which computes the weights again. Rows that forward turns
- * are turned again, what comes in as values are, and what turned rows gain is turned back by the transpose.
+ * are turned again, what comes in as values are, and what turned rows gain is turned back by the transpose. What
+ * rotations of pairs change of a product is made again; rows gain by the same rotations of the other side's rows, or by
+ * their transposes.
  */
 #include "tile/tile.h"
 
@@ -73,9 +75,15 @@ static int add_pairs(reversal *r, const char *name) {
 }
 
 /* [own, streamed] = product of two tensors' rows over their channels, whichever of them is own; or added to it. */
-static void add_product(reversal *r, int value, tile_tensor one, tile_tensor other, bool adds) {
+static void add_product(reversal *r, tile_kind kind, int value, tile_tensor one, tile_tensor other, bool adds) {
   tile_tensor own = is_own(r, one) ? one : other, streamed = own == one ? other : one;
-  tile_add_mma(r->p, value, r->load[own], r->load[streamed], true, adds);
+  tile_add_mma(r->p, value, r->load[own], r->load[streamed], true, adds)->kind = kind;
+}
+
+static bool is_rotated(const reversal *r) {
+  for (int i = 0; i < r->forward->n_ops; i++)
+    if (r->forward->op[i].kind == TILE_ROTATED_PRODUCT) return true;
+  return false;
 }
 
 /* The products that a value of the forward program is the sum of. */
@@ -83,15 +91,18 @@ static void add_products(reversal *r, int value, int forward_value) {
   const tile_program *f = r->forward;
   for (int i = 0; i < f->n_ops; i++) {
     const tile_op *op = &f->op[i];
-    if (op->kind != TILE_MMA || op->value != forward_value) continue;
+    if ((op->kind != TILE_MMA && op->kind != TILE_ROTATED_PRODUCT) || op->value != forward_value) continue;
     tile_tensor one = tensor_of(r, op->arg[0]), other = tensor_of(r, op->arg[1]);
-    add_product(r, value, one, other, op->adds);
+    add_product(r, op->kind, value, one, other, op->adds);
   }
 }
 
 /* What own rows of a tensor gain: sums over streamed tiles of pairs times the rows of the other tensor. */
 static void add_gain(reversal *r, tile_tensor gained, int pairs, tile_tensor other, int *sum) {
-  if (r->gained >> gained & 1) tile_add_mma(r->p, sum[gained], pairs, r->load[other], false, true);
+  if (!(r->gained >> gained & 1)) return;
+  tile_add_mma(r->p, sum[gained], pairs, r->load[other], false, true);
+  if (is_rotated(r) && gained != TILE_V)
+    tile_add_rotated(r->p, TILE_ROTATED_SUM, sum[gained], pairs, r->load[other])->back = gained == TILE_K;
 }
 
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained) {
@@ -131,7 +142,7 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
   add_gain(&r, v, weights, TILE_G_OUT, sum);
   if (gives_scores(&r)) {
     int dp = add_pairs(&r, "dP"), ds = add_pairs(&r, "dS");
-    add_product(&r, dp, TILE_G_OUT, v, false);
+    add_product(&r, TILE_MMA, dp, TILE_G_OUT, v, false);
     tile_op *gain = tile_add_binary(p, TILE_GAIN, ds, weights, dp);
     gain->arg[2] = s;
     if (given) {

@@ -54,6 +54,9 @@ typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_te
   X(EACH, "each", 0)     /* the ops up to END, for each streamed tile in order */ \
   X(END, "end", 0) \
   X(MMA, "mma", 2)       /* value = a b, or a b^T; added to what it was where `adds` */ \
+  X(ROTATED_PRODUCT, "rotated_product", 2) /* value += q . (R - 1) k of each pair, R by its displacement; the identity \
+                                            * where one of the two is a prefix token */ \
+  X(ROTATED_SUM, "rotated_sum", 2) /* value += a times rows (R - 1) b, pair by pair, or (R^T - 1) b where `back` */ \
   X(SCORE, "score", 1)   /* value = what the product a becomes, in powers of two */ \
   X(ONLINE, "online", 2) /* value = 2^(a - maximum of its row up to here); b is scaled by what the maximum grew */ \
   X(WEIGHT, "weight", 1) /* value = 2^(a - log-sum-exp of its query) */ \
@@ -83,11 +86,11 @@ typedef struct tile_op {
   int value; /* index of the value it makes; TILE_NONE: it makes none */
   int arg[TILE_MOST_ARGUMENTS];
   tile_tensor tensor; /* of load and store */
-  bool transposed; /* of mma: the second argument is */
-  bool adds; /* of mma */
+  bool transposed; /* of products: the second argument is */
+  bool adds; /* of products and sums */
   bool ahead; /* of a load in a loop: the tile of the turn to come */
   bool scales; /* of a store */
-  bool back; /* of a turn */
+  bool back; /* of a turn, and of sums of rotated rows */
   unsigned to; /* of a give: TILE_OF_OPERANDS, TILE_OF_TOKENS */
 } tile_op;
 
@@ -115,6 +118,8 @@ const tile_program *tile_few(arena *a, const tile_program *forward);
 /* A pass: rows of q and k, and those of v where `values`, are turned before products read them; what turned values add
  * up to is turned back before it is stored. */
 const tile_program *tile_turned(arena *a, const tile_program *forward, bool values);
+/* A pass: pairs are rotated, where rows cannot be: q . R k is the product q . k and what R changes of it. */
+const tile_program *tile_rotated(arena *a, const tile_program *forward);
 /* A pass: turns are left to programs of their own. Rows that are loaded come turned; those that are stored are turned
  * back where they are. */
 const tile_program *tile_apart(arena *a, const tile_program *p);
@@ -153,6 +158,7 @@ tile_op *tile_add_op(tile_program *p, tile_kind kind, int value);
 tile_op *tile_add_unary(tile_program *p, tile_kind kind, int value, int argument);
 tile_op *tile_add_binary(tile_program *p, tile_kind kind, int value, int first, int second);
 tile_op *tile_add_mma(tile_program *p, int value, int first, int second, bool transposed, bool adds);
+tile_op *tile_add_rotated(tile_program *p, tile_kind kind, int value, int first, int second);
 int tile_add_load(tile_program *p, const char *name, tile_tensor tensor);
 tile_op *tile_add_store(tile_program *p, tile_tensor tensor, int value);
 int tile_add_turn(arena *a, tile_program *p, int value, bool back);

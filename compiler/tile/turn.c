@@ -1,7 +1,8 @@
 /* tile/turn: rows that are turned by the places of their own tokens; see tile/tile.h.
  *
  * Where R(s - r) = R(r)^-1 R(s) (algebra/relative.h), q . R(s - r) k is a product of rows that are turned once each,
- * and so is R(s - r) v of a row of values, whose sum is turned back by the transpose.
+ * and so is R(s - r) v of a row of values, whose sum is turned back by the transpose. Where it is not, pairs are
+ * rotated.
  */
 #include "tile/tile.h"
 
@@ -32,6 +33,19 @@ const tile_program *tile_turned(arena *a, const tile_program *forward, bool valu
     if (op.kind == TILE_STORE && values) op.arg[0] = tile_add_turn(a, p, op.arg[0], true);
     if (op.kind == TILE_LOAD && is_turned(op.tensor, values)) waiting[n_waiting++] = op.value;
     *tile_add_op(p, op.kind, op.value) = op;
+  }
+  return p;
+}
+
+const tile_program *tile_rotated(arena *a, const tile_program *forward) {
+  tile_program *p = arena_new(a, tile_program);
+  *p = *forward;
+  p->n_ops = 0;
+  for (int i = 0; i < forward->n_ops; i++) {
+    const tile_op *op = &forward->op[i];
+    *tile_add_op(p, op->kind, op->value) = *op;
+    if (op->kind == TILE_MMA && forward->value[op->arg[0]].columns == TILE_CHANNELS)
+      tile_add_rotated(p, TILE_ROTATED_PRODUCT, op->value, op->arg[0], op->arg[1]);
   }
   return p;
 }

@@ -275,6 +275,30 @@ static void given_by_keys(fixture *f) {
   end(f);
 }
 
+static void rotate(fixture *f, tile_kind kind, int value, int first, int second) {
+  arrive(f);
+  multiply(f);
+  tile_add_rotated(f->p, kind, value, first, second);
+  end(f);
+}
+
+static void rotated_pairs(fixture *f) { rotate(f, TILE_ROTATED_PRODUCT, f->pairs, f->q, f->k); }
+static void rotated_rows(fixture *f) { rotate(f, TILE_ROTATED_SUM, f->out, f->pairs, f->v); }
+static void rotated_by_values(fixture *f) { rotate(f, TILE_ROTATED_PRODUCT, f->pairs, f->q, f->v); }
+static void rotated_without_weights(fixture *f) { rotate(f, TILE_ROTATED_SUM, f->pairs, f->q, f->k); }
+
+static void rotated_before_product(fixture *f) {
+  arrive(f);
+  tile_add_rotated(f->p, TILE_ROTATED_PRODUCT, f->pairs, f->q, f->k);
+  end(f);
+}
+
+static void rotated_before_it_came(fixture *f) {
+  tile_add_rotated(f->p, TILE_ROTATED_PRODUCT, f->pairs, f->q, f->k);
+  arrive(f);
+  end(f);
+}
+
 static void no_loop(fixture *f) {
   sound(f);
   end(f);
@@ -324,6 +348,13 @@ static const struct {
     {"gains of pairs to nothing", given_to_nothing, "by_hand gives a pair's gain twice, or to nothing"},
     {"gains of rows", given_of_rows, "by_hand gives of V, which is not of pairs"},
     {"gains of operands by keys", given_by_keys, "by_hand gives to operands, which programs of queries do"},
+    {"rotated pairs", rotated_pairs, NULL},
+    {"a sum of rotated rows", rotated_rows, NULL},
+    {"a rotated product of other rows", rotated_by_values, "by_hand: the shapes of S = Q V do not agree"},
+    {"a sum of rotated rows without weights", rotated_without_weights, "by_hand: the shapes of S = Q K do not agree"},
+    {"a rotated product without a product", rotated_before_product, "by_hand: S is read before it is made"},
+    {"a rotated product before its rows came", rotated_before_it_came,
+     "by_hand: K is read before a wait behind its load"},
     {"an end without a loop", no_loop, "by_hand: an end without a loop"},
     {"a loop without an end", no_end, "by_hand: a loop without an end"},
 };
@@ -346,7 +377,7 @@ static void waits_are_needed(void **state) {
   (void)state;
   arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),
-                     *turned = tile_turned(a, forward, false);
+                     *turned = tile_turned(a, forward, false), *rotated = tile_rotated(a, forward);
   const unsigned of_keys = TILE_OF_KEYS | TILE_OF_VALUES;
   const struct {
     const tile_program *program;
@@ -358,6 +389,9 @@ static void waits_are_needed(void **state) {
                   {columns, 2, 1},
                   {tile_reverse(a, columns, TILE_OF_QUERIES), 2, 1},
                   {tile_reverse(a, columns, of_keys), 2, 1},
+                  {rotated, 2, 1},
+                  {tile_reverse(a, rotated, TILE_OF_QUERIES), 2, 1},
+                  {tile_reverse(a, rotated, of_keys), 2, 1},
                   {turned, 4, 3},
                   {tile_reverse(a, turned, TILE_OF_QUERIES), 4, 3},
                   {tile_reverse(a, turned, of_keys), 4, 3},

@@ -1,8 +1,8 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
- * whose pairs are a score of q . k, of rows as they are or turned once each, with its variants, before and after
- * tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score by pairs. A bias
- * that is a polynomial is part of the score, and once more columns beside the product. Rows that are turned are so in
- * the program, and once more behind tile_apart by tile_turn.
+ * whose pairs are a score of q . k, of rows as they are, turned once each, or rotated pair by pair, with its variants,
+ * before and after tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score
+ * by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows that are
+ * turned are so in the program, and once more behind tile_apart by tile_turn.
  */
 #include "unit.h"
 
@@ -279,6 +279,22 @@ static void turn(void *context, bool of_keys, int64_t token, bool back, int widt
   }
 }
 
+/* R of the displacement, and of the opposite one for R^T. Rows are those of tensors: numbers of float64. */
+static void rotate(void *context, int64_t query, int64_t key, bool back, int width, const long double *row,
+                   long double *rotated) {
+  const fixture *f = context;
+  const spec *s = f->spec;
+  const double *inputs[SPEC_MAX_INPUTS];
+  reference_query of = query_of(f, query, inputs);
+  double at[SPEC_MAX_AXES], from[SPEC_MAX_HEAD_DIM];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    double key_at = f->k_positions[key * s->n_axes + axis], query_at = f->positions[query * s->n_axes + axis];
+    at[axis] = back ? query_at - key_at : key_at - query_at;
+  }
+  for (int c = 0; c < width; c++) rotated[c] = from[c] = (double)row[c];
+  if (!reference_pair_is_plain(s, &of, key)) reference_row(s, at, f->operands.values, f->head, from, rotated);
+}
+
 /* ---- both ---- */
 
 typedef struct results {
@@ -340,6 +356,11 @@ static long double *turned_rows(fixture *f, tile_tensor tensor, bool back, const
   return call.out[tensor];
 }
 
+/* Else what rotates stays on the pairs. */
+static bool rows_are_turned(arena *a, const spec *s) {
+  return s->pairwise->rotates && !s->skip_tokens && !rotations_stay_on_pairs(a, s);
+}
+
 /* Whether rows of a tensor are turned before its program or back behind it. */
 static bool is_turned(const spec *s, tile_tensor tensor) {
   return s->pairwise->rotates && (s->pairwise->turns_values || tile_width_of(tensor) == TILE_CHANNELS);
@@ -368,6 +389,7 @@ static results interpreted(fixture *f, const tile_program *p, bool apart, const 
       .derivative = derivative,
       .give = give,
       .turn = turn,
+      .rotate = rotate,
       .context = f};
   got.given = no_gains(f);
   f->given = &got.given;
@@ -457,7 +479,9 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       results exact = {.lse = NULL};
       gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
       const tile_program *forward = tile_forward(f.memory, widen != NULL);
-      if (s->pairwise->rotates) forward = tile_turned(f.memory, forward, s->pairwise->turns_values);
+      bool turns = rows_are_turned(f.memory, s);
+      if (turns) forward = tile_turned(f.memory, forward, s->pairwise->turns_values);
+      else if (s->pairwise->rotates) forward = tile_rotated(f.memory, forward);
       fill_call(&f);
       if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
@@ -475,7 +499,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       for (int p = 0; p < n_programs; p++) {
         compare_program(&f, name, scheduled(f.memory, programs[p]), false, &exact, gained);
         compare_program(&f, name, tile_pipeline(f.memory, programs[p]), false, &exact, gained);
-        if (!s->pairwise->rotates) continue;
+        if (!turns) continue;
         const tile_program *apart = tile_apart(f.memory, programs[p]);
         compare_program(&f, name, tile_pipeline(f.memory, apart), true, &exact, gained);
       }
@@ -486,17 +510,13 @@ static void compare_description(const char *name, const spec *s, const plan_wide
 
 /* ---- descriptions ---- */
 
-/* A rotation that stays on the pairs is in no tile program. */
-static bool is_told_by_products(arena *a, const spec *s) {
-  return s->pairwise && (!s->pairwise->rotates || (!s->skip_tokens && !rotations_stay_on_pairs(a, s)));
-}
-
 static void compare_defined(const char *name, const char *file, int n, const loader_define *defines) {
   arena *a = arena_create();
   const spec *s = loader_load(a, file, DSL_DIR, n, defines);
   assert_non_null(s);
-  if (is_told_by_products(a, s)) compare_description(name, s, NULL);
-  if (is_told_by_products(a, s) && s->polynomial) {
+  assert_non_null(s->pairwise);
+  compare_description(name, s, NULL);
+  if (s->polynomial) {
     const plan_widen *widen = plan_widen_build(a, s);
     assert_non_null(widen);
     assert_true(widen->n_columns > 0);
