@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef int CUresult; /* 0: success */
 typedef int CUdevice;
@@ -67,8 +68,11 @@ static int device_count; /* 0: no driver */
 static CUresult start_error; /* why a driver that is there finds no device */
 
 static _Thread_local const char *error_name = "";
+static _Thread_local double assembly_seconds;
 
 const char *pegen_cuda_error_name(void) { return error_name; }
+
+double pegen_cuda_assembly_seconds(void) { return assembly_seconds; }
 
 static int cuda_error(CUresult result) {
   const char *name = NULL;
@@ -164,12 +168,20 @@ static char *text_of_entry(const char *text, const char *name) {
   return alone;
 }
 
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Also while a stream is being captured, whose work this is no part of. */
 static CUresult load_text(CUmodule *module, const char *text) {
   enum { RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
   int mode = RELAXED, exchanged = cuda.cuThreadExchangeStreamCaptureMode != NULL;
   if (exchanged) exchanged = cuda.cuThreadExchangeStreamCaptureMode(&mode) == 0;
+  double begun = seconds_now();
   CUresult result = cuda.cuModuleLoadData(module, text);
+  assembly_seconds += seconds_now() - begun;
   if (exchanged) cuda.cuThreadExchangeStreamCaptureMode(&mode);
   return result;
 }
@@ -305,6 +317,7 @@ size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const
 
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
   error_name = "";
+  assembly_seconds = 0;
   if (!pegen_kernel_supported(kernel)) return PEGEN_ERROR_KERNEL;
   if (!has_ptx(kernel)) return PEGEN_ERROR_NO_PTX;
   pegen_launch_request request = {.kernel = kernel, .entry = pegen_launch_find(kernel, entry), .args = args};

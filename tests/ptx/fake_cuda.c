@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { USUAL_SHARED = 48 << 10 };
 
@@ -135,6 +136,8 @@ int cuThreadExchangeStreamCaptureMode(int *mode) {
 
 int cuModuleLoadData(void **module, const void *image) {
   int error = fails("cuModuleLoadData");
+  const char *wait = getenv("FAKE_CUDA_ASSEMBLY_US");
+  if (wait) usleep((unsigned)atoi(wait));
   if (error) return error;
   fake_cuda.modules++;
   *module = strdup(image);
