@@ -2,7 +2,9 @@
 Over the stand-in, whose launches compute nothing, results' places and what was launched."""
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 import warnings
@@ -179,6 +181,35 @@ class Gpu(unittest.TestCase):
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     call()
+
+    def assemble(self, *words):
+        """pegen --cubin: the path of an object, and what was said."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name) / "rope.so"
+        command = [_native.program(), *words, "--cubin", "--dtype", "f32", "-o", path, _native.specs() / "rope.lua"]
+        return path, subprocess.run(command, capture_output=True, text=True).stderr
+
+    def test_machine_code(self):
+        """Machine code for the device is taken in place of PTX, and PTX where it is for another chip."""
+        q, at = torch.randn(1, 2, 9, 64), torch.rand(9, 1)
+        for chip in (_native.library.pegen_cuda_chip(0), 75):
+            path, told = self.assemble("--target", f"native,sm_{chip}")
+            if "--cubin needs ptxas" in told:
+                self.skipTest(told)
+            self.assertEqual(told, "")
+            kernel = pk.load(path)
+            if stand_in.is_there and chip == 75:
+                self.driver.fail_in, self.driver.fail_with = b"cuModuleLoadData", 209
+            self.same(kernel.encode(q.cuda(), positions=at.cuda()), kernel.encode(q, positions=at))
+            self.of_launched(kernel, "encode_f32")
+            if stand_in.is_there:
+                self.assertEqual(self.driver.module[:4] == b"\x7fELF", chip != 75)
+
+    def test_machine_code_refused(self):
+        for targets in ("native", "sm_80"):
+            _, told = self.assemble("--target", targets)
+            self.assertRegex(told, "error: --cubin is for objects with PTX; expected --target x86-64-v3,sm_90")
 
     def test_scan(self):
         x = torch.randn(2, 3, 50, 4)
