@@ -194,7 +194,7 @@ class Gpu(unittest.TestCase):
         """Machine code for the device is taken in place of PTX, and PTX where it is for another chip."""
         q, at = torch.randn(1, 2, 9, 64), torch.rand(9, 1)
         for chip in (_native.library.pegen_cuda_chip(0), 75):
-            path, told = self.assemble("--target", f"native,sm_{chip}")
+            path, told = self.assemble("--target", f"native,sm_{chip}", "--name", f"assembled_{chip}")
             if "--cubin needs ptxas" in told:
                 self.skipTest(told)
             self.assertEqual(told, "")
