@@ -116,6 +116,8 @@ static bool check_gpu_embedded(const gpu_target *gpu) {
   return false;
 }
 
+static bool is_object(emit_kind emit) { return emit == EMIT_OBJ || emit == EMIT_SHARED; }
+
 static bool choose_gpu(arena *a, const compile_options *options, chosen *c) {
   bool is_ptx = options->emit == EMIT_PTX;
   c->gpu = gpu_target_parse(a, options->targets, &c->cpus);
@@ -125,6 +127,11 @@ static bool choose_gpu(arena *a, const compile_options *options, chosen *c) {
   }
   c->gpu_alone = is_ptx || (c->gpu && !c->cpus);
   if (c->gpu_alone && !c->gpu) c->gpu = gpu_target_default();
+  if (options->cubin && (!c->gpu || c->gpu_alone || !is_object(options->emit))) {
+    diag_error(NULL, 0,
+               "--cubin is for objects with PTX; expected --target x86-64-v3,sm_90 or the like, and an object");
+    return false;
+  }
   if (!c->gpu) return true;
   return gpu_target_check(a, options->targets, c->gpu) &&
          (c->gpu_alone ? check_gpu_alone(options, c->gpu) : check_gpu_embedded(c->gpu));
@@ -175,6 +182,8 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
     gpu_write(a, program, on.gpu, options, out);
     return true;
   }
+  const gpu_module *ptx = on.gpu ? gpu_compile(a, program, on.gpu, options) : NULL;
+  if (on.gpu && !ptx) return false;
   ir b;
   ir_create(&b, s->file, s->line);
   emit_form_imports(&b, f);
@@ -188,7 +197,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
                               .gradients = !options->no_gradients,
                               .tvm_ffi = options->tvm_ffi,
                               .digest = describe_digest(a, f, s, plan),
-                              .ptx = on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
+                              .ptx = ptx};
   bool ok = object_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef int CUresult; /* 0: success */
 typedef int CUdevice;
@@ -67,8 +68,11 @@ static int device_count; /* 0: no driver */
 static CUresult start_error; /* why a driver that is there finds no device */
 
 static _Thread_local const char *error_name = "";
+static _Thread_local double assembly_seconds;
 
 const char *pegen_cuda_error_name(void) { return error_name; }
+
+double pegen_cuda_assembly_seconds(void) { return assembly_seconds; }
 
 static int cuda_error(CUresult result) {
   const char *name = NULL;
@@ -131,6 +135,7 @@ typedef struct loaded_kernel {
   pthread_mutex_t loading;
   int64_t threads; /* that keep the context's device busy; 0: it was not asked yet; under the mutex, as shared */
   int64_t shared; /* bytes that a block may have there */
+  CUmodule cubin; /* all entries; NULL: there is none for the device, or it was not loaded yet */
   loaded_entry entry[]; /* [ptx->n_entries] */
 } loaded_kernel;
 
@@ -164,30 +169,48 @@ static char *text_of_entry(const char *text, const char *name) {
   return alone;
 }
 
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Also while a stream is being captured, whose work this is no part of. */
-static CUresult load_text(CUmodule *module, const char *text) {
+static CUresult load_image(CUmodule *module, const void *image) {
   enum { RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
   int mode = RELAXED, exchanged = cuda.cuThreadExchangeStreamCaptureMode != NULL;
   if (exchanged) exchanged = cuda.cuThreadExchangeStreamCaptureMode(&mode) == 0;
-  CUresult result = cuda.cuModuleLoadData(module, text);
+  double begun = seconds_now();
+  CUresult result = cuda.cuModuleLoadData(module, image);
+  assembly_seconds += seconds_now() - begun;
   if (exchanged) cuda.cuThreadExchangeStreamCaptureMode(&mode);
   return result;
 }
 
-/* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
-static int load_entry(const pegen_kernel *kernel, const pegen_ptx_entry *entry, int64_t most_shared, loaded_entry *to) {
-  CUfunction function;
-  int32_t shared = pegen_launch_shared_of(kernel, entry);
+/* The module that has the entry: the kernel's machine code, where it is for this device, else the entry's PTX. */
+static int load_module(const pegen_kernel *kernel, const pegen_ptx_entry *entry, loaded_kernel *m, CUmodule *module) {
+  const void *cubin = pegen_launch_cubin_of(kernel);
+  if (cubin && !m->cubin && load_image(&m->cubin, cubin)) m->cubin = NULL;
+  *module = m->cubin;
+  if (m->cubin) return 0;
   char *text = text_of_entry(kernel->ptx->text, entry->name);
   if (!text) return PEGEN_ERROR_NO_MEMORY;
-  int error = cuda_error(load_text(&to->module, text));
+  int error = cuda_error(load_image(module, text));
   free(text);
+  return error;
+}
+
+/* An entry's function, which may be launched with the shared memory that it needs, where the device has as much. */
+static int load_entry(const pegen_kernel *kernel, const pegen_ptx_entry *entry, loaded_kernel *m, loaded_entry *to) {
+  CUfunction function;
+  int32_t shared = pegen_launch_shared_of(kernel, entry);
+  int error = load_module(kernel, entry, m, &to->module);
   if (error) return error;
   error = cuda_error(cuda.cuModuleGetFunction(&function, to->module, entry->name));
-  if (!error && shared > USUAL_SHARED && shared <= most_shared)
+  if (!error && shared > USUAL_SHARED && shared <= m->shared)
     error = cuda_error(cuda.cuFuncSetAttribute(function, DYNAMIC_SHARED, shared));
-  if (error) cuda.cuModuleUnload(to->module);
-  else atomic_store_explicit(&to->function, function, memory_order_release);
+  if (error && to->module != m->cubin) cuda.cuModuleUnload(to->module);
+  if (!error) atomic_store_explicit(&to->function, function, memory_order_release);
   return error;
 }
 
@@ -198,8 +221,7 @@ static int find_function(const pegen_kernel *kernel, const pegen_ptx_entry *entr
   *function = atomic_load_explicit(&place->function, memory_order_acquire);
   if (*function) return 0;
   pthread_mutex_lock(&m->loading);
-  if (!atomic_load_explicit(&place->function, memory_order_relaxed))
-    error = load_entry(kernel, entry, m->shared, place);
+  if (!atomic_load_explicit(&place->function, memory_order_relaxed)) error = load_entry(kernel, entry, m, place);
   *function = atomic_load_explicit(&place->function, memory_order_relaxed);
   pthread_mutex_unlock(&m->loading);
   return error;
@@ -305,6 +327,7 @@ size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const
 
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
   error_name = "";
+  assembly_seconds = 0;
   if (!pegen_kernel_supported(kernel)) return PEGEN_ERROR_KERNEL;
   if (!has_ptx(kernel)) return PEGEN_ERROR_NO_PTX;
   pegen_launch_request request = {.kernel = kernel, .entry = pegen_launch_find(kernel, entry), .args = args};

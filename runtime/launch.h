@@ -67,6 +67,8 @@ struct pegen_attention_call; /* kernel/check_attention.h */
 PEGEN_HIDDEN const pegen_ptx_gradient *pegen_launch_gradient_of(const pegen_kernel *kernel);
 /* Bytes of dynamic shared memory that a launch of it gives a block, and whether the device has them. */
 PEGEN_HIDDEN int32_t pegen_launch_shared_of(const pegen_kernel *kernel, const pegen_ptx_entry *entry);
+/* Machine code of all entries; NULL: there is none. */
+PEGEN_HIDDEN const void *pegen_launch_cubin_of(const pegen_kernel *kernel);
 PEGEN_HIDDEN int pegen_launch_fits(const pegen_launch_request *request, const pegen_ptx_entry *entry);
 /* What PTX entry i is found by. */
 PEGEN_HIDDEN const char *pegen_launch_word_of(const pegen_kernel *kernel, int i);

@@ -27,6 +27,11 @@ int32_t pegen_launch_shared_of(const pegen_kernel *kernel, const pegen_ptx_entry
   return kernel->ptx->shared[entry - kernel->ptx->entries];
 }
 
+const void *pegen_launch_cubin_of(const pegen_kernel *kernel) {
+  size_t end = offsetof(pegen_ptx, cubin) + sizeof kernel->ptx->cubin;
+  return PEGEN_LAUNCH_HAS(kernel, ptx_size) && kernel->ptx_size >= end ? kernel->ptx->cubin : NULL;
+}
+
 int pegen_launch_fits(const pegen_launch_request *request, const pegen_ptx_entry *entry) {
   return !request->shared || pegen_launch_shared_of(request->kernel, entry) <= request->shared;
 }

@@ -197,6 +197,7 @@ static int add_define(parser *p, const char *value) {
 FLAG(set_trust_spec, trust_spec)
 FLAG(set_backward, bench.backward)
 FLAG(set_no_grad, compile.no_gradients)
+FLAG(set_cubin, compile.cubin)
 
 static const char *const abis[] = {"tvm-ffi"};
 enum { N_ABIS = sizeof abis / sizeof *abis };
@@ -464,6 +465,9 @@ static const option_row rows[] = {
      "or the like: outputs of float8, too (f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
     {"no-grad", 0, NULL, false, FOR_DESCRIPTIONS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
+    {"cubin", 0, NULL, false, FOR_COMPILE, set_cubin,
+     "also assemble PTX to machine code, so that a first call on that chip does not wait; needs ptxas", VALUES_FREE,
+     NULL},
     {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
      "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS, abi_word},
     {"define", 'D', "NAME=VALUE", false, FOR_DESCRIPTIONS, add_define,

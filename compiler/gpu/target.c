@@ -1,6 +1,7 @@
 /* gpu/target: the vendors, and MLIR of one thread to their machines' code; see gpu/target.h. */
 #include "gpu/target.h"
 #include "gpu/body.h"
+#include "gpu/tools.h"
 
 #include "base/diag.h"
 #include "mlir/lower.h"
@@ -252,9 +253,9 @@ void gpu_write(arena *a, const gpu_program *p, const gpu_target *target, const c
   ir_destroy(&b);
 }
 
-gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, int optimize) {
+gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *given) {
   gpu_module *m = arena_new(a, gpu_module);
-  compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
+  compile_options options = {.emit = EMIT_PTX, .optimize = given->optimize};
   compile_output text;
   gpu_write(a, p, target, &options, &text);
   m->target = target;
@@ -265,6 +266,7 @@ gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);
+  if (given->cubin && !gpu_tools_assemble(a, m->text, m->size, target->name, &m->cubin, &m->cubin_size)) return NULL;
   return m;
 }
 

@@ -11,6 +11,8 @@ typedef struct gpu_module {
   const gpu_target *target;
   const char *text; /* NUL-terminated */
   size_t size;
+  const char *cubin; /* of cubin_size bytes; NULL: there is none */
+  size_t cubin_size;
   int n_parameters;
   const gpu_program *program;
 } gpu_module;
@@ -29,8 +31,8 @@ bool gpu_target_check(arena *a, const char *list, const gpu_target *chosen);
 void gpu_write(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *options,
                compile_output *out);
 
-/* The same as text to embed. */
-gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, int optimize);
+/* The module as text to embed and, with options->cubin, as machine code; NULL after a diag_error. */
+gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *options);
 
 /* An object for this machine with the entries' bodies as functions (gpu/entries.h), and NAME_host_encode and
  * NAME_host_attention, which call what NAME_host_encode_runner (or ..._attention_runner) points at with

@@ -181,7 +181,9 @@ static LLVMValueRef ptx(describer *d) {
       FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
       FIELD(pegen_ptx, words, describe_strings(d, "words", words, m->program->n_entries)),
       FIELD(pegen_ptx, gradient, ptx_gradient(d, m->program)),
-      FIELD(pegen_ptx, shared, describe_array(d, "shared", d->i32, shared, m->program->n_entries))};
+      FIELD(pegen_ptx, shared, describe_array(d, "shared", d->i32, shared, m->program->n_entries)),
+      FIELD(pegen_ptx, cubin, describe_bytes(d, m->cubin, m->cubin_size)),
+      FIELD(pegen_ptx, cubin_size, describe_i64(d, (int64_t)m->cubin_size))};
   return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
 

@@ -62,6 +62,11 @@ LLVMValueRef describe_string(describer *d, const char *text) {
   return g;
 }
 
+LLVMValueRef describe_bytes(describer *d, const char *data, size_t size) {
+  if (!data) return describe_null(d);
+  return describe_global(d, "bytes", LLVMConstStringInContext2(d->context, data, size, true), true);
+}
+
 LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count) {
   return count ? describe_global(d, name, LLVMConstArray2(type, values, (uint64_t)count), true) : describe_null(d);
 }

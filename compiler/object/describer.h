@@ -52,6 +52,7 @@ LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LL
 /* Structs of one type: as describe_array. */
 LLVMValueRef describe_rows(describer *d, const char *name, LLVMValueRef *values, int count);
 LLVMValueRef describe_string(describer *d, const char *text);
+LLVMValueRef describe_bytes(describer *d, const char *data, size_t size); /* of NULL: a null pointer */
 LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count);
 LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);
 /* pegen_leaf rows: what the driver gathers for a plan. */

@@ -6,8 +6,8 @@
 #include "base/number.h"
 #include "base/status.h"
 #include "compile.h"
+#include "gpu/tools.h"
 #include "sass/code.h"
-#include "sass/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,7 +247,7 @@ int sass_explain(arena *a, const spec *s, const compile_options *options, bool j
   if (!compile(a, s, &asked, &ptx)) return STATUS_ERROR;
   const char *text = arena_printf(a, "%.*s", (int)ptx.size, ptx.data);
   free(ptx.data);
-  if (!sass_list(a, text, strlen(text), chip->target, &listing)) return STATUS_ERROR;
+  if (!gpu_tools_list(a, text, strlen(text), chip->target, &listing)) return STATUS_ERROR;
   int count = sass_parse(a, listing.code, &code), known = 0;
   entry_facts *facts = arena_array(a, entry_facts, count + 1);
   for (int i = 0; i < count; i++)

@@ -1,6 +1,6 @@
 /* sass/explain: `pegen explain SPEC --sass`, what the machine code of a description's kernels takes of a GPU.
  *
- * The PTX of --emit ptx is assembled and listed by NVIDIA's programs (sass/tools.h); what is said of it follows from
+ * The PTX of --emit ptx is assembled and listed by NVIDIA's programs (gpu/tools.h); what is said of it follows from
  * the listing and a row of the table of chips alone (sass/code.h). No GPU is needed.
  */
 #ifndef PEGEN_SASS_EXPLAIN_H

@@ -25,6 +25,7 @@ typedef struct compile_options {
   unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
   int optimize;        /* 0..3 of -O */
   bool no_gradients;   /* entries of gradients are left out */
+  bool cubin;          /* machine code of the GPU's chip beside its PTX */
   bool tvm_ffi;        /* entries are TVM-FFI's packed functions, too */
 } compile_options;
 

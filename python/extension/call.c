@@ -353,7 +353,12 @@ static int run_on_device(struct call *call, const struct torch_entry *entry) {
   char finish[64];
   snprintf(finish, sizeof finish, "%s_finish", entry->name);
   int error = answers.launch(kernel, entry->name, args, stream);
-  if (!error && entry->finish) error = answers.launch(kernel, finish, args, stream);
+  double seconds = answers.assembly_seconds();
+  if (!error && entry->finish) {
+    error = answers.launch(kernel, finish, args, stream);
+    seconds += answers.assembly_seconds();
+  }
+  if (seconds > 0) answers.tell_wait(kernel->name, seconds);
   if (room) torch.delete_tensor(room);
   return error;
 }

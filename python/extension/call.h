@@ -38,12 +38,18 @@ typedef void torch_tell(const char *text);
 typedef int torch_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
 typedef size_t torch_launch_bytes(const pegen_kernel *kernel, const char *entry, const pegen_args *args);
 
+/* pegen_cuda_assembly_seconds; and Python, to warn of a kernel whose call waited so long. */
+typedef double torch_assembly_seconds(void);
+typedef void torch_tell_wait(const char *kernel, double seconds);
+
 struct torch_answers {
   torch_find_kernel *find;
   torch_explain *explain;
   torch_tell *tell;
   torch_launch *launch;
   torch_launch_bytes *launch_bytes;
+  torch_assembly_seconds *assembly_seconds;
+  torch_tell_wait *tell_wait;
 };
 void set_answers(const struct torch_answers *answers);
 

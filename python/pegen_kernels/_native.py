@@ -165,6 +165,7 @@ def _load() -> ctypes.CDLL:
         ("pegen_launch", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), c_void_p]),
         ("pegen_cuda_workspace", c_size_t, [c_void_p, c_char_p, POINTER(Args)]),
         ("pegen_cuda_error_name", c_char_p, []),
+        ("pegen_cuda_assembly_seconds", c_double, []),
         ("pegen_cuda_device_count", ctypes.c_int, []),
         ("pegen_cuda_chip", ctypes.c_int, [ctypes.c_int]),
         ("pegen_xla_register", ctypes.c_int, [c_void_p, c_int64]),

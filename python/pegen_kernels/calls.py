@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import warnings
 from typing import Any
 
 from . import _native
@@ -92,10 +93,27 @@ class Call:
             slot.data = seen.address
 
 
+_LONG_WAIT = 1.0  # seconds
+_told: set[str] = set()
+
+
+def tell_wait(kernel: str, seconds: float) -> None:
+    """Warns, once of each kernel, of a first call that waited long for the driver."""
+    if seconds > _LONG_WAIT and kernel not in _told:
+        _told.add(kernel)
+        warnings.warn(
+            f"{kernel}: the CUDA driver took {seconds:.1f} s to assemble its PTX in this first call; later calls do not"
+            " wait",
+            stacklevel=2,
+        )
+
+
 def run(kernel: Any, entry: Any, name: str, call: Call, device: int, threads: int, stream: int) -> int:
     """Calls the entry on the caller's memory; on a GPU's, queues it on the stream. The error, or 0."""
     if device == CUDA:
-        return library.pegen_launch(ctypes.addressof(kernel), name.encode(), call.reference, stream)
+        error = library.pegen_launch(ctypes.addressof(kernel), name.encode(), call.reference, stream)
+        tell_wait(kernel.name.decode(), library.pegen_cuda_assembly_seconds())
+        return error
     if threads > 1:
         return library.pegen_parallel(ctypes.cast(entry, ctypes.c_void_p), call.reference, threads)
     return entry(call.reference, 0, 1)

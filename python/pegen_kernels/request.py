@@ -68,7 +68,7 @@ class Request(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def _chips(program: str) -> list[int]:
-    """Of NVIDIA, that the compiler has PTX for."""
+    """Chips of NVIDIA that the compiler has PTX for."""
     told = subprocess.run([program, "--target", "help"], capture_output=True, text=True)
     words = (line.partition(" ")[0] for line in told.stdout.splitlines())
     return [int(word[3:]) for word in words if word.startswith("sm_") and word[3:].isdigit()]

@@ -74,7 +74,7 @@ def _made(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def _by_way_of_host(x: Any, out: Any, state: Any, cu_seqlens: Any, **rest: Any) -> Any:
-    """Of a tensor on a device: sums are made in the order of the tokens, on the host."""
+    """Scans a tensor on a device: sums are made in the order of the tokens, on the host."""
     here = [y.cpu() if hasattr(y, "cpu") else y for y in (x, state, cu_seqlens)]
     made = scan(here[0], here[1], cu_seqlens=here[2], out=None if out is None else out.cpu(), **rest)
     sums, reached = made if rest["with_state"] else (made, None)

@@ -17,6 +17,7 @@ class State(ctypes.Structure):
         ("context_id", ctypes.c_ulonglong), ("fail_in", ctypes.c_char_p), ("fail_with", ctypes.c_int),
         ("modules", ctypes.c_int), ("launches", ctypes.c_int), ("retained", ctypes.c_int), ("entry", ctypes.c_char_p),
         ("shared", ctypes.c_uint), ("allowed", ctypes.c_int), ("stream", ctypes.c_void_p),
+        ("uploaded", ctypes.c_void_p), ("module", ctypes.c_char_p),
     ]  # fmt: skip
 
 

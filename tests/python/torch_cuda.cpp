@@ -49,7 +49,7 @@ using at::CUDAHooksRegistry;
 using at::RegistererCUDAHooksRegistry;
 C10_REGISTER_TYPED_CLASS(CUDAHooksRegistry, "CUDAHooks", Hooks)
 
-// The same memory as a tensor of the other device, which keeps it.
+// A tensor of the other device over the memory of x, which it keeps.
 at::Tensor on(c10::Device device, const at::Tensor &x) {
   if (!x.defined() || x.device() == device || (!x.is_cpu() && !x.is_cuda())) return x;
   return at::for_blob(x.data_ptr(), x.sizes())

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import _native
 from .._native import Args, DLTensor, GradArgs, KernelInfo
 from ..arrays import View
+from ..calls import tell_wait
 from ..errors import ArgumentError, PegenError
 from ..refusals import refusal
 
@@ -22,6 +23,7 @@ _EXPLAIN = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 )
 _TELL = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_TELL_WAIT = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
 _ON_PROCESSOR = -1
 
 
@@ -29,7 +31,8 @@ class _Answers(ctypes.Structure):
     """torch_answers."""
 
     _fields_ = [("find", _FIND), ("explain", _EXPLAIN), ("tell", _TELL), ("launch", ctypes.c_void_p),
-                ("launch_bytes", ctypes.c_void_p)]  # fmt: skip
+                ("launch_bytes", ctypes.c_void_p), ("assembly_seconds", ctypes.c_void_p),
+                ("tell_wait", _TELL_WAIT)]  # fmt: skip
 
 
 _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "cu_seqlens", "k_cu_seqlens")
@@ -94,8 +97,9 @@ def start(kernel_of: Callable[[str], Any]) -> bool:
     library.pegen_torch_start.restype = ctypes.c_char_p
     library.pegen_torch_add.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
     of_launcher = (ctypes.cast(getattr(_native.library, name), ctypes.c_void_p).value
-                   for name in ("pegen_launch", "pegen_cuda_workspace"))  # fmt: skip
-    _callbacks[:] = [_Answers(_FIND(find), _EXPLAIN(_explain), _TELL(_tell), *of_launcher)]
+                   for name in ("pegen_launch", "pegen_cuda_workspace", "pegen_cuda_assembly_seconds"))  # fmt: skip
+    wait = _TELL_WAIT(lambda kernel, seconds: tell_wait(kernel.decode(), seconds))
+    _callbacks[:] = [_Answers(_FIND(find), _EXPLAIN(_explain), _TELL(_tell), *of_launcher, wait)]
     missing = library.pegen_torch_start(ctypes.byref(_callbacks[0]))
     if missing:
         reason = f"this PyTorch has no {missing.decode()}"

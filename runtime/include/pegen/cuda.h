@@ -43,6 +43,9 @@ size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const
  * PEGEN_ERROR_NO_CUDA_DRIVER: why a driver that is there did not start, or "" where there is none. Otherwise "". */
 const char *pegen_cuda_error_name(void);
 
+/* Seconds of the last pegen_launch in this thread in which the driver assembled PTX: of a first call, else 0. */
+double pegen_cuda_assembly_seconds(void);
+
 /* Devices that the driver sees; 0 where there is none, or no driver. */
 int pegen_cuda_device_count(void);
 

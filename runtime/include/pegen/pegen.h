@@ -511,6 +511,9 @@ typedef struct pegen_ptx {
   const pegen_ptx_gradient *gradient; /* of the same kernels; NULL: there are none of operands and positions */
   const int32_t *shared; /* [n_entries] bytes of dynamic shared memory that a launch of each gives a block; kernels
                             whose ptx_size ends before it do not have it, and need none */
+  const void
+      *cubin; /* the text as machine code of that chip (--cubin), of cubin_size bytes; or NULL. By ptx_size, too */
+  uint64_t cubin_size;
 } pegen_ptx;
 
 /* Rows of one number type, of an encoding that appends bias channels. */

@@ -1,10 +1,10 @@
-/* sass/tools: PTX to a listing of machine code, by NVIDIA's programs.
+/* gpu/tools: PTX to machine code and a listing of it, by NVIDIA's programs.
  *
  * ptxas and a disassembler (nvdisasm, else cuobjdump) are looked for on PATH, in CUDA's folders and in those of Python
  * packages that bring them. They are started without a shell, and work in a folder that is removed again.
  */
-#ifndef PEGEN_SASS_TOOLS_H
-#define PEGEN_SASS_TOOLS_H
+#ifndef PEGEN_GPU_TOOLS_H
+#define PEGEN_GPU_TOOLS_H
 
 #include "base/arena.h"
 
@@ -17,6 +17,10 @@ typedef struct sass_listing {
 } sass_listing;
 
 /* False after a diag_error: a program is missing, or refused. */
-bool sass_list(arena *a, const char *ptx, size_t size, const char *chip, sass_listing *out);
+bool gpu_tools_list(arena *a, const char *ptx, size_t size, const char *chip, sass_listing *out);
+
+/* Machine code for the chip, a cubin. False after a diag_error. */
+bool gpu_tools_assemble(arena *a, const char *ptx, size_t size, const char *chip, const char **cubin,
+                        size_t *cubin_size);
 
 #endif

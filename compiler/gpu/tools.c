@@ -1,5 +1,5 @@
-/* sass/tools: finds and runs NVIDIA's programs; see sass/tools.h. */
-#include "sass/tools.h"
+/* gpu/tools: finds and runs NVIDIA's programs; see gpu/tools.h. */
+#include "gpu/tools.h"
 
 #include "base/diag.h"
 
@@ -67,7 +67,7 @@ static const char *find_program(arena *a, const char *name) {
   return found ? found : in_places(a, name);
 }
 
-static void report_missing(arena *a, const char *what) {
+static void report_missing(arena *a, const char *who, const char *what) {
   const char *list = "";
   for (int i = 0; i < PLACES; i++) {
     const char *variable = places[i].variable, *folder = places[i].folder, *number = strstr(folder, "%d");
@@ -76,25 +76,25 @@ static void report_missing(arena *a, const char *what) {
                         variable ? "/" : "", before, folder, number ? "*" : "", number ? number + 2 : "");
   }
   diag_error(NULL, 0,
-             "explain --sass needs %s, which is not on PATH, nor in any of %s; CUDA's toolkit has it, and so has the "
+             "%s needs %s, which is not on PATH, nor in any of %s; CUDA's toolkit has it, and so has the "
              "Python package triton",
-             what, list);
+             who, what, list);
 }
 
 /* ---- running them ---- */
 
 /* What the program printed, both streams or the first alone; NULL after a diag_error. */
-static const char *run_program(arena *a, const char *program, const char **arguments, bool both) {
+static const char *run_program(arena *a, const char *who, const char *program, const char **arguments, bool both) {
   spawned done = {.status = -1};
   const char *text = NULL;
   if (!pegen_spawn_run(program, (char *const *)arguments, NULL, &done)) {
-    diag_error(NULL, 0, "explain --sass: %s cannot be started", program);
+    diag_error(NULL, 0, "%s: %s cannot be started", who, program);
     return NULL;
   }
   const char *output = done.stream[SPAWN_OUTPUT].data, *messages = done.stream[SPAWN_MESSAGES].data;
   output = output ? output : "", messages = messages ? messages : "";
   if (!WIFEXITED(done.status) || WEXITSTATUS(done.status))
-    diag_error(NULL, 0, "explain --sass: %s failed: %.*s", program, (int)strcspn(messages, "\n"), messages);
+    diag_error(NULL, 0, "%s: %s failed: %.*s", who, program, (int)strcspn(messages, "\n"), messages);
   else text = arena_printf(a, "%s%s", output, both ? messages : "");
   pegen_spawn_free(&done);
   return text;
@@ -108,35 +108,70 @@ static bool write_file(const char *path, const char *data, size_t size) {
   return written;
 }
 
-static bool list_in(arena *a, const char *folder, const char *chip, const char *ptxas, const char *disassembler,
-                    sass_listing *out) {
-  const char *ptx = arena_printf(a, "%s/k.ptx", folder), *cubin = arena_printf(a, "%s/k.cubin", folder);
-  const char *assemble[] = {ptxas, "-v", arena_printf(a, "-arch=%s", chip), ptx, "-o", cubin, NULL};
-  bool is_nvdisasm = strstr(disassembler, "nvdisasm") != NULL;
-  const char *nvdisasm[] = {disassembler, "-hex", "-c", cubin, NULL},
-             *cuobjdump[] = {disassembler, "-sass", cubin, NULL};
-  out->log = run_program(a, ptxas, assemble, true);
-  out->code = out->log ? run_program(a, disassembler, is_nvdisasm ? nvdisasm : cuobjdump, false) : NULL;
-  unlink(cubin);
-  return out->code != NULL;
+/* A folder of this call's own; NULL after a diag_error. */
+static const char *make_folder(arena *a) {
+  const char *temporary = getenv("TMPDIR");
+  char *folder = arena_printf(a, "%s/pegen-ptx-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+  if (mkdtemp(folder)) return folder;
+  diag_error(NULL, 0, "cannot make the folder '%s'", folder);
+  return NULL;
 }
 
-bool sass_list(arena *a, const char *ptx, size_t size, const char *chip, sass_listing *out) {
+/* What ptxas -v printed; NULL after a diag_error. `to` is there then, or not. */
+static const char *assemble(arena *a, const char *who, const char *ptxas, const char *folder, const char *ptx,
+                            size_t size, const char *chip, const char *to) {
+  const char *from = arena_printf(a, "%s/k.ptx", folder);
+  const char *arguments[] = {ptxas, "-v", arena_printf(a, "-arch=%s", chip), from, "-o", to, NULL};
+  const char *log = write_file(from, ptx, size) ? run_program(a, who, ptxas, arguments, true) : NULL;
+  unlink(from);
+  return log;
+}
+
+static void remove_folder(const char *folder, const char *cubin) {
+  unlink(cubin);
+  rmdir(folder);
+}
+
+bool gpu_tools_list(arena *a, const char *ptx, size_t size, const char *chip, sass_listing *out) {
+  static const char who[] = "explain --sass";
   const char *ptxas = find_program(a, "ptxas"), *disassembler = find_program(a, "nvdisasm");
   if (!disassembler) disassembler = find_program(a, "cuobjdump");
   if (!ptxas || !disassembler) {
-    report_missing(a, ptxas ? "nvdisasm or cuobjdump" : "ptxas");
+    report_missing(a, who, ptxas ? "nvdisasm or cuobjdump" : "ptxas");
     return false;
   }
-  const char *temporary = getenv("TMPDIR");
-  char *folder = arena_printf(a, "%s/pegen-sass-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder)) {
-    diag_error(NULL, 0, "cannot make the folder '%s'", folder);
-    return false;
-  }
-  const char *path = arena_printf(a, "%s/k.ptx", folder);
-  bool ok = write_file(path, ptx, size) && list_in(a, folder, chip, ptxas, disassembler, out);
-  unlink(path);
-  rmdir(folder);
-  return ok;
+  const char *folder = make_folder(a), *cubin = arena_printf(a, "%s/k.cubin", folder ? folder : "");
+  if (!folder) return false;
+  bool is_nvdisasm = strstr(disassembler, "nvdisasm") != NULL;
+  const char *nvdisasm[] = {disassembler, "-hex", "-c", cubin, NULL},
+             *cuobjdump[] = {disassembler, "-sass", cubin, NULL};
+  out->log = assemble(a, who, ptxas, folder, ptx, size, chip, cubin);
+  out->code = out->log ? run_program(a, who, disassembler, is_nvdisasm ? nvdisasm : cuobjdump, false) : NULL;
+  remove_folder(folder, cubin);
+  return out->code != NULL;
+}
+
+/* A file's bytes; NULL after a diag_error. */
+static const char *read_file(arena *a, const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  long length = file && !fseek(file, 0, SEEK_END) ? ftell(file) : -1;
+  char *data = length > 0 ? arena_alloc(a, (size_t)length) : NULL;
+  if (data) rewind(file);
+  if (data && fread(data, 1, (size_t)length, file) != (size_t)length) data = NULL;
+  if (file) fclose(file);
+  if (!data) diag_error(NULL, 0, "cannot read '%s'", path);
+  *size = data ? (size_t)length : 0;
+  return data;
+}
+
+bool gpu_tools_assemble(arena *a, const char *ptx, size_t size, const char *chip, const char **cubin,
+                        size_t *cubin_size) {
+  static const char who[] = "--cubin";
+  const char *ptxas = find_program(a, "ptxas"), *folder = NULL;
+  if (!ptxas) report_missing(a, who, "ptxas");
+  if (!ptxas || !(folder = make_folder(a))) return false;
+  const char *path = arena_printf(a, "%s/k.cubin", folder);
+  *cubin = assemble(a, who, ptxas, folder, ptx, size, chip, path) ? read_file(a, path, cubin_size) : NULL;
+  remove_folder(folder, path);
+  return *cubin != NULL;
 }
