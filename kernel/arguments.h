@@ -62,7 +62,7 @@
   X(grad, operands, LIST, "operand", GRADIENT, "....www", GRADIENT_SHAPE) \
   X(grad, inputs, LIST, "input", INPUT, "....ww.", GRADIENT_SHAPE) \
   X(grad, table, MEMORY, "", NONE, "....w.R", GRADIENT_TABLE) \
-  X(args, workspace, MEMORY, "", NONE, ".w..www", WORKSPACE)
+  X(args, workspace, MEMORY, "", NONE, "ww..www", WORKSPACE)
 
 typedef enum pegen_argument {
 #define X(of, field, kind, shape, type, uses, wrong) PEGEN_ARGUMENT_##of##_##field,

@@ -3,8 +3,7 @@
  * tensors against each other, then memory. A call that goes well pays nothing for this. */
 #include "pegen/cuda.h"
 
-#include "../kernel/arguments.h"
-#include "../kernel/entries.h"
+#include "arguments.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -14,33 +13,9 @@
 enum { MOST_LISTED = 32, MOST_RANK = 8, MOST_SEEN = PEGEN_ARGUMENT_COUNT + 4 * MOST_LISTED, NAME_BYTES = 80 };
 typedef char words[160];
 
-typedef struct row {
-  const char *name; /* of the field */
-  int is_grad, kind, type, wrong;
-  size_t offset;
-  const char *shape, *uses;
-} row;
+typedef pegen_argument_row row;
 
-static const row rows[] = {
-#define STRUCT_args pegen_args
-#define STRUCT_grad pegen_grad_args
-#define IS_GRAD_args 0
-#define IS_GRAD_grad 1
-#define PREFIX_args ""
-#define PREFIX_grad "grad->"
-#define X(of, field, kind, shape, type, uses, wrong) \
-  {PREFIX_##of #field, \
-   IS_GRAD_##of, \
-   PEGEN_ARGUMENT_##kind, \
-   PEGEN_TYPE_##type, \
-   PEGEN_ERROR_##wrong, \
-   offsetof(STRUCT_##of, field), \
-   shape, \
-   uses},
-#define PEGEN_ERROR_OK 0
-    PEGEN_ARGUMENTS(X)
-#undef X
-};
+static const row *const rows = pegen_argument_rows;
 
 /* A tensor that is given. */
 typedef struct seen {
@@ -119,11 +94,11 @@ static int is_operand_type(const DLTensor *t) { return row_type(t) || is_type(t,
 
 /* ---- what is given ---- */
 
-static int is_written(const call *c, const row *r) { return tolower(r->uses[c->column]) == 'w'; }
+static int is_written(const call *c, const row *r) { return pegen_argument_is_written(r, c->column); }
 
 static const void *pointer_at(const call *c, const row *r) {
   const void *at;
-  memcpy(&at, (r->is_grad ? (const char *)&c->grad : (const char *)&c->args) + r->offset, sizeof at);
+  memcpy(&at, pegen_argument_field(r, &c->args, &c->grad), sizeof at);
   return r->uses[c->column] == '.' || r->kind == PEGEN_ARGUMENT_NUMBER ? NULL : at;
 }
 
@@ -185,8 +160,6 @@ static const char *letters_of(const call *c, const row *r, int *n) {
   return letters;
 }
 
-static int is_rows(const row *r) { return r->type == PEGEN_TYPE_ROW || r->type == PEGEN_TYPE_OUT; }
-
 /* -1: it has no such dimension. */
 static int64_t size_of(const call *c, const seen *s, char letter) {
   static const int without[] = {-1, 1, 0, 2}; /* [N,H,D] */
@@ -201,7 +174,7 @@ static int64_t size_of(const call *c, const seen *s, char letter) {
 /* The first tensor of rows that has the dimension. */
 static const seen *rows_with(const call *c, char letter) {
   for (int i = 0; i < c->n; i++)
-    if (is_rows(c->all[i].row) && size_of(c, &c->all[i], letter) >= 0) return &c->all[i];
+    if (pegen_argument_is_rows(c->all[i].row) && size_of(c, &c->all[i], letter) >= 0) return &c->all[i];
   return NULL;
 }
 
@@ -225,7 +198,7 @@ static void explain_ranks(call *c) {
   for (int i = 0; i < c->n; i++) {
     const seen *s = &c->all[i];
     int n, rank = s->tensor->ndim, is_paged = letters_of(c, s->row, &n)[0] == 'p';
-    if (!is_rows(s->row)) continue;
+    if (!pegen_argument_is_rows(s->row)) continue;
     if (is_paged ? rank != 4 : rank != 3 && rank != 4)
       say(c, "%s has %d dimensions; expected four, %s", s->name, rank,
           is_paged ? "[pages, page_size, heads, channels]"
@@ -242,7 +215,8 @@ static void explain_ranks(call *c) {
 static void explain_channels(call *c, const seen *s) {
   const DLTensor *t = s->tensor;
   int64_t channels = t->shape[t->ndim - 1];
-  int n, is_wide = letters_of(c, s->row, &n)[n - 1] == 'E', of_v = s->row->shape[3] == 'V' && size_of(c, s, 'V') >= 0;
+  int n, is_wide = letters_of(c, s->row, &n)[n - 1] == 'E',
+         of_v = s->row->shape[3] == 'V' && !strncmp(c->entry, "attention", 9);
   int32_t width = is_wide ? width_of(&c->kernel, t) : c->kernel.head_dim;
   words type, what = "head_dim";
   if (is_wide) snprintf(what, sizeof what, "width of %s rows", name_type(t->dtype, type));
@@ -338,7 +312,7 @@ static void explain_agreement(call *c) {
     for (int letter = 0; letters[letter]; letter++) {
       const seen *s = &c->all[i], *first = rows_with(c, letters[letter]);
       int64_t has = size_of(c, s, letters[letter]);
-      if (s->row->type == PEGEN_TYPE_I32 && c->args.cu_seqlens) continue; /* batches are sequences there */
+      if (s->row->shape[0] == 'b' || (s->row->type == PEGEN_TYPE_I32 && c->args.cu_seqlens)) continue; /* sequences */
       if (first && has >= 0 && has != size_of(c, first, letters[letter]))
         say(c, "%s has %lld %s; expected %lld, as many as %s has", s->name, (long long)has, names[letter],
             (long long)size_of(c, first, letters[letter]), first->name);
@@ -347,11 +321,19 @@ static void explain_agreement(call *c) {
 
 /* ---- lists ---- */
 
+/* Of a tensor without strides what follows from its shape; without a sign, for sizes may be any. */
+static int64_t stride_of(const DLTensor *t, int dim) {
+  uint64_t step = 1;
+  if (t->strides) return t->strides[dim];
+  for (int i = dim + 1; i < t->ndim; i++) step *= (uint64_t)t->shape[i];
+  return (int64_t)step;
+}
+
 static int is_contiguous(const DLTensor *t) {
-  int64_t step = 1;
-  for (int i = t->ndim - 1; i >= 0 && t->strides; i--) {
-    if (t->shape[i] > 1 && t->strides[i] != step) return 0;
-    step *= t->shape[i];
+  uint64_t step = 1;
+  for (int i = t->ndim - 1; i >= 0; i--) {
+    if (t->shape[i] > 1 && (uint64_t)stride_of(t, i) != step) return 0;
+    step *= (uint64_t)t->shape[i];
   }
   return 1;
 }
@@ -405,7 +387,7 @@ static void explain_input(call *c, const seen *s) {
       of_keys = of_pairs && kernel->key_inputs >> s->index & 1;
   const seen *q = rows_with(c, 'N'), *k = NULL;
   for (int i = 0; i < c->n && !k; i++)
-    if (is_rows(c->all[i].row) && strchr("GM", c->all[i].row->shape[1])) k = &c->all[i];
+    if (pegen_argument_is_rows(c->all[i].row) && strchr("GM", c->all[i].row->shape[1])) k = &c->all[i];
   input_rule rule = {.of = q, .more = ""};
   words type, of_q;
   if (of_rows) {
@@ -436,11 +418,11 @@ static void explain_row_type(call *c, const seen *s) {
   if (!is_written(c, s->row) && !type) say(c, "%s is of type %s; expected float32, bfloat16 or float16", s->name, own);
   if (!is_written(c, s->row) && !(c->kernel.dtypes & type * (1 | 1 << PEGEN_TO_F8E4M3 | 1 << PEGEN_TO_F8E5M2)))
     say(c, "%s is of type %s, for which the kernel was not compiled (dtypes)", s->name, own);
-  if (!is_rows(first->row) || same_type(s->tensor, first->tensor)) return;
+  if (!pegen_argument_is_rows(first->row) || same_type(s->tensor, first->tensor)) return;
   name_type(first->tensor->dtype, other);
-  if (!is_written(c, s->row))
-    say(c, "%s is of type %s, and %s of %s; expected one type", s->name, own, first->name, other);
-  else if (of_types) say(c, "%s is of type %s, and %s of %s", s->name, own, first->name, other);
+  if (!is_written(c, s->row) || of_types)
+    say(c, "%s is of type %s, and %s of %s; expected %s", s->name, own, first->name, other,
+        s->row->type == PEGEN_TYPE_OUT ? "that, or one that the kernel converts to (dtypes)" : "one type");
 }
 
 static void explain_type(call *c, const seen *s) {
@@ -517,26 +499,20 @@ static void explain_sequences(call *c) {
 
 /* ---- memory ---- */
 
-static int64_t stride_of(const DLTensor *t, int dim) {
-  int64_t step = 1;
-  if (t->strides) return t->strides[dim];
-  for (int i = dim + 1; i < t->ndim; i++) step *= t->shape[i];
-  return step;
-}
-
 static uintptr_t address_of(const DLTensor *t) { return (uintptr_t)t->data + (uintptr_t)t->byte_offset; }
 
-/* The first byte, and the one behind the last. 0: it has none. */
+/* The first byte, and the one behind the last. 0: it has none, or more than there are. */
 static int find_extent(const DLTensor *t, uintptr_t *low, uintptr_t *high) {
-  int64_t first = 0, last = 0, width = t->dtype.bits / 8;
+  int64_t first = 0, last = 1, width = t->dtype.bits / 8, reach;
+  int wrong = 0;
   for (int i = 0; i < t->ndim; i++) {
-    int64_t reach = (t->shape[i] - 1) * stride_of(t, i);
-    if (t->shape[i] == 0) return 0;
-    if (reach < 0) first += reach;
-    else last += reach;
+    wrong |= t->shape[i] == 0 || __builtin_mul_overflow(t->shape[i] - 1, stride_of(t, i), &reach);
+    int64_t *end = reach < 0 ? &first : &last;
+    wrong = wrong || __builtin_add_overflow(*end, reach, end);
+    if (wrong) return 0;
   }
-  *low = address_of(t) + (uintptr_t)(first * width);
-  *high = address_of(t) + (uintptr_t)((last + 1) * width);
+  *low = address_of(t) + (uintptr_t)first * (uintptr_t)width;
+  *high = address_of(t) + (uintptr_t)last * (uintptr_t)width;
   return 1;
 }
 
@@ -581,19 +557,17 @@ static void explain_devices(call *c) {
   }
 }
 
-static void explain_each(call *c) {
-  for (int i = 0; i < c->n; i++) {
-    const seen *s = &c->all[i];
-    if (is_rows(s->row)) {
-      explain_channels(c, s);
-      explain_row_type(c, s);
-    } else {
-      explain_type(c, s);
-    }
-    if (s->row->type == PEGEN_TYPE_POSITION && is_many(s)) explain_positions(c, s);
-    if (s->row->kind == PEGEN_ARGUMENT_LIST && s->row->shape[0] == 'o') explain_operand(c, s);
-    if (s->row->type == PEGEN_TYPE_INPUT && !s->row->is_grad) explain_input(c, s);
-  }
+static void explain_row(call *c, const seen *s) {
+  if (!pegen_argument_is_rows(s->row)) return;
+  explain_channels(c, s);
+  explain_row_type(c, s);
+}
+
+static void explain_other(call *c, const seen *s) {
+  explain_type(c, s);
+  if (s->row->type == PEGEN_TYPE_POSITION && is_many(s)) explain_positions(c, s);
+  if (s->row->kind == PEGEN_ARGUMENT_LIST && s->row->shape[0] == 'o') explain_operand(c, s);
+  if (s->row->type == PEGEN_TYPE_INPUT) explain_input(c, s);
 }
 
 /* Errors of memory, and those of an argument that is checked behind all others. */
@@ -620,13 +594,14 @@ static void explain_all(call *c) {
     explain_ranks(c);
     if (c->found) return;
     explain_sequences(c);
-    explain_each(c);
+    for (int i = 0; i < c->n; i++) explain_row(c, &c->all[i]);
+    explain_heads(c);
+    explain_agreement(c);
+    for (int i = 0; i < c->n; i++) explain_other(c, &c->all[i]);
     int is_tabled = c->args.table && rows[PEGEN_ARGUMENT_args_table].uses[c->column] == 'r';
     if (!GIVEN(args_positions) && !c->kernel.grid && c->kernel.n_axes && !is_tabled)
       say(c, "positions are missing; this kernel has no built-in grid");
     explain_grid(c);
-    explain_heads(c);
-    explain_agreement(c);
     return;
   }
   words type;
@@ -676,24 +651,6 @@ static const char *subject_of(const call *c, words to) {
   return to;
 }
 
-/* The entry that a name belongs to, and its column; -1: there is none. */
-static int find_entry(const char *name, const char **entry) {
-  static const char *const names[][2] = {
-#define X(name, role, of, option, text) {#name, #of},
-      PEGEN_ENTRIES(X)
-#undef X
-  };
-  static const char *const columns[] = {"encode",          "attention",          "append",          "prepare",
-                                        "encode_backward", "attention_backward", "prepare_backward"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (strcmp(names[i][0], name)) continue;
-    *entry = names[i][1];
-    for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
-      if (!strcmp(columns[column], *entry)) return (int)column;
-  }
-  return -1;
-}
-
 static void copy_known(void *to, size_t known, const void *from, uint32_t size) {
   memset(to, 0, known);
   memcpy(to, from, size < known ? size : known);
@@ -709,7 +666,7 @@ int pegen_explain_error(const pegen_kernel *kernel, const char *entry, const peg
   c.column = -1;
   if (size) text[0] = 0;
   int is_readable = pegen_kernel_supported(kernel) && args && args->struct_size >= PEGEN_ARGS_FIRST_SIZE &&
-                    (c.column = find_entry(entry ? entry : "encode", &c.entry)) >= 0;
+                    (c.column = pegen_argument_column(entry ? entry : "encode", &c.entry)) >= 0;
   if (!is_readable) {
     if (error) snprintf(text, size, "%s", pegen_strerror(error));
     return 0;

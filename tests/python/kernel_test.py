@@ -671,7 +671,7 @@ class Attention(unittest.TestCase):
             ("^q_norm, k_norm, epsilon: ", {"epsilon": -1}),
             ("^slots: a slot", {"slots": slots + 20}),
             ("^v is of type float64; expected float32", {"v": v.astype(float)}),
-            ("^v_cache has the shape .* expected", {"v_cache": v_cache[..., :8]}),
+            ("^v_cache has 8 channels; expected 16", {"v_cache": v_cache[..., :8]}),
             ("overlap", {"v_cache": cache}),
             ("^k has 3 dimensions; expected .* as k|^q has 4 dimensions", {"k": k[0]}),
         ]:
