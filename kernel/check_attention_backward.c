@@ -3,7 +3,7 @@
  *
  *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. grad, its struct_size and flags            MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
- *      what is asked for, what comes in           NO_GRADIENT MISSING_INPUT MISSING_OPERAND MISSING_GRADIENT LSE
+ *      what is asked for, what comes in           NO_GRADIENT MISSING_OPERAND MISSING_INPUT MISSING_GRADIENT LSE
  *   3. the forward call                           as check_attention.c, but that out and lse are not written
  *   4. gradients: shapes and types                RANK NULL_SHAPE NEGATIVE_SIZE GRADIENT_SHAPE GRADIENT_DTYPE LSE
  *   5. memory of each, workspace                  DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
