@@ -3,7 +3,7 @@
  *
  *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. grad, its struct_size and flags            MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
- *      what is asked for, what comes in           NO_GRADIENT MISSING_INPUT MISSING_OPERAND MISSING_GRADIENT LSE
+ *      what is asked for, what comes in           NO_GRADIENT MISSING_OPERAND MISSING_INPUT MISSING_GRADIENT LSE
  *   3. the forward call                           as check_attention.c, but that out and lse are not written
  *   4. gradients: shapes and types                RANK NULL_SHAPE NEGATIVE_SIZE GRADIENT_SHAPE GRADIENT_DTYPE LSE
  *   5. memory of each, workspace                  DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
@@ -21,25 +21,16 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
   const pegen_attention *form = driver->form;
   if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
   if (grad->q_out || grad->k_out || PEGEN_GRAD_GIVEN(grad, table)) return PEGEN_ERROR_NO_GRADIENT;
-  /* grad->inputs is as long as args->inputs, grad->operands as args->operands. */
-  if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
   if (!form->gradients) return PEGEN_ERROR_NO_GRADIENT;
-  call->of_inputs = 0;
-  for (int i = 0; grad->inputs && i < driver->kernel->n_inputs; i++) {
-    if (!grad->inputs[i]) continue;
-    if (!form->weights && !form->n_sums) return PEGEN_ERROR_NO_GRADIENT;
-    call->of_inputs = 1;
-  }
-  if ((grad->positions && !(form->has_places && args->positions)) ||
+  pegen_gained gained;
+  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
+  if (error) return error;
+  call->of_operands = gained.operands != 0;
+  call->of_inputs = gained.inputs != 0;
+  if ((gained.inputs && !form->weights && !form->n_sums) || gained.operands & ~form->gaining ||
+      (grad->positions && !(form->has_places && args->positions)) ||
       (grad->k_positions && !(form->has_places && args->k_positions)))
     return PEGEN_ERROR_NO_GRADIENT;
-  if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
-  call->of_operands = 0;
-  for (int i = 0; grad->operands && i < driver->kernel->n_operands; i++) {
-    if (!grad->operands[i]) continue;
-    if (!(form->gaining >> i & 1)) return PEGEN_ERROR_NO_GRADIENT;
-    call->of_operands = 1;
-  }
   if (!grad->out) return PEGEN_ERROR_MISSING_GRADIENT;
   return PEGEN_GIVEN(args, lse) ? 0 : PEGEN_ERROR_LSE;
 }
@@ -69,40 +60,6 @@ static int check_rows_of_all(const pegen_args *args, pegen_attention_backward_ca
     return error;
   if ((error = pegen_check_lse(grad->lse, args->q)) != 0) return error;
   return pegen_view_lse(grad->lse, &call->g_lse);
-}
-
-/* ---- gradients of operands and inputs ---- */
-
-static int check_operands(const pegen_driver *driver, const pegen_grad_args *grad) {
-  pegen_view view;
-  int error = 0;
-  for (int i = 0; grad->operands && i < driver->kernel->n_operands && !error; i++)
-    if (grad->operands[i]) error = pegen_check_operand_gradient(&driver->kernel->operands[i], grad->operands[i], &view);
-  return error;
-}
-
-static int check_inputs(const pegen_driver *driver, const pegen_args *args, pegen_attention_backward_call *call) {
-  const pegen_kernel *kernel = driver->kernel;
-  DLTensor *const *inputs = call->grad->inputs;
-  int error = 0;
-  for (int i = 0; i < kernel->n_inputs && !error; i++) {
-    call->g_input[i].empty = 1;
-    if (inputs && inputs[i])
-      error = pegen_check_input_gradient(&kernel->inputs[i], args->inputs[i], inputs[i], &call->g_input[i]);
-  }
-  return error;
-}
-
-static int check_positions(const pegen_args *args, pegen_attention_backward_call *call) {
-  const pegen_grad_args *grad = call->grad;
-  int error = 0;
-  call->g_positions[0].empty = call->g_positions[1].empty = 1;
-  if (grad->positions)
-    error = pegen_check_position_gradient(args->positions, grad->positions, call->forward.bare, &call->g_positions[0]);
-  if (!error && grad->k_positions)
-    error = pegen_check_position_gradient(args->k_positions, grad->k_positions, call->forward.k_bare,
-                                          &call->g_positions[1]);
-  return error;
 }
 
 /* ---- 5. the workspace ---- */
@@ -286,9 +243,11 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   if ((error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad)) != 0 ||
       (error = check_wanted(driver, args, call)) != 0 ||
       (error = pegen_check_attention_read(driver, args, part, parts, &call->forward)) != 0 ||
-      (error = check_rows_of_all(args, call)) != 0 || (error = check_inputs(driver, args, call)) != 0 ||
-      (error = check_operands(driver, grad)) != 0 || (error = check_positions(args, call)) != 0)
+      (error = check_rows_of_all(args, call)) != 0)
     return error;
+  const int64_t is_bare[2] = {call->forward.bare, call->forward.k_bare};
+  error = pegen_check_gradients(driver->kernel, args, grad, is_bare, call->g_positions, call->g_input);
+  if (error) return error;
   /* Positions that k shares gain of both: of the same tokens. */
   if (grad->positions && !args->k_positions && !pegen_same_bounds(&call->forward.bounds[0], &call->forward.bounds[1]))
     return PEGEN_ERROR_SEQUENCES;

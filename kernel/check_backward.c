@@ -21,14 +21,6 @@
 
 enum { FLAGS = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT };
 
-static DLTensor *operand_gradient(const pegen_grad_args *grad, int i) {
-  return grad->operands ? grad->operands[i] : (DLTensor *)0;
-}
-
-static DLTensor *input_gradient(const pegen_grad_args *grad, int i) {
-  return grad->inputs ? grad->inputs[i] : (DLTensor *)0;
-}
-
 /* Whether more than rows has a gradient. */
 static int is_more(const pegen_backward_call *call) {
   return call->of_operands || call->of_positions || call->of_inputs;
@@ -49,18 +41,15 @@ static int asks_for_less(const pegen_args *args, const pegen_backward_call *call
 static int find_wanted(const pegen_driver *driver, const pegen_args *args, const pegen_grad_args *grad,
                        pegen_backward_call *call) {
   const pegen_backward_facts *of = call->facts;
-  /* grad->operands is as long as args->operands. */
-  if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
-  call->of_operands = 0;
-  for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
-  call->of_positions = grad->positions || grad->k_positions;
+  pegen_gained gained;
+  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
+  if (error) return error;
+  call->of_operands = gained.operands != 0;
+  call->of_positions = gained.positions;
+  call->of_inputs = gained.inputs != 0;
   call->of_table = PEGEN_GRAD_GIVEN(grad, table) != 0;
-  if (grad->out || grad->lse || grad->v || (grad->inputs && !of->has_inputs)) return PEGEN_ERROR_NO_GRADIENT;
-  /* grad->inputs is as long as args->inputs. */
-  if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
-  call->of_inputs = 0;
-  for (int i = 0; i < driver->kernel->n_inputs; i++) call->of_inputs |= input_gradient(grad, i) != 0;
-  if ((call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))
+  if (grad->out || grad->lse || grad->v || (grad->inputs && !of->has_inputs) ||
+      (call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))
     return PEGEN_ERROR_NO_GRADIENT;
   if (call->of_table && (!of->torque_bytes || call->of_operands || call->of_positions)) return PEGEN_ERROR_NO_GRADIENT;
   if (call->of_table && !PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
@@ -174,7 +163,6 @@ void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward
     call->kept[s].empty = call->positions[s].empty = 1;
     call->kept[s].base = 0;
     for (int i = 0; i < PEGEN_VIEW_DIMS; i++) call->kept[s].stride[i] = 0;
-    call->position_is_f64[s] = 0;
   }
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }
@@ -189,28 +177,15 @@ int pegen_check_grad(const pegen_grad_args *grad) {
 int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   const DLTensor *rows[2] = {grad->q_out, grad->k_out}, *kept[2] = {args->q, args->k};
-  const DLTensor *positions[2] = {args->positions, args->k_positions};
-  const DLTensor *gained[2] = {grad->positions, grad->k_positions};
-  pegen_view view;
+  const pegen_stream *stream = call->rows.stream;
+  const int64_t is_bare[2] = {stream[!stream[0].given].bare, stream[1].bare};
   int error = 0;
   for (int s = 0; s < 2; s++)
     if (rows[s] && call->facts->needs_kept && (error = check_kept(driver, rows[s], kept[s], &call->kept[s])) != 0)
       return error;
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (operand_gradient(grad, i) &&
-        (error = pegen_check_operand_gradient(&driver->kernel->operands[i], operand_gradient(grad, i), &view)) != 0)
-      return error;
-  for (int s = 0; s < 2; s++) {
-    if (!gained[s]) continue;
-    const pegen_stream *stream = &call->rows.stream[s || !call->rows.stream[0].given];
-    error = pegen_check_position_gradient(positions[s], gained[s], stream->bare, &call->positions[s]);
-    if (error) return error;
-    call->position_is_f64[s] = gained[s]->dtype.bits == 64;
-  }
-  for (int i = 0; i < driver->kernel->n_inputs && !error; i++)
-    if (input_gradient(grad, i))
-      error = pegen_check_input_gradient(&driver->kernel->inputs[i], args->inputs[i], input_gradient(grad, i),
-                                         &call->inputs[i]);
+  error = pegen_check_gradients(driver->kernel, args, grad, is_bare, call->positions, call->inputs);
+  call->position_is_f64[0] = grad->positions && grad->positions->dtype.bits == 64;
+  call->position_is_f64[1] = grad->k_positions && grad->k_positions->dtype.bits == 64;
   for (int s = 0; s < 2 && !error; s++) pegen_as_batches(&call->kept[s], call->rows.as_batches[s]);
   for (int i = 0; i < PEGEN_MAX_INPUTS && !error; i++) pegen_as_batches(&call->inputs[i], call->rows.as_batches[0]);
   return error;

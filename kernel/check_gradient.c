@@ -19,14 +19,27 @@ int pegen_is_gradient_type(const DLTensor *tensor) {
   return pegen_one_of(tensor, kDLFloat, 32) || pegen_one_of(tensor, kDLFloat, 64);
 }
 
-int pegen_check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view) {
+int pegen_find_gained(const pegen_kernel *kernel, const pegen_args *args, const pegen_grad_args *grad,
+                      pegen_gained *gained) {
+  gained->operands = gained->inputs = 0;
+  gained->positions = grad->positions || grad->k_positions;
+  if (grad->operands && args->n_operands < kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
+  if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
+  for (int i = 0; grad->operands && i < kernel->n_operands; i++)
+    gained->operands |= (int64_t)(grad->operands[i] != 0) << i;
+  for (int i = 0; grad->inputs && i < kernel->n_inputs; i++) gained->inputs |= (int64_t)(grad->inputs[i] != 0) << i;
+  return 0;
+}
+
+static int check_operand(const pegen_operand *operand, const DLTensor *tensor) {
+  pegen_view view;
   int error = pegen_check_operand_shape(operand, tensor, PEGEN_ERROR_GRADIENT_SHAPE);
   if (error) return error;
   if (!pegen_is_gradient_type(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
-  return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, view) : PEGEN_ERROR_DEVICE;
+  return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, &view) : PEGEN_ERROR_DEVICE;
 }
 
-/* Of a tensor like another one, which may have its own strides; a number type of its own, too. */
+/* A tensor like another one, which may have its own strides. */
 static int check_like(const DLTensor *like, const DLTensor *tensor, int has_type) {
   if (tensor->ndim != like->ndim || !tensor->shape) return PEGEN_ERROR_GRADIENT_SHAPE;
   for (int i = 0; i < tensor->ndim; i++)
@@ -39,18 +52,31 @@ static int check_nests(const pegen_view *view) {
   return view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
-int pegen_check_input_gradient(const pegen_input *info, const DLTensor *input, const DLTensor *tensor,
-                               pegen_view *view) {
-  int error = check_like(input, tensor, pegen_same_type(tensor, input));
-  if (error || (error = pegen_view_like_rows(tensor, info->size > 0, view)) != 0) return error;
+static int check_positions(const DLTensor *of, const DLTensor *tensor, int64_t is_bare, pegen_view *view) {
+  view->empty = 1;
+  if (!tensor) return 0;
+  int error = check_like(of, tensor, pegen_is_gradient_type(tensor));
+  if (error || (error = pegen_view_positions(tensor, is_bare, view)) != 0) return error;
   return check_nests(view);
 }
 
-int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, int64_t is_bare,
-                                  pegen_view *view) {
-  int error = check_like(positions, tensor, pegen_is_gradient_type(tensor));
-  if (error || (error = pegen_view_positions(tensor, is_bare, view)) != 0) return error;
-  return check_nests(view);
+int pegen_check_gradients(const pegen_kernel *kernel, const pegen_args *args, const pegen_grad_args *grad,
+                          const int64_t is_bare[2], pegen_view positions[2], pegen_view *inputs) {
+  int error = 0;
+  for (int i = 0; grad->operands && i < kernel->n_operands && !error; i++)
+    if (grad->operands[i]) error = check_operand(&kernel->operands[i], grad->operands[i]);
+  if (error || (error = check_positions(args->positions, grad->positions, is_bare[0], &positions[0])) != 0 ||
+      (error = check_positions(args->k_positions, grad->k_positions, is_bare[1], &positions[1])) != 0)
+    return error;
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    inputs[i].empty = 1;
+    const DLTensor *tensor = grad->inputs ? grad->inputs[i] : 0;
+    if (tensor && ((error = check_like(args->inputs[i], tensor, pegen_same_type(tensor, args->inputs[i]))) != 0 ||
+                   (error = pegen_view_like_rows(tensor, kernel->inputs[i].size > 0, &inputs[i])) != 0 ||
+                   (error = check_nests(&inputs[i])) != 0))
+      return error;
+  }
+  return 0;
 }
 
 int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *view) {

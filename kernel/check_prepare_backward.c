@@ -19,12 +19,11 @@ static int asks_for_rows(const pegen_grad_args *grad) {
 static int find_wanted(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   const pegen_backward_facts *of = call->facts;
-  /* grad->operands is as long as args->operands. */
-  if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
-  call->of_operands = 0;
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    call->of_operands |= grad->operands && grad->operands[i] != (DLTensor *)0;
-  call->of_positions = grad->positions || grad->k_positions;
+  pegen_gained gained;
+  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
+  if (error) return error;
+  call->of_operands = gained.operands != 0;
+  call->of_positions = gained.positions;
   call->of_inputs = 0;
   if (!of->torque_bytes || asks_for_rows(grad)) return PEGEN_ERROR_NO_GRADIENT;
   if ((call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))

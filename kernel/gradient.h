@@ -11,14 +11,19 @@ PEGEN_INTERNAL int64_t pegen_all_elements(const pegen_kernel *kernel);
 
 /* 1: float32 or float64. */
 PEGEN_INTERNAL int pegen_is_gradient_type(const DLTensor *tensor);
-/* Shape, type and memory of an operand's gradient. */
-PEGEN_INTERNAL int pegen_check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view);
-/* The same of the gradient of a query's rows of an input: of its shape and type, with any strides. */
-PEGEN_INTERNAL int pegen_check_input_gradient(const pegen_input *info, const DLTensor *input, const DLTensor *tensor,
-                                              pegen_view *view);
-/* The same of positions'. */
-PEGEN_INTERNAL int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, int64_t is_bare,
-                                                 pegen_view *view);
+/* What a call asks gradients of beside rows: bits of operands and inputs. */
+typedef struct pegen_gained {
+  int64_t operands, inputs, positions;
+} pegen_gained;
+
+/* Lists of gradients are as long as those of the arguments: MISSING_OPERAND, MISSING_INPUT. */
+PEGEN_INTERNAL int pegen_find_gained(const pegen_kernel *kernel, const pegen_args *args, const pegen_grad_args *grad,
+                                     pegen_gained *gained);
+/* Shape, type and memory of gradients of operands, positions and inputs, which are those of args but for strides.
+ * Views are empty where there is no gradient. */
+PEGEN_INTERNAL int pegen_check_gradients(const pegen_kernel *kernel, const pegen_args *args,
+                                         const pegen_grad_args *grad, const int64_t is_bare[2], pegen_view positions[2],
+                                         pegen_view *inputs);
 /* That there is one of `bytes`; fills *view where that is not 0. */
 PEGEN_INTERNAL int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *view);
 

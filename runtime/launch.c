@@ -2,62 +2,49 @@
  * launch_attention_backward.c), and
  * which tensors of the call must be on one device; see launch.h. */
 #include "launch.h"
+#include "arguments.h"
 
-#include "../kernel/backward.h"
+#include <string.h>
 
-/* Tensors of a call beside operands and inputs, some of them NULL. */
-enum { MOST_TENSORS = 14 };
-typedef const DLTensor *tensor_list[MOST_TENSORS];
+/* ---- which tensors a call looks at, of those that it is given; it was checked ---- */
 
-static void set_rows_of(const pegen_args *args, tensor_list list) {
-  list[0] = args->q;
-  list[1] = args->k;
-  list[2] = args->q || !args->k_positions ? args->positions : NULL;
-  list[3] = args->k ? args->k_positions : NULL;
+static int has_torques(const pegen_kernel *kernel, const pegen_grad_args *grad) {
+  int found = grad->positions || grad->k_positions;
+  for (int i = 0; grad->operands && i < kernel->n_operands; i++) found |= grad->operands[i] != NULL;
+  for (int i = 0; grad->inputs && i < pegen_launch_inputs_of(kernel); i++) found |= grad->inputs[i] != NULL;
+  return found;
 }
 
-static void tensors_of_encode(const pegen_launch_request *request, tensor_list list) {
+/* Gradients stand in the places of rows, which are looked at where gradients are made of what encode wrote or read. */
+static int is_looked_at_backward(const pegen_launch_request *request, pegen_argument argument) {
+  const pegen_kernel *kernel = request->kernel;
   const pegen_args *args = request->args;
-  set_rows_of(args, list);
-  list[4] = args->q_out;
-  list[5] = args->k_out;
-  list[6] = PEGEN_GIVEN(args, q_scale);
-  list[7] = PEGEN_GIVEN(args, k_scale);
+  const pegen_grad_args *grad = args->grad;
+  int torques = has_torques(kernel, grad), needs_input = pegen_launch_needs_input(kernel),
+      is_kept = needs_input || (torques && pegen_launch_gradient_of(kernel)->needs_kept),
+      q = grad->q_out && (grad->q || torques), k = grad->k_out && (grad->k || torques);
+  switch (argument) {
+  case PEGEN_ARGUMENT_grad_q_out: return q;
+  case PEGEN_ARGUMENT_grad_k_out: return k;
+  case PEGEN_ARGUMENT_args_q: return is_kept && grad->q_out;
+  case PEGEN_ARGUMENT_args_k: return is_kept && grad->k_out;
+  case PEGEN_ARGUMENT_args_positions: return q || !args->k_positions;
+  case PEGEN_ARGUMENT_args_k_positions: return k;
+  case PEGEN_ARGUMENT_args_inputs: return pegen_launch_turns_rows(kernel) || grad->q_out;
+  default: return 1;
+  }
 }
 
-static void tensors_of_attention(const pegen_launch_request *request, tensor_list list) {
-  set_rows_of(request->args, list);
-  if (!request->kernel->ptx->attention->placed) list[2] = list[3] = NULL;
-  list[4] = request->args->v;
-  list[5] = request->args->out;
-  list[6] = PEGEN_GIVEN(request->args, lse);
-}
-
-static void tensors_of_backward(const pegen_launch_request *request, tensor_list list) {
-  pegen_backward_call call;
-  if (pegen_launch_check_backward(request, 1, &call)) return;
-  set_rows_of(&call.args, list); /* gradients in the places of rows */
-  list[4] = call.args.q_out;
-  list[5] = call.args.k_out;
-  int needs_input = pegen_launch_needs_input(request->kernel);
-  if (!call.of_operands && !call.of_positions && !call.of_inputs && !needs_input) return;
-  int is_kept = needs_input || pegen_launch_gradient_of(request->kernel)->needs_kept;
-  list[6] = call.grad->positions;
-  list[7] = call.grad->k_positions;
-  list[8] = is_kept && call.grad->q_out ? request->args->q : NULL;
-  list[9] = is_kept && call.grad->k_out ? request->args->k : NULL;
-}
-
-static void tensors_of_attention_backward(const pegen_launch_request *request, tensor_list list) {
-  const pegen_grad_args *grad = request->args->grad;
-  tensors_of_attention(request, list);
-  list[7] = grad->out;
-  list[8] = grad->lse;
-  list[9] = grad->q;
-  list[10] = grad->k;
-  list[11] = grad->v;
-  list[12] = grad->positions;
-  list[13] = grad->k_positions;
+static int is_looked_at(const pegen_launch_request *request, pegen_argument argument) {
+  const pegen_args *args = request->args;
+  const pegen_ptx_attention *attention = pegen_launch_attention_of(request->kernel);
+  int placed = !attention || attention->placed;
+  switch (argument) {
+  case PEGEN_ARGUMENT_args_positions: return placed && (args->q || !args->k_positions);
+  case PEGEN_ARGUMENT_args_k_positions: return placed && args->k;
+  case PEGEN_ARGUMENT_args_inputs: return pegen_launch_turns_rows(request->kernel) || args->q;
+  default: return 1;
+  }
 }
 
 static const DLTensor *rows_of_call(const pegen_launch_request *request) {
@@ -72,23 +59,21 @@ static const DLTensor *rows_of_backward(const pegen_launch_request *request) {
 
 static const struct launch_kind {
   int (*plan)(const pegen_launch_request *request, pegen_launch_run *run, void *context);
-  void (*tensors)(const pegen_launch_request *request, tensor_list list); /* of a call that was checked */
+  int (*looks_at)(const pegen_launch_request *request, pegen_argument argument);
   const DLTensor *(*rows)(const pegen_launch_request *request);           /* those that tell the device */
   size_t (*workspace)(const pegen_launch_request *request); /* 0 where it would be refused; NULL: never any */
 } kinds[PEGEN_LAUNCH_COUNT] = {
-    [PEGEN_LAUNCH_encode] = {pegen_launch_plan_encode, tensors_of_encode, rows_of_call, NULL},
-    [PEGEN_LAUNCH_attention] = {pegen_launch_plan_attention, tensors_of_attention, rows_of_call,
-                                pegen_launch_split_bytes},
-    [PEGEN_LAUNCH_attention_finish] = {pegen_launch_plan_attention_finish, tensors_of_attention, rows_of_call,
+    [PEGEN_LAUNCH_encode] = {pegen_launch_plan_encode, is_looked_at, rows_of_call, NULL},
+    [PEGEN_LAUNCH_attention] = {pegen_launch_plan_attention, is_looked_at, rows_of_call, pegen_launch_split_bytes},
+    [PEGEN_LAUNCH_attention_finish] = {pegen_launch_plan_attention_finish, is_looked_at, rows_of_call,
                                        pegen_launch_split_bytes},
-    [PEGEN_LAUNCH_encode_backward] = {pegen_launch_plan_backward, tensors_of_backward, rows_of_backward,
+    [PEGEN_LAUNCH_encode_backward] = {pegen_launch_plan_backward, is_looked_at_backward, rows_of_backward,
                                       pegen_launch_backward_bytes},
-    [PEGEN_LAUNCH_encode_backward_finish] = {pegen_launch_plan_finish, tensors_of_backward, rows_of_backward,
+    [PEGEN_LAUNCH_encode_backward_finish] = {pegen_launch_plan_finish, is_looked_at_backward, rows_of_backward,
                                              pegen_launch_backward_bytes},
-    [PEGEN_LAUNCH_attention_backward] = {pegen_launch_plan_attention_backward, tensors_of_attention_backward,
-                                         rows_of_call, pegen_launch_attention_bytes},
-    [PEGEN_LAUNCH_attention_backward_finish] = {pegen_launch_plan_attention_backward_finish,
-                                                tensors_of_attention_backward, rows_of_call,
+    [PEGEN_LAUNCH_attention_backward] = {pegen_launch_plan_attention_backward, is_looked_at, rows_of_call,
+                                         pegen_launch_attention_bytes},
+    [PEGEN_LAUNCH_attention_backward_finish] = {pegen_launch_plan_attention_backward_finish, is_looked_at, rows_of_call,
                                                 pegen_launch_attention_bytes},
 };
 
@@ -105,37 +90,32 @@ int pegen_launch_check(const pegen_launch_request *request) { return pegen_launc
 
 const DLTensor *pegen_launch_rows(const pegen_launch_request *request) { return kinds[request->entry].rows(request); }
 
-static int is_backward(pegen_launch_entry entry) {
-  return entry != PEGEN_LAUNCH_encode && entry != PEGEN_LAUNCH_attention && entry != PEGEN_LAUNCH_attention_finish;
-}
-
 static int is_elsewhere(const DLTensor *t, const DLTensor *first, int (*fits)(DLDevice)) {
   return t && (!fits(t->device) || t->device.device_id != first->device.device_id);
 }
 
 int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDevice)) {
+  const char *entry;
   const pegen_args *args = request->args;
-  tensor_list tensors = {NULL};
-  kinds[request->entry].tensors(request, tensors);
+  pegen_args known;
+  pegen_grad_args grad;
   const DLTensor *first = pegen_launch_rows(request);
-  for (int i = 0; i < MOST_TENSORS; i++)
-    if (is_elsewhere(tensors[i], first, fits)) return 0;
-  for (int i = 0; i < request->kernel->n_operands; i++)
-    if (is_elsewhere(args->operands[i], first, fits)) return 0;
-  DLTensor *const *gained = is_backward(request->entry) ? args->grad->operands : NULL;
-  for (int i = 0; gained && i < request->kernel->n_operands; i++)
-    if (is_elsewhere(gained[i], first, fits)) return 0;
-  /* Of columns' gradients, inputs are read where rows of q come in; of rows that turn by them always;
-   * of attention's they are where it is. */
-  int of_columns = request->entry == PEGEN_LAUNCH_encode_backward && pegen_launch_has_columns(request->kernel);
-  int of_attention =
-      request->entry == PEGEN_LAUNCH_attention_backward || request->entry == PEGEN_LAUNCH_attention_backward_finish;
-  int turns_rows = pegen_launch_turns_rows(request->kernel);
-  int has_gained = of_columns || of_attention || (turns_rows && is_backward(request->entry));
-  int reads_inputs = turns_rows || (of_columns ? args->grad->q_out != NULL : args->q != NULL);
-  for (int i = 0; reads_inputs && i < pegen_launch_inputs_of(request->kernel); i++) {
-    if (is_elsewhere(args->inputs[i], first, fits)) return 0;
-    if (has_gained && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits)) return 0;
+  int column = pegen_argument_column(pegen_launch_word(request->entry), &entry);
+  memset(&known, 0, sizeof known);
+  memset(&grad, 0, sizeof grad);
+  memcpy(&known, args, args->struct_size < sizeof known ? args->struct_size : sizeof known);
+  if (known.grad && column >= 4)
+    memcpy(&grad, known.grad, known.grad->struct_size < sizeof grad ? known.grad->struct_size : sizeof grad);
+  for (int i = 0; i < PEGEN_ARGUMENT_COUNT; i++) {
+    const pegen_argument_row *row = &pegen_argument_rows[i];
+    const void *given = *(const void *const *)pegen_argument_field(row, &known, &grad);
+    int count = row->shape[0] == 'o' ? request->kernel->n_operands : pegen_launch_inputs_of(request->kernel);
+    if (row->uses[column] == '.' || row->kind > PEGEN_ARGUMENT_LIST || !given ||
+        !kinds[request->entry].looks_at(request, (pegen_argument)i))
+      continue;
+    if (row->kind == PEGEN_ARGUMENT_TENSOR && is_elsewhere(given, first, fits)) return 0;
+    for (int n = 0; row->kind == PEGEN_ARGUMENT_LIST && n < count; n++)
+      if (is_elsewhere(((const DLTensor *const *)given)[n], first, fits)) return 0;
   }
   return 1;
 }

@@ -9,7 +9,8 @@ from typing import Any
 from . import _native
 from ._native import Args, DLTensor, GradArgs, library
 from .arrays import CPU, CUDA, View, room_beside
-from .refusals import NO_GRADIENT
+
+NO_GRADIENT = 56  # PEGEN_ERROR_NO_GRADIENT
 
 
 class Call:

@@ -16,7 +16,7 @@ from .arrays import CPU, CUDA, View, empty_like, give_back, has_room_beside, vie
 from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
 from .records import Gained, GradientTable, Input, Operand, Table
-from .refusals import find, refusal
+from .refusals import explain, refusal
 from .request import Request, request_of, target_of, word_of
 
 _MOST_CALLS = 256  # kept, by shapes
@@ -274,7 +274,7 @@ class Kernel:
         if not {"lengths", "cu_seqlens"} & tensors.keys():  # whose numbers say how large the workspace is
             self._calls[key] = call
         if error:
-            raise refusal(self._info, name, error, tensors, operands, inputs, table is not None)
+            raise refusal(self._info, name, error, call.args)
 
     @property
     def entries(self) -> list[str]:
@@ -537,7 +537,8 @@ class Kernel:
         places = _views(positions=positions, k_positions=k_positions)
         address, size, room = self._table_room("prepare_backward", "gradient_table_bytes", places, parameters)
         if not size:
-            reason = find(self._info, places, parameters, [], True)
+            asked = Call(self._info, None, places, parameters, [], {})
+            reason = explain(self._info, "prepare_backward", asked.args)
             raise ArgumentError(
                 reason or f"gradient_table: neither operands nor positions of {self.name} have gradients"
             )

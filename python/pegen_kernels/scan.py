@@ -6,7 +6,6 @@ import math
 import sys
 from typing import Any
 
-from . import refusals
 from ._native import DLTensor, Scan, library, strerror
 from .arrays import CPU, View, give_back, view
 from .errors import ArgumentError
@@ -19,6 +18,24 @@ _WRITTEN = ("float32", "float64")
 def states_of(shape: tuple[int, ...], sequences: int | None) -> tuple[int, ...]:
     """The shape of states beside x: of its batches, or of so many sequences."""
     return (shape[0] if sequences is None else sequences, shape[1], *shape[3:])
+
+
+def _bounds(seen: View, count: int) -> str | None:
+    """What is wrong with the boundaries of sequences of so many tokens of x."""
+    if seen.dtype != "int32":
+        return f"cu_seqlens is of type {seen.dtype}; expected int32"
+    if len(seen.shape) != 1 or not seen.shape[0]:
+        return f"cu_seqlens has the shape {list(seen.shape)}; expected [sequences + 1]"
+    if seen.shape[0] > 1 and seen.key[5][0] != 1:
+        return "cu_seqlens is not contiguous; expected a copy that is"
+    at = list((ctypes.c_int32 * seen.shape[0]).from_address(seen.address))
+    if at[0]:
+        return f"cu_seqlens begins at {at[0]}; expected 0"
+    for i in range(len(at) - 1):
+        if at[i] > at[i + 1]:
+            return f"cu_seqlens falls from {at[i]} to {at[i + 1]} in sequence {i}; expected boundaries that never fall"
+    rest = "; rows behind the last sequence are one sequence more" * (at[-1] < count)
+    return f"cu_seqlens ends at {at[-1]}; expected {count}, the rows of x{rest}" if at[-1] != count else None
 
 
 def _refusal(views: dict[str, View], period: float) -> str | None:
@@ -34,7 +51,7 @@ def _refusal(views: dict[str, View], period: float) -> str | None:
             return f"{name} is on a GPU; expected an array on the host, where sums are made"
     if bounds and x.shape[0] != 1:
         return f"x has {x.shape[0]} batches; expected 1, in which the sequences of cu_seqlens follow each other"
-    if bounds and (reason := refusals.bounds("cu_seqlens", bounds, {"x": x.shape[2]})):
+    if bounds and (reason := _bounds(bounds, x.shape[2])):
         return reason
     states = states_of(x.shape, bounds.shape[0] - 1 if bounds else None)
     for name, shape, types in [("out", x.shape, _WRITTEN), ("state", states, _WRITTEN[1:])]:

@@ -1,73 +1,73 @@
 /* buffers.c: XLA's dense buffers as the tensors of a kernel's arguments. */
 #include "call.h"
 
-#include <string.h>
+#include "../arguments.h"
 
 /* ---- what roles are ---- */
 
-static bool is_row(int64_t role) {
-  switch (role) {
-  case PEGEN_XLA_Q:
-  case PEGEN_XLA_K:
-  case PEGEN_XLA_V:
-  case PEGEN_XLA_Q_OUT:
-  case PEGEN_XLA_K_OUT:
-  case PEGEN_XLA_OUT:
-  case PEGEN_XLA_GRAD_Q_OUT:
-  case PEGEN_XLA_GRAD_K_OUT:
-  case PEGEN_XLA_GRAD_Q:
-  case PEGEN_XLA_GRAD_K:
-  case PEGEN_XLA_GRAD_OUT:
-  case PEGEN_XLA_GRAD_V: return true;
-  default: return false;
-  }
+enum { LISTS = 4 };
+
+/* NULL: there is no such role. */
+static const pegen_argument_row *row_of(int64_t role) {
+  static const pegen_argument fields[] = {
+      [PEGEN_XLA_Q] = PEGEN_ARGUMENT_args_q,
+      [PEGEN_XLA_K] = PEGEN_ARGUMENT_args_k,
+      [PEGEN_XLA_V] = PEGEN_ARGUMENT_args_v,
+      [PEGEN_XLA_Q_OUT] = PEGEN_ARGUMENT_args_q_out,
+      [PEGEN_XLA_K_OUT] = PEGEN_ARGUMENT_args_k_out,
+      [PEGEN_XLA_OUT] = PEGEN_ARGUMENT_args_out,
+      [PEGEN_XLA_POSITIONS] = PEGEN_ARGUMENT_args_positions,
+      [PEGEN_XLA_K_POSITIONS] = PEGEN_ARGUMENT_args_k_positions,
+      [PEGEN_XLA_GRAD_Q_OUT] = PEGEN_ARGUMENT_grad_q_out,
+      [PEGEN_XLA_GRAD_K_OUT] = PEGEN_ARGUMENT_grad_k_out,
+      [PEGEN_XLA_GRAD_Q] = PEGEN_ARGUMENT_grad_q,
+      [PEGEN_XLA_GRAD_K] = PEGEN_ARGUMENT_grad_k,
+      [PEGEN_XLA_GRAD_POSITIONS] = PEGEN_ARGUMENT_grad_positions,
+      [PEGEN_XLA_GRAD_K_POSITIONS] = PEGEN_ARGUMENT_grad_k_positions,
+      [PEGEN_XLA_WORKSPACE] = PEGEN_ARGUMENT_args_workspace,
+      [PEGEN_XLA_LSE] = PEGEN_ARGUMENT_args_lse,
+      [PEGEN_XLA_GRAD_OUT] = PEGEN_ARGUMENT_grad_out,
+      [PEGEN_XLA_GRAD_LSE] = PEGEN_ARGUMENT_grad_lse,
+      [PEGEN_XLA_GRAD_V] = PEGEN_ARGUMENT_grad_v,
+      [PEGEN_XLA_CU_SEQLENS] = PEGEN_ARGUMENT_args_cu_seqlens,
+      [PEGEN_XLA_K_CU_SEQLENS] = PEGEN_ARGUMENT_args_k_cu_seqlens,
+  };
+  static const pegen_argument lists[LISTS] = {PEGEN_ARGUMENT_args_operands, PEGEN_ARGUMENT_args_inputs,
+                                              PEGEN_ARGUMENT_grad_operands, PEGEN_ARGUMENT_grad_inputs};
+  int64_t list = role / PEGEN_XLA_OPERAND - 1;
+  if (role >= 0 && role < (int64_t)(sizeof fields / sizeof *fields)) return &pegen_argument_rows[fields[role]];
+  if (list < 0 || list >= LISTS || role % PEGEN_XLA_OPERAND >= PEGEN_XLA_MOST_BUFFERS) return NULL;
+  return &pegen_argument_rows[lists[list]];
 }
 
-static bool is_position(int64_t role) { return role == PEGEN_XLA_POSITIONS || role == PEGEN_XLA_K_POSITIONS; }
+static bool is_row(int64_t role) {
+  const pegen_argument_row *row = row_of(role);
+  return row && pegen_argument_is_rows(row);
+}
 
-/* By the entry: what attention writes its gradient reads. */
-static bool is_written(int64_t role, int64_t entry) {
-  if (role == PEGEN_XLA_OUT || role == PEGEN_XLA_LSE) return entry != PEGEN_XLA_ATTENTION_BACKWARD;
-  return role == PEGEN_XLA_Q_OUT || role == PEGEN_XLA_K_OUT || role == PEGEN_XLA_GRAD_V ||
-         (role >= PEGEN_XLA_GRAD_Q && role <= PEGEN_XLA_WORKSPACE) || role >= PEGEN_XLA_GRAD_OPERAND;
+/* Whether an entry reads, or writes, what has the role: what attention writes its gradient reads. */
+static bool fits_entry(int64_t role, int64_t entry, bool is_result) {
+  static const char *const entries[] = {"encode", "attention", "encode_backward", "attention_backward"};
+  const pegen_argument_row *row = row_of(role);
+  const char *name;
+  int column = pegen_argument_column(entries[entry], &name);
+  return row && row->uses[column] != '.' && pegen_argument_is_written(row, column) == is_result;
 }
 
 /* Whether batches are its first dimension. */
 static bool has_batches(const xla_tensor *t) {
-  if (is_row(t->role) || t->role == PEGEN_XLA_LSE || t->role == PEGEN_XLA_GRAD_LSE) return true;
-  if (t->role >= PEGEN_XLA_INPUT && t->role < PEGEN_XLA_GRAD_OPERAND) return true;
-  return t->role >= PEGEN_XLA_GRAD_INPUT || (is_position(t->role) && t->tensor.ndim == 3);
+  const pegen_argument_row *row = row_of(t->role);
+  return row->shape[0] == 'B' || row->shape[0] == 'i' || (row->type == PEGEN_TYPE_POSITION && t->tensor.ndim == 3);
 }
 
 /* Where args or its grad point to the tensor of a role; NULL: they do not. */
 static DLTensor **field_of(xla_call *call, int64_t role) {
   pegen_args *a = &call->args;
   pegen_grad_args *g = &call->grad;
-  switch (role) {
-  case PEGEN_XLA_Q: return (DLTensor **)&a->q;
-  case PEGEN_XLA_K: return (DLTensor **)&a->k;
-  case PEGEN_XLA_V: return (DLTensor **)&a->v;
-  case PEGEN_XLA_Q_OUT: return &a->q_out;
-  case PEGEN_XLA_K_OUT: return &a->k_out;
-  case PEGEN_XLA_OUT: return &a->out;
-  case PEGEN_XLA_POSITIONS: return (DLTensor **)&a->positions;
-  case PEGEN_XLA_K_POSITIONS: return (DLTensor **)&a->k_positions;
-  case PEGEN_XLA_GRAD_Q_OUT: return (DLTensor **)&g->q_out;
-  case PEGEN_XLA_GRAD_K_OUT: return (DLTensor **)&g->k_out;
-  case PEGEN_XLA_GRAD_Q: return &g->q;
-  case PEGEN_XLA_GRAD_K: return &g->k;
-  case PEGEN_XLA_GRAD_POSITIONS: return &g->positions;
-  case PEGEN_XLA_GRAD_K_POSITIONS: return &g->k_positions;
-  case PEGEN_XLA_LSE: return &a->lse;
-  case PEGEN_XLA_GRAD_OUT: return (DLTensor **)&g->out;
-  case PEGEN_XLA_GRAD_LSE: return (DLTensor **)&g->lse;
-  case PEGEN_XLA_GRAD_V: return &g->v;
-  case PEGEN_XLA_CU_SEQLENS: return (DLTensor **)&a->cu_seqlens;
-  case PEGEN_XLA_K_CU_SEQLENS: return (DLTensor **)&a->k_cu_seqlens;
-  default: break;
-  }
+  const pegen_argument_row *row = row_of(role);
   int64_t index = role % PEGEN_XLA_OPERAND;
-  if (role < PEGEN_XLA_OPERAND || index >= PEGEN_XLA_MOST_BUFFERS) return NULL;
+  if (!row || row->kind == PEGEN_ARGUMENT_MEMORY) return NULL;
+  if (row->kind == PEGEN_ARGUMENT_TENSOR) return pegen_argument_field(row, a, g);
   switch (role - index) {
   case PEGEN_XLA_OPERAND:
     if (index >= a->n_operands) a->n_operands = (int32_t)index + 1;
@@ -78,8 +78,7 @@ static DLTensor **field_of(xla_call *call, int64_t role) {
     a->inputs = call->inputs;
     return (DLTensor **)&call->inputs[index];
   case PEGEN_XLA_GRAD_OPERAND: g->operands = call->operand_gradients; return &call->operand_gradients[index];
-  case PEGEN_XLA_GRAD_INPUT: g->inputs = call->input_gradients; return &call->input_gradients[index];
-  default: return NULL;
+  default: g->inputs = call->input_gradients; return &call->input_gradients[index];
   }
 }
 
@@ -165,7 +164,8 @@ static const char *read_all(const xla_buffers *from, const int64_t *roles, xla_c
   for (int64_t i = 0; i < from->size; i++) {
     xla_tensor *t = &call->tensors[call->n_tensors++];
     DLTensor **field = field_of(call, roles[i]);
-    if (from->types[i] != XLA_BUFFER || is_written(roles[i], call->request.entry) != is_result || (field && *field))
+    if (!row_of(roles[i])) return "a buffer has a role that there is not";
+    if (from->types[i] != XLA_BUFFER || !fits_entry(roles[i], call->request.entry, is_result) || (field && *field))
       return "a buffer has a role that it cannot have";
     t->role = roles[i];
     t->is_result = is_result;
@@ -173,12 +173,12 @@ static const char *read_all(const xla_buffers *from, const int64_t *roles, xla_c
     if (wrong) return wrong;
     if (field) {
       *field = &t->tensor;
-    } else if (t->role == PEGEN_XLA_WORKSPACE && t->tensor.ndim == 1) {
+    } else if (t->tensor.ndim == 1) {
       call->has_workspace = true;
       call->args.workspace = t->tensor.data;
       call->args.workspace_bytes = (size_t)t->shape[0];
     } else {
-      return "a buffer has a role that there is not";
+      return "a workspace has one dimension";
     }
   }
   return NULL;

@@ -16,7 +16,7 @@ from ..arrays import CPU, View, code_of, contiguous
 from ..calls import Call, cuda_workspace
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from ..refusals import find, of_batches, ranks
+from ..refusals import explain
 
 # ---- the handler ----
 
@@ -100,15 +100,16 @@ def has_bounds(given: Mapping[str, Any]) -> bool:
     return any(name in given for name in BOUNDS)
 
 
-def _check(kernel: Kernel, views: dict[str, View]) -> None:
+def _asked(kernel: Kernel, views: dict[str, View], numbers: dict[str, int]) -> Call:
+    """The call of arrays that are traced, which can be asked about; it lives while it is asked."""
+    tensors = {name: x for name, x in views.items() if not name.startswith(("operand.", "input."))}
+    return Call(kernel._info, None, tensors, *_lists(views), numbers)
+
+
+def _check(kernel: Kernel, entry: str, views: dict[str, View]) -> None:
     """What the kernel would refuse, while Python is there to say it."""
-    tensors = {name: x for name, x in views.items() if name in _ROLES}
-    operands, inputs = _lists(views)
-    reason = None
-    if has_bounds(views):
-        reason = ranks(tensors)
-        tensors, inputs = of_batches(tensors, inputs)
-    if reason := reason or find(kernel._info, tensors, operands, inputs, True):
+    asked = _asked(kernel, views, {})
+    if reason := explain(kernel._info, entry, asked.args):
         raise ArgumentError(reason)
 
 
@@ -119,8 +120,7 @@ def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -
         return 0
     of_host = kernel._sizes["workspace" if entry == "encode" else f"{entry}_workspace"]
     numbers = {"flags": flags, "split_keys": int(entry == "attention")}
-    tensors = {name: x for name, x in views.items() if not name.startswith(("operand.", "input."))}
-    asked = Call(kernel._info, None, tensors, *_lists(views), numbers)  # lives while it is asked
+    asked = _asked(kernel, views, numbers)
     sizes_of = (of_host, cuda_workspace(kernel._info, entry))
     size = max((size_of(asked.reference) for size_of in sizes_of if size_of), default=0)
     return size + 63 & ~63  # so that every sample's of a vmap is as aligned as the first
@@ -157,7 +157,7 @@ def call(static: Static, entry: str, given: dict[str, Any], made: dict[str, Any]
     """given: arrays by their names in the call; made: shapes and types of results by theirs."""
     kernel, is_swapped = _there(static.kernel), static.layout == "BNHD"
     views = _views({**given, **made}, is_swapped)
-    _check(kernel, views)
+    _check(kernel, entry, views)
     if size := _workspace(kernel, entry, views, flags):
         made = {**made, "workspace": jax.ShapeDtypeStruct((size,), jnp.uint8)}
     if len(given) + len(made) > MOST_BUFFERS:

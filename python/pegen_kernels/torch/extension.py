@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _native
-from .._native import Args, DLTensor, GradArgs, KernelInfo
-from ..arrays import View
+from .._native import Args, KernelInfo
 from ..calls import tell_wait
 from ..errors import ArgumentError, PegenError
 from ..refusals import refusal
@@ -35,9 +34,6 @@ class _Answers(ctypes.Structure):
                 ("tell_wait", _TELL_WAIT)]  # fmt: skip
 
 
-_ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "cu_seqlens", "k_cu_seqlens")
-_GRADIENTS = ("q_out", "k_out", "out", "lse", "q", "k", "v", "positions", "k_positions")
-
 _library: ctypes.CDLL | None = None
 _callbacks: list[_Answers] = []  # C keeps their addresses
 _last = threading.local()  # .error: what was last refused on this thread
@@ -56,25 +52,9 @@ def _tell(text: bytes) -> None:
         _last.error = ArgumentError(text.decode())
 
 
-def _seen(address: int) -> View:
-    x = DLTensor.from_address(address)
-    sizes = (ctypes.c_int64 * x.ndim).from_address(x.shape) if x.ndim else ()
-    strides = (ctypes.c_int64 * x.ndim).from_address(x.strides) if x.ndim else ()
-    return View(x.data or 0, (x.device_type, x.device_id, x.code, x.bits, tuple(sizes), tuple(strides)), None)
-
-
-def _listed(address: int, n: int) -> list[View]:
-    return [_seen(place) for place in (ctypes.c_void_p * n).from_address(address)] if n else []
-
-
 def _explain(kernel: int, entry: bytes, error: int, args: int, text: int, size: int) -> None:
     given = Args.from_address(args)
-    tensors = {name: _seen(place) for name in _ROWS if (place := getattr(given, name))}
-    if given.grad:
-        grad = GradArgs.from_address(given.grad)
-        tensors |= {f"grad.{name}": _seen(place) for name in _GRADIENTS if (place := getattr(grad, name))}
-    operands, inputs = _listed(given.operands, given.n_operands), _listed(given.inputs, given.n_inputs)
-    _say(refusal(KernelInfo.from_address(kernel), entry.decode(), error, tensors, operands, inputs), text, size)
+    _say(refusal(KernelInfo.from_address(kernel), entry.decode(), error, given), text, size)
 
 
 def start(kernel_of: Callable[[str], Any]) -> bool:

@@ -589,6 +589,22 @@ const char *pegen_strerror(int error);
 /* "PEGEN_ERROR_SHAPE_MISMATCH"; "PEGEN_ERROR_UNKNOWN" for other numbers. */
 const char *pegen_error_name(int error);
 
+/* Why an entry refused a call, in a sentence: which argument, what was seen, what was expected.
+ *
+ *     int error = NAME_encode(&args, 0, 1);
+ *     char why[256];
+ *     if (error) {
+ *       pegen_explain_error(&NAME_kernel, "encode", &args, error, why, sizeof why);
+ *       fprintf(stderr, "%s\n", why);           "positions are of 4 tokens; expected 5, as many as q has"
+ *     }
+ *
+ * entry: as pegen_launch knows them, "encode" and so on. args: those of the call, unchanged. Returns 1 where an
+ * argument was found, 0 where text is only pegen_strerror's sentence behind the names of what it is about. With an error
+ * of 0 it says what shapes and number types of a call would be refused for, and text is "" where that is nothing: memory
+ * is then not looked at. text always ends with a NUL where size is not 0. */
+int pegen_explain_error(const pegen_kernel *kernel, const char *entry, const pegen_args *args, int error, char *text,
+                        size_t size);
+
 /* Index of the operand of that name, or -1. */
 int pegen_find_operand(const pegen_kernel *kernel, const char *name);
 /* Elements of operand i; 0 where i is out of range. */
