@@ -156,8 +156,7 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     for name, result, arguments in [
         ("pegen_strerror", c_char_p, [ctypes.c_int]),
-        ("pegen_explain_error", ctypes.c_int,
-         [c_void_p, c_char_p, POINTER(Args), ctypes.c_int, c_char_p, c_size_t]),
+        ("pegen_explain_error", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), ctypes.c_int, c_char_p, c_size_t]),
         ("pegen_compile", POINTER(Compiled), [POINTER(CompileRequest)]),
         ("pegen_explain", POINTER(Compiled), [POINTER(CompileRequest)]),
         ("pegen_compiled_free", None, [POINTER(Compiled)]),

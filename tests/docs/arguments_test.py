@@ -6,8 +6,15 @@ import sys
 
 ENTRIES = "encode attention append prepare encode_backward attention_backward prepare_backward".split()
 SIZES = {"G": "Hkv", "V": "Dv", "p": "pages", "g": "page_size", "s": "sequences + 1", "t": "most_pages", "b": "(B)"}
-TYPES = {"ROW": "row", "OUT": "row, float8", "POSITION": "position", "OPERAND": "operand",
-         "GRADIENT": "float32, float64", "INPUT": "input", "F32": "float32", "I32": "int32", "I64": "int64", "NONE": ""}  # fmt: skip
+TYPES = {"ROW": "row", "OUT": "row, float8", "POSITION": "position", "OPERAND": "operand"}
+TYPES |= {
+    "GRADIENT": "float32, float64",
+    "INPUT": "input",
+    "F32": "float32",
+    "I32": "int32",
+    "I64": "int64",
+    "NONE": "",
+}
 BEGIN, END = "<!-- arguments -->\n", "<!-- /arguments -->\n"
 
 

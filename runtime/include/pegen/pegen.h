@@ -599,9 +599,9 @@ const char *pegen_error_name(int error);
  *     }
  *
  * entry: as pegen_launch knows them, "encode" and so on. args: those of the call, unchanged. Returns 1 where an
- * argument was found, 0 where text is only pegen_strerror's sentence behind the names of what it is about. With an error
- * of 0 it says what shapes and number types of a call would be refused for, and text is "" where that is nothing: memory
- * is then not looked at. text always ends with a NUL where size is not 0. */
+ * argument was found, 0 where text is only pegen_strerror's sentence behind the names of what it is about. With an
+ * error of 0 it says what shapes and number types of a call would be refused for, and text is "" where that is
+ * nothing: memory is then not looked at. text always ends with a NUL where size is not 0. */
 int pegen_explain_error(const pegen_kernel *kernel, const char *entry, const pegen_args *args, int error, char *text,
                         size_t size);
 
