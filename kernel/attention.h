@@ -208,6 +208,7 @@ typedef struct pegen_attention_gradient_code {
   pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_gradient_function
       *attend_narrow[PEGEN_ROW_TYPES]; /* of tiles whose queries are in the first register; NULL: none */
+  pegen_attend_gradient_function *attend_dots, *attend_narrow_dots; /* both, of bfloat16 by dot products; NULL: none */
   pegen_attend_gradient_function
       *attend_operands[PEGEN_ROW_TYPES]; /* of operands alone, by tiles that are not runs of the grid; NULL: attend */
   pegen_attention_store_function *store_keys[PEGEN_ROW_TYPES], *store_values[PEGEN_ROW_TYPES];

@@ -464,6 +464,10 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
   w.code = &w.walk.form->gradients[target];
   w.attend = w.code->attend[call->forward.type];
   w.attend_narrow = w.code->attend_narrow[call->forward.type];
+  if (call->forward.type == PEGEN_NUMBER_BF16 && tuning->dots && w.code->attend_dots) {
+    w.attend = w.code->attend_dots;
+    w.attend_narrow = w.code->attend_narrow_dots;
+  }
   w.walk.heads = 1; /* of a tile */
   w.of_operands_alone = 0;
   w.group = call->forward.group;

@@ -148,6 +148,8 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
     describe_field fields[] = {
         FIELD(pegen_attention_gradient_code, attend, LLVMConstArray2(d->ptr, attend[0], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, attend_narrow, LLVMConstArray2(d->ptr, attend[1], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, attend_dots, attend[ATTEND_GRADIENT_DOTS][NUMBER_BF16]),
+        FIELD(pegen_attention_gradient_code, attend_narrow_dots, attend[ATTEND_GRADIENT_NARROW_DOTS][NUMBER_BF16]),
         FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),

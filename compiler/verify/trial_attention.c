@@ -291,7 +291,7 @@ static bool has_dots(const spec *s, const pegen_kernel *kernel) {
 
 bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args) {
   if (kernel->ptx) return run_threads_rounds_weights(kernel, backward, args);
-  return !backward && number_type_of(args->q->dtype) == NUMBER_BF16 && has_dots(s, kernel);
+  return number_type_of(args->q->dtype) == NUMBER_BF16 && has_dots(s, kernel);
 }
 
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,

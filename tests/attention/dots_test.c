@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "gradients.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ typedef struct compiled {
 
 static compiled compile_spec(const char *name, int n_defines, const loader_define *defines) {
   compiled c = {.f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 11)};
-  c.loaded = trial_load(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
+  c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
   return c;
@@ -57,6 +58,12 @@ static void compare(const compiled *c, const attention_trial *t, DLTensor *out) 
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(c->f.memory, &worst));
 }
 
+static attention_gradients gradients_of(compiled *c, const attention_trial *t) {
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(c->f.memory, &g, t, c->kernel, true, 1, ROWS_GAPS, &c->f.random), 0);
+  return g;
+}
+
 static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
   return number_load(NUMBER_BF16, tensor_at(t, 0, h, n, c));
 }
@@ -84,6 +91,28 @@ static void are_used(void **state) {
   skip();
 }
 
+/* What came in for two queries cancels where their weights are alike, as they are rounded: .5 and .5 + 2^-12. */
+static void are_used_by_gradients(void **state) {
+  (void)state;
+  compiled c = compile("2", "2");
+  attention_trial t = fill(&c, (attention_sizes){1, 1, 1, 2, 2}, ROWS_BHND);
+  t.scale = 1;
+  for (int64_t n = 0; n < 2; n++)
+    for (int64_t i = 0; i < 2; i++) {
+      number_store(NUMBER_BF16, tensor_at(t.q, 0, 0, n, i), n);
+      number_store(NUMBER_BF16, tensor_at(t.k, 0, 0, n, i), n || i ? 0 : 0x1p-10L);
+    }
+  attention_gradients g = gradients_of(&c, &t);
+  for (int64_t n = 0; n < 2; n++)
+    for (int64_t i = 0; i < 2; i++) number_store(NUMBER_BF16, tensor_at(g.g_out, 0, 0, n, i), n ? -1 : 1);
+  assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
+  pegen_args args = attention_trial_args(c.kernel, &t, g.out);
+  bool expected = attention_trial_rounds_weights(t.spec, c.kernel, true, &args);
+  assert_true((number_of(g.v, 0, 0, 1) == 0) == expected);
+  finish(&c);
+  if (!expected) skip();
+}
+
 static void sizes(void **state) {
   (void)state;
   static const char *const dims[][2] = {{"2", "2"},    {"6", "34"},   {"34", "6"},  {"64", "64"}, {"66", "130"},
@@ -100,6 +129,11 @@ static void sizes(void **state) {
       DLTensor *out = call(&c, &t, 1);
       compare(&c, &t, out);
       assert_true(tensor_identical(call(&c, &t, 3), out));
+      if (round / 2 % 2) continue;
+      attention_gradients g = gradients_of(&c, &t);
+      assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
+      gradients_compare(c.f.memory, &g, 1);
+      gradients_assert_parts(c.f.memory, c.kernel, &g, 3);
     }
     finish(&c);
   }
@@ -115,6 +149,10 @@ static void odd_prefix(void **state) {
   t.operands = trial_random_operands(c.f.memory, c.f.spec, NUMBER_F32, &c.f.random);
   t.lse = attention_trial_lse(c.f.memory, &t);
   compare(&c, &t, call(&c, &t, 1));
+  attention_gradients g = gradients_of(&c, &t);
+  attention_gradients_of_positions(c.f.memory, &g, NUMBER_F32);
+  assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
+  gradients_compare(c.f.memory, &g, 1);
   finish(&c);
 }
 
@@ -133,9 +171,17 @@ static void copied_rows(void **state) {
   attention_trial t = fill(&c, (attention_sizes){1, 32, 32, 40, 71}, ROWS_BNHD);
   DLTensor *out = call(&c, &t, 1);
   compare(&c, &t, out);
+  attention_gradients g = gradients_of(&c, &t);
+  assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
+  gradients_compare(c.f.memory, &g, 1);
   t.k = reordered(c.f.memory, t.k);
   t.v = reordered(c.f.memory, t.v);
   assert_true(tensor_identical(call(&c, &t, 1), out));
+  attention_gradients others = attention_gradients_room(c.f.memory, &g);
+  others.forward = t;
+  others.forward.lse = g.forward.lse;
+  assert_int_equal(attention_gradients_call(c.kernel, &others, 1), 0);
+  assert_true(attention_gradients_same(&g, &others));
   finish(&c);
 }
 
@@ -148,6 +194,8 @@ static void unseen_keys(void **state) {
     attention_trial t = fill(&c, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, ROWS_BHND);
     t.causal = true;
     DLTensor *good = call(&c, &t, 1);
+    attention_gradients g = gradients_of(&c, &t);
+    assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
     for (int64_t key = spoilt; key < TOKENS; key++) {
       number_store(NUMBER_BF16, tensor_at(t.k, 0, 0, key, 3), NAN);
       number_store(NUMBER_BF16, tensor_at(t.v, 0, 0, key, 4), INFINITY);
@@ -158,6 +206,12 @@ static void unseen_keys(void **state) {
         for (int64_t i = 0; i < WIDTH; i++)
           assert_true(n < spoilt ? number_of(bad, h, n, i) == number_of(good, h, n, i)
                                  : isnan(number_of(bad, h, n, i)));
+    attention_gradients spoilt_too = attention_gradients_room(c.f.memory, &g);
+    spoilt_too.out = bad;
+    assert_int_equal(attention_gradients_call(c.kernel, &spoilt_too, 1), 0);
+    for (int64_t h = 0; h < 3; h++)
+      for (int64_t n = 0; n < spoilt; n++)
+        for (int64_t i = 0; i < WIDTH; i++) assert_true(number_of(spoilt_too.q, h, n, i) == number_of(g.q, h, n, i));
   }
   finish(&c);
 }
@@ -180,8 +234,9 @@ static void infinite_values(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used),    cmocka_unit_test(sizes),
-                                     cmocka_unit_test(odd_prefix),  cmocka_unit_test(copied_rows),
-                                     cmocka_unit_test(unseen_keys), cmocka_unit_test(infinite_values)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used),       cmocka_unit_test(are_used_by_gradients),
+                                     cmocka_unit_test(sizes),          cmocka_unit_test(odd_prefix),
+                                     cmocka_unit_test(copied_rows),    cmocka_unit_test(unseen_keys),
+                                     cmocka_unit_test(infinite_values)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,16 +80,6 @@ static ir_value key_of_step(const attention_emitter *e, ir_value step, int i) {
   return e->dots ? add(e->b, attention_mul(e->b, step, 2), i64(e->b, i)) : step;
 }
 
-/* The last of an odd number of keys has a partner that weighs nothing. */
-static void emit_lonely_key(const attention_emitter *e, const key_tile *t) {
-  ir *b = e->b;
-  ir_value odd = ir_op2(b, "arith.remui", t->count, i64(b, 2));
-  ir_branch is_odd = ir_if(b, ir_compare_int(b, "ne", odd, e->zero));
-  for (int x = 0; x < e->shape.vectors; x++)
-    store(e, ir_float(b, e->lanes, -__builtin_inf()), attention_at(e, t->scores, t->count, x));
-  ir_end_if(b, is_odd);
-}
-
 /* Scores become p, of dot products pairs of them; *decay receives 2^(old maximum - maximum). */
 static void emit_softmax(const attend *f, const key_tile *t, const ir_value *maxima, ir_value *decay) {
   const attention_emitter *e = &f->e;
@@ -103,7 +93,7 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
   }
   ir_value now[ATTENTION_MAX_VECTORS];
   row_view values = {{NULL}, {NULL}};
-  if (e->dots) emit_lonely_key(e, t);
+  if (e->dots) emit_partner(e, t->scores, t->count, -__builtin_inf()); /* which weighs nothing */
   if (t->lone.ptr) values = emit_value_place(e, &f->rows, t->first);
   int step = attention_step(e);
   ir_loop loop = ir_for_with(b, e->zero, attention_steps(e, t->count), vectors, sums, now);
@@ -258,10 +248,7 @@ static void emit_begin(attend *f) {
   f->output = state_room(f, &state, e->p->value_dim);
   f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
-  if (e->dots) {
-    ir_value scale = ATTENTION_TILE(e, scale, b->f64);
-    e->scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
-  }
+  if (e->dots) e->scale = attention_scale(e);
   if (attention_has_lone(e->p, s)) f->lone = ir_alloca(b, (int64_t)(s->keys / s->rows) * 8, 8);
   f->maximum = state_room(f, &state, 1);
   f->sum = state_room(f, &state, 1);
@@ -375,13 +362,10 @@ bool attention_asks(const attention_plan *p, const attention_shape *s) {
 
 /* Rows of bfloat16 by dot products: functions of their own, since they multiply nothing that is float32. */
 static void emit_attention_dots(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
-  attend f = {.e = attention_emitter_create(b, a, p, target)};
-  f.e.dots = true;
-  const char *own = target->features, *between = *own ? "," : "";
-  b->target_features = arena_printf(a, "%s%s%s", own, between, target->dots);
+  attend f = {.e = attention_emitter_of_dots(b, a, p, target)};
   emit_attend(&f);
   emit_dot_rows(&f.e);
-  b->target_features = own;
+  b->target_features = target->features;
 }
 
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {

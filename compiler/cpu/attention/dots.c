@@ -5,6 +5,14 @@
 
 enum { MOST_HALVES = 32 }; /* bfloat16 of a register */
 
+attention_emitter attention_emitter_of_dots(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
+  attention_emitter e = attention_emitter_create(b, a, p, target);
+  const char *own = target->features, *between = *own ? "," : "";
+  e.dots = true;
+  b->target_features = arena_printf(a, "%s%s%s", own, between, target->dots);
+  return e;
+}
+
 ir_value attention_steps(const attention_emitter *e, ir_value count) {
   return e->dots ? attention_groups(e->b, count, 2) : count;
 }
@@ -44,16 +52,53 @@ static ir_value woven(ir *b, ir_value x, ir_value y, int lanes, int first) {
   return ir_shuffle(b, x, y, lanes, mask);
 }
 
+/* Two registers of float32 as one of bfloat16, i16, the first in its lower half. */
+static ir_value rounded(const attention_emitter *e, ir_value low, ir_value high) {
+  ir *b = e->b;
+  int count = 2 * e->shape.lanes;
+  ir_value operands[] = {high, low}; /* the first operand is the upper half of the register */
+  ir_value both = ir_intrinsic(b, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir_vector(b, count, b->bf16), 2, operands);
+  return ir_bitcast_lanes(b, both, ir_vector(b, count, b->i16));
+}
+
 ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high) {
   ir *b = e->b;
   int lanes = e->shape.lanes;
   int64_t mask[MOST_HALVES];
-  ir_value operands[] = {high, low}; /* the first operand is the upper half of the register */
-  ir_value both =
-      ir_intrinsic(b, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir_vector(b, 2 * lanes, b->bf16), 2, operands);
-  both = ir_bitcast_lanes(b, both, ir_vector(b, 2 * lanes, b->i16));
+  ir_value both = rounded(e, low, high);
   for (int i = 0; i < 2 * lanes; i++) mask[i] = i / 2 + i % 2 * lanes;
   return ir_bitcast_lanes(b, ir_shuffle(b, both, both, 2 * lanes, mask), e->lanes);
+}
+
+void emit_paired_queries(const attention_emitter *e, ir_value rows, ir_value count, ir_value to) {
+  ir *b = e->b;
+  ir_loop loop = ir_for(b, e->zero, count);
+  ir_value at = ir_offset(b, to, attention_mul(b, loop.index, (int64_t)e->shape.queries * 2));
+  for (int x = 0; x < e->shape.vectors; x += 2) {
+    ir_value low = load(e, attention_at(e, rows, loop.index, x)), high = ir_float(b, e->lanes, 0);
+    if (x + 1 < e->shape.vectors) high = load(e, attention_at(e, rows, loop.index, x + 1));
+    ir_store(b, rounded(e, low, high), ir_offset_const(b, at, (int64_t)x * e->shape.lanes * 2), 4, false);
+  }
+  ir_end_for(b, loop);
+}
+
+void emit_paired_rows(const attention_emitter *e, ir_value rows, ir_value count, ir_value to) {
+  ir *b = e->b;
+  emit_partner(e, rows, count, 0);
+  ir_loop loop = ir_for(b, e->zero, attention_steps(e, count));
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value row = attention_mul(b, loop.index, 2), low = load(e, attention_at(e, rows, row, x)),
+             high = load(e, attention_at(e, rows, add(b, row, i64(b, 1)), x));
+    store(e, emit_pairs(e, low, high), attention_at(e, to, loop.index, x));
+  }
+  ir_end_for(b, loop);
+}
+
+void emit_partner(const attention_emitter *e, ir_value rows, ir_value count, double number) {
+  ir *b = e->b;
+  ir_branch is_odd = ir_if(b, ir_compare_int(b, "ne", ir_op2(b, "arith.remui", count, i64(b, 2)), e->zero));
+  for (int x = 0; x < e->shape.vectors; x++) store(e, ir_float(b, e->lanes, number), attention_at(e, rows, count, x));
+  ir_end_if(b, is_odd);
 }
 
 /* `count` pairs of two rows' numbers, from channel `channel` on. upper: null: zeros. */
@@ -79,17 +124,17 @@ static void emit_woven_pair(ir *b, ir_value lower, ir_value upper, int width, ir
     }
 }
 
-void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width,
+void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width, int pitch,
                      ir_value to) {
   ir *b = e->b;
   ir_value whole = ir_op2(b, "arith.divui", count, i64(b, 2));
   ir_loop pairs = ir_for(b, e->zero, whole);
   ir_value lower = ir_offset(b, from, mul(b, attention_mul(b, pairs.index, 2), stride));
-  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, (int64_t)width * 4));
+  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, (int64_t)pitch * 4));
   emit_woven_pair(b, lower, ir_offset(b, lower, stride), width, at);
   ir_end_for(b, pairs);
   ir_branch is_odd = ir_if(b, ir_compare_int(b, "ne", attention_mul(b, whole, 2), count));
   lower = ir_offset(b, from, mul(b, attention_mul(b, whole, 2), stride));
-  emit_woven_pair(b, lower, (ir_value){NULL}, width, ir_offset(b, to, attention_mul(b, whole, (int64_t)width * 4)));
+  emit_woven_pair(b, lower, (ir_value){NULL}, width, ir_offset(b, to, attention_mul(b, whole, (int64_t)pitch * 4)));
   ir_end_if(b, is_odd);
 }

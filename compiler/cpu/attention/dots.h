@@ -13,14 +13,24 @@ static inline int attention_step(const attention_emitter *e) { return e->dots ? 
 /* Steps that hold `count` numbers. */
 ir_value attention_steps(const attention_emitter *e, ir_value count);
 
+/* An emitter of dot products, whose functions may use them: the caller puts the target's features back. */
+attention_emitter attention_emitter_of_dots(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
+
 /* z + x y; of dot products the bits of x and y are pairs. */
 ir_value attention_product(const attention_emitter *e, ir_value x, ir_value y, ir_value z);
 /* That sum without products of weights that are 0, whatever the values are. */
 ir_value attention_guarded_product(const attention_emitter *e, ir_value value, ir_value weight, ir_value sum);
 /* Registers of float32 as the lower and upper halves of pairs. */
 ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high);
-/* Rows of bfloat16, `stride` bytes apart, to pairs of rows: [row / 2][width]; the last one's partner may be zeros. */
-void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width,
+/* `count` rows [queries] of float32 as pairs of queries, [row][queries / 2], or of rows, [row / 2][queries], where the
+ * row behind an odd number of them becomes 0. */
+void emit_paired_queries(const attention_emitter *e, ir_value rows, ir_value count, ir_value to);
+void emit_paired_rows(const attention_emitter *e, ir_value rows, ir_value count, ir_value to);
+/* Of an odd number of rows [queries] the next one becomes `number`, so that their last pair is whole. */
+void emit_partner(const attention_emitter *e, ir_value rows, ir_value count, double number);
+/* Rows of `width` bfloat16, `stride` bytes apart, to pairs of rows, [row / 2][pitch]; the last one's partner may be
+ * zeros. */
+void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width, int pitch,
                      ir_value to);
 
 #endif

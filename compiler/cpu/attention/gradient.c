@@ -14,6 +14,7 @@
 #include "cpu/attention/ahead.h"
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/column_sums.h"
+#include "cpu/attention/dots.h"
 #include "cpu/attention/key_sums.h"
 #include "cpu/attention/operand_sums.h"
 #include "cpu/attention/products.h"
@@ -41,6 +42,9 @@ typedef struct gradient_emitter {
   turned_torques torques;    /* of one with torques */
   turned_gains turned_gains; /* of one with a matrix */
   query_rows q, g;        /* rows of the queries and of what came in for them */
+  query_rows came;        /* the latter as they came: of dot products not g */
+  ir_value paired;        /* of dot products: pairs of P and S', of queries and of keys */
+  ir_value paired_keys;   /* and of a tile's rows of keys, [keys / 2][pitch] */
   ir_value g_columns;     /* [value_dim][queries] */
   ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
   ir_value weights, turned; /* P and S', [keys][queries] */
@@ -103,7 +107,7 @@ static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value turned, ir
 static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  int lanes = e->shape.lanes, pitch = f->g.pitch;
+  int lanes = e->shape.lanes, pitch = f->came.pitch;
   ir_value out = ATTENTION_HEAD(e, out), token_bytes = ATTENTION_TILE(e, out_token, b->i64);
   emit_zeros(e, row, pitch);
   ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
@@ -114,11 +118,11 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value one_row[] = {ir_offset(b, out, mul(b, row_at, token_bytes)), token_bytes, i64(b, 1), row};
   ir_call_pointer(b, f->rows.read_values, 4, one_row);
   ir_value initial = ir_float(b, e->lanes, 0), now, sum;
-  ir_value g = ir_offset(b, f->g.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
+  ir_value g = ir_offset(b, f->came.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
   ir_loop channels = ir_for_with(b, e->zero, i64(b, pitch / lanes), 1, &initial, &now);
   ir_value at = attention_mul(b, channels.index, lanes * 4);
   ir_value gained = load(e, ir_offset(b, g, at));
-  ir_value next = attention_multiply_add(b, load(e, ir_offset(b, row, at)), gained, now);
+  ir_value next = attention_product(e, load(e, ir_offset(b, row, at)), gained, now);
   ir_end_for_with(b, channels, 1, &next, &sum);
   store(e, sum, ir_offset(b, partial, to));
   ir_end_if(b, given);
@@ -181,6 +185,32 @@ static void emit_score_gradients(const gradient_emitter *f, const key_tile *t) {
   ir_end_for(b, loop);
 }
 
+/* What keys gain of the queries' rows. */
+static void emit_keys_gain(const gradient_emitter *f, const key_tile *t, ir_value weights, const query_rows *rows,
+                           ir_value sums, ir_value guarded) {
+  const attention_emitter *e = &f->e;
+  if (e->dots) emit_paired_queries(e, weights, t->count, f->paired);
+  emit_key_sums(e, t, e->dots ? f->paired : weights, rows, sums, guarded);
+}
+
+/* Q' += S' K. */
+static void emit_query_gradients(const gradient_emitter *f, const key_tile *t, ir_value guarded) {
+  const attention_emitter *e = &f->e;
+  query_rows sums = {f->g_q, attention_pitch(e->p->head_dim), f->q.nowhere};
+  key_tile turned = *t;
+  turned.scores = f->turned;
+  if (e->dots) {
+    emit_paired_rows(e, f->turned, t->count, f->paired);
+    emit_woven_rows(e, t->rows, t->stride, t->count, e->p->head_dim, sums.pitch, f->paired_keys);
+    turned.scores = f->paired;
+    turned.rows = f->paired_keys;
+    turned.stride = i64(e->b, (int64_t)sums.pitch * 4);
+  }
+  row_view rows = {t->rows, t->stride};
+  if (query_sums_by_channels(e)) emit_query_sums(e, &turned, turned.scores, &sums, guarded);
+  else emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
+}
+
 /* A flag of the tile: i1. */
 static ir_value is_set(const attention_emitter *e, ir_value flag) { return ir_compare_int(e->b, "ne", flag, e->zero); }
 
@@ -235,7 +265,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   emit_weights(f, &t);
   ir_value guarded = emit_is_guarded(e, &t);
   ir_branch values = ir_if(b, f->is_wanted[OF_V]);
-  emit_key_sums(e, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
+  emit_keys_gain(f, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
   ir_end_if(b, values);
   emit_score_gradients(f, &t);
   if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
@@ -250,14 +280,10 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   if (moves) emit_place_sums_close(&f->places, &t);
   if (turns) return;
   ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
-  emit_key_sums(e, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
+  emit_keys_gain(f, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
   ir_end_if(b, keys);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
-  key_tile turned = t;
-  turned.scores = f->turned;
-  query_rows sums = {f->g_q, f->q.pitch, f->q.nowhere};
-  if (query_sums_by_channels(e->p)) emit_query_sums(e, &t, f->turned, &sums, guarded);
-  else emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
+  emit_query_gradients(f, &t, guarded);
   ir_end_if(b, queries);
 }
 
@@ -306,9 +332,19 @@ static void emit_begin(gradient_emitter *f) {
   f->lse = ir_alloca(b, row_bytes(f, 1), CACHE_LINE);
   f->less = ir_alloca(b, row_bytes(f, 1), CACHE_LINE);
   ir_value nowhere = ir_alloca(b, KEY_SUMS_NOWHERE, CACHE_LINE);
-  int pitch_q = attention_pitch(e->p->head_dim), pitch_g = attention_pitch(e->p->value_dim);
+  int pitch_q = attention_pitch(e->p->head_dim), pitch_g = attention_pitch(e->p->value_dim),
+      widest = pitch_q > pitch_g ? pitch_q : pitch_g;
   f->q = (query_rows){ir_alloca(b, row_bytes(f, pitch_q), CACHE_LINE), pitch_q, nowhere};
   f->g = (query_rows){ir_alloca(b, row_bytes(f, pitch_g), CACHE_LINE), pitch_g, nowhere};
+  f->came = f->g;
+  if (e->dots) {
+    e->scale = attention_scale(e);
+    f->came =
+        (query_rows){ir_alloca(b, row_bytes(f, widest), CACHE_LINE), attention_pitch(e->p->value_dim / 2), nowhere};
+    f->paired = ir_alloca(b, row_bytes(f, s->keys) / 2, CACHE_LINE);
+    f->paired_keys = ir_alloca(b, (int64_t)s->keys / 2 * pitch_q * 4, CACHE_LINE);
+    if (pitch_q > e->p->head_dim) emit_zeros(e, f->paired_keys, (int64_t)s->keys / 2 * pitch_q);
+  }
   emit_attend_room(e, &f->rows);
   static const size_t wanted[] = {offsetof(pegen_attention_gradient_tile, g_q),
                                   offsetof(pegen_attention_gradient_tile, key_sums),
@@ -317,22 +353,34 @@ static void emit_begin(gradient_emitter *f) {
     f->is_wanted[i] = attention_is_given(e, ir_load(b, b->ptr, ir_offset_const(b, e->tile, (int64_t)wanted[i]), 8));
 }
 
-/* Rows of queries and of what comes in for them, as they are and turned. */
+/* Rows of queries, or of what comes in for them, as they are, or of dot products as pairs, and turned. */
+static void emit_rows_of_queries(const gradient_emitter *f, turned_rows t, const query_rows *rows, ir_value factor) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  int width = t.width;
+  t.width = width / attention_step(e);
+  t.pitch = attention_pitch(t.width);
+  t.room = e->dots ? f->came.room : rows->room;
+  t.keeps = true;
+  /* Behind a row's channels there are none; rows of no query are cleared with the others. */
+  if (t.pitch > t.width) emit_zeros(e, t.room, (int64_t)t.pitch * e->shape.queries);
+  emit_turned_rows(e, &t, factor);
+  if (!e->dots) return;
+  ir_value stride = i64(b, (int64_t)t.pitch * 4), queries = i64(b, e->shape.vectors * e->shape.lanes);
+  emit_woven_rows(e, t.room, stride, queries, rows->pitch, rows->pitch, rows->room);
+}
+
 static void emit_queries(const gradient_emitter *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
-  /* Behind a row's channels there are none; rows of no query are cleared with the others. */
-  if (f->q.pitch > e->p->head_dim) emit_zeros(e, f->q.room, (int64_t)f->q.pitch * e->shape.queries);
-  if (f->g.pitch > e->p->value_dim) emit_zeros(e, f->g.room, (int64_t)f->g.pitch * e->shape.queries);
-  row_view q = {ATTENTION_HEAD(e, q), ATTENTION_TILE(e, q_token, b->i64)},
-           g = {GRADIENT_TILE(e, g_out, b->ptr), GRADIENT_TILE(e, g_out_token, b->i64)};
-  emit_turned_rows(
-      e, &(turned_rows){q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, e->queries, false}, scale);
-  emit_turned_rows(e,
-                   &(turned_rows){g, f->rows.read_values, e->p->value_dim, f->g.pitch, f->g.room, true, f->g_columns,
-                                  attention_gains_by_turned_values(e->p)},
-                   ir_float(b, e->lanes, 1));
+  ir_value scale = attention_query_factor(e), one = e->dots ? scale : ir_float(b, e->lanes, 1);
+  turned_rows q = {.read = f->rows.read_keys, .width = e->p->head_dim, .columns = e->queries},
+              g = {.read = f->rows.read_values, .width = e->p->value_dim, .columns = f->g_columns};
+  q.rows.at = ATTENTION_HEAD(e, q), q.rows.stride = ATTENTION_TILE(e, q_token, b->i64);
+  g.rows.at = GRADIENT_TILE(e, g_out, b->ptr), g.rows.stride = GRADIENT_TILE(e, g_out_token, b->i64);
+  g.by_lane = attention_gains_by_turned_values(e->p);
+  emit_rows_of_queries(f, q, &f->q, scale);
+  emit_rows_of_queries(f, g, &f->g, one);
 }
 
 /* Of pairs that are turned: the queries once more, without a factor. */
@@ -358,7 +406,7 @@ static void emit_queries_gain(const gradient_emitter *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   row_view g_q = {GRADIENT_TILE(e, g_q, b->ptr), GRADIENT_TILE(e, g_q_token, b->i64)};
-  if (!query_sums_by_channels(e->p)) {
+  if (!query_sums_by_channels(e)) {
     turned_back back = {g_q, f->rows.write, e->p->head_dim, f->rows.key_room, f->g_q};
     emit_turned_back(e, &back, product_factor, NULL);
     return;
@@ -385,7 +433,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   f->rows = emit_gradient_begin(e);
   emit_begin(f);
   emit_queries(f);
-  emit_zeros(e, f->g_q, (int64_t)p->head_dim * e->shape.queries);
+  emit_zeros(e, f->g_q, (int64_t)attention_pitch(p->head_dim) * e->shape.queries);
   emit_lse(f);
   emit_less(f, f->turned, f->rows.value_room);
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
@@ -418,51 +466,51 @@ static void emit_attend_gradient(gradient_emitter *f) {
   ir_return(b);
 }
 
-/* Of the emitter's shape. */
-static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
-  emit_attend_gradient(f);
+/* Of the emitter's shape, and of the narrow one where there is one. */
+static void emit_tiles(attention_emitter e, unsigned dtypes) {
+  gradient_emitter f = {.e = e};
+  f.e.shape.heads = 1;
+  f.e.calls_squares = true;
+  emit_attend_gradient(&f);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);
+    if (dtypes & 1u << dtype) emit_gradient_entry(&f.e, dtype);
+  if (e.p->of_operands || e.shape.is_narrow || !attention_has_narrow(e.p, &e.shape)) return;
+  e.shape = attention_narrow_shape(&e.shape);
+  emit_tiles(e, dtypes);
 }
 
 /* Of a plan beside that of rows; NULL: there is none. */
 static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
   if (!p) return;
-  gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
-  f.e.shape.heads = 1;
-  f.e.calls_squares = true;
-  if (p->of_turned) emit_turned_gradient_rows(&f.e, dtypes);
-  emit_tiles(&f, dtypes);
-}
-
-/* Whether queries of a plan gain by query_sums_T_PITCH; NULL: there is no such plan. */
-static bool any_by_channels(const attention_plan *rows, const attention_plan *operands, const attention_plan *turned) {
-  return query_sums_by_channels(rows) || (operands && query_sums_by_channels(operands)) ||
-         (turned && query_sums_by_channels(turned));
+  attention_emitter e = attention_emitter_create(b, a, p, target);
+  if (p->of_turned) emit_turned_gradient_rows(&e, dtypes);
+  emit_tiles(e, dtypes);
 }
 
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes) {
-  gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
-  f.e.shape.heads = 1;
-  f.e.calls_squares = true;
+  attention_emitter e = attention_emitter_create(b, a, p, target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   if (p->turned) emit_block_channels(b, a, p, target); /* which out does not need */
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
-  emit_square_functions(&f.e);
-  emit_ahead_function(&f.e);
-  emit_key_sums_functions(&f.e, any_by_channels(p, operands, turned));
+  emit_square_functions(&e);
+  emit_ahead_function(&e);
+  attention_emitter sums = e;
+  if (turned) sums.p = turned; /* whose queries gain by channels where those of pairs may not */
+  emit_key_sums_functions(&sums);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    if (dtypes & 1u << dtype) emit_gradient_rows(&f.e, dtype);
-  emit_tiles(&f, dtypes);
-  if (attention_has_narrow(p, &f.e.shape)) {
-    f.e.shape = attention_narrow_shape(&f.e.shape);
-    emit_tiles(&f, dtypes);
-  }
+    if (dtypes & 1u << dtype) emit_gradient_rows(&e, dtype);
+  emit_tiles(e, dtypes);
   emit_beside(b, a, operands, target, dtypes);
   emit_beside(b, a, turned, target, dtypes);
+  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p->spec, target)) {
+    e = attention_emitter_of_dots(b, a, p, target);
+    emit_square_functions(&e);
+    emit_key_sums_functions(&e);
+    emit_tiles(e, 1u << NUMBER_BF16);
+  }
   b->target_cpu = b->target_features = NULL;
 }
 

@@ -11,6 +11,7 @@
 #include "cpu/attention/key_sums.h"
 
 #include "cpu/attention/ahead.h"
+#include "cpu/attention/dots.h"
 #include "mlir/arith.h"
 
 enum { CHANNEL_VECTORS = 2, UNROLLED = 4, HALVED = 8, MOST_SUMS = ATTENTION_MAX_ROWS * CHANNEL_VECTORS };
@@ -33,8 +34,10 @@ typedef struct sum_group {
   bool guarded;
 } sum_group;
 
-/* Bytes between weights of neighbours among those that gain, and among the others. */
-static int64_t gaining_step(const sums_of_tile *of) { return of->of_queries ? 4 : of->e->shape.queries * 4; }
+/* Bytes between weights of neighbours among those that gain, and among the others, or pairs of these. */
+static int64_t gaining_step(const sums_of_tile *of) {
+  return of->of_queries ? 4 : of->e->shape.queries * 4 / attention_step(of->e);
+}
 static int64_t other_step(const sums_of_tile *of) { return of->of_queries ? of->e->shape.queries * 4 : 4; }
 
 /* sums += weight x of one of the others. */
@@ -42,14 +45,14 @@ static void emit_other(const sum_group *g, ir_value other, ir_value *sums) {
   const attention_emitter *e = g->of->e;
   ir *b = e->b;
   ir_value row = ir_offset(b, g->rows, mul(b, other, g->of->stride)), x[CHANNEL_VECTORS],
-           at = attention_mul(b, other, other_step(g->of)), zero = ir_float(b, e->lanes, 0);
+           at = attention_mul(b, other, other_step(g->of));
   for (int v = 0; v < g->vectors; v++)
     x[v] = ir_load(b, e->lanes, ir_offset_const(b, row, (int64_t)v * e->shape.lanes * 4), 4);
   for (int r = 0; r < g->n; r++) {
     ir_value w = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, g->weight[r], at), 4));
     for (int v = 0; v < g->vectors; v++) {
-      ir_value *sum = &sums[r * g->vectors + v], next = attention_multiply_add(b, w, x[v], *sum);
-      *sum = g->guarded ? ir_select(b, ir_compare_float(b, "une", w, zero), next, *sum) : next;
+      ir_value *sum = &sums[r * g->vectors + v];
+      *sum = g->guarded ? attention_guarded_product(e, x[v], w, *sum) : attention_product(e, w, x[v], *sum);
     }
   }
 }
@@ -118,7 +121,8 @@ static void emit_all(const sums_of_tile *of, bool guarded) {
 }
 
 static const char *name_of(const attention_emitter *e, bool of_queries, int pitch) {
-  return arena_printf(e->memory, "%s_sums_%s_%d", of_queries ? "query" : "key", e->target->suffix, pitch);
+  const char *pairs = e->dots ? "pairs_" : "";
+  return arena_printf(e->memory, "%s_sums_%s%s_%d", of_queries ? "query" : "key", pairs, e->target->suffix, pitch);
 }
 
 enum { ARGUMENTS = 10 };
@@ -140,22 +144,22 @@ static void emit_function(attention_emitter of_module, bool of_queries, int pitc
   ir_return(b);
 }
 
-bool query_sums_by_channels(const attention_plan *p) {
-  return !p->matrix && attention_pitch(p->head_dim) == p->head_dim;
+bool query_sums_by_channels(const attention_emitter *e) {
+  return e->dots || (!e->p->matrix && attention_pitch(e->p->head_dim) == e->p->head_dim);
 }
 
-void emit_key_sums_functions(const attention_emitter *e, bool of_queries) {
+void emit_key_sums_functions(const attention_emitter *e) {
   int keys = attention_pitch(e->p->head_dim), values = attention_pitch(e->p->value_dim);
   emit_function(*e, false, values);
   if (keys != values) emit_function(*e, false, keys); /* of pairs that are turned, by tokens that are not */
-  if (of_queries) emit_function(*e, true, keys);
+  if (query_sums_by_channels(e)) emit_function(*e, true, keys);
 }
 
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
                    ir_value sums, ir_value guarded) {
   ir *b = e->b;
   ir_value first = ir_offset(b, sums, attention_mul(b, t->first, (int64_t)rows->pitch * 4)),
-           queries = ATTENTION_TILE(e, queries, b->i64), stride = i64(b, (int64_t)rows->pitch * 4);
+           queries = attention_steps(e, ATTENTION_TILE(e, queries, b->i64)), stride = i64(b, (int64_t)rows->pitch * 4);
   ir_value x[ARGUMENTS] = {weights,  rows->room, stride,  rows->nowhere,   first,
                            t->count, queries,    e->tile, t->ahead->state, guarded};
   ir_call(b, name_of(e, false, rows->pitch), ARGUMENTS, x);
@@ -164,8 +168,8 @@ void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weigh
 void emit_query_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *sums,
                      ir_value guarded) {
   ir *b = e->b;
-  ir_value queries = ATTENTION_TILE(e, queries, b->i64);
-  ir_value x[ARGUMENTS] = {weights, t->rows,  t->stride, sums->nowhere,   sums->room,
-                           queries, t->count, e->tile,   t->ahead->state, guarded};
+  ir_value queries = ATTENTION_TILE(e, queries, b->i64), keys = attention_steps(e, t->count);
+  ir_value x[ARGUMENTS] = {weights, t->rows, t->stride, sums->nowhere,   sums->room,
+                           queries, keys,    e->tile,   t->ahead->state, guarded};
   ir_call(b, name_of(e, true, sums->pitch), ARGUMENTS, x);
 }

@@ -113,23 +113,23 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir_end_for(b, vectors);
 }
 
-/* The scale of queries; null: scores are scaled instead, since pairs are not numbers. */
-static ir_value scale_of_lanes(const attention_emitter *e) {
+ir_value attention_scale(const attention_emitter *e) {
   ir *b = e->b;
-  if (e->dots) return (ir_value){NULL};
   return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
 }
+
+ir_value attention_query_factor(const attention_emitter *e) { return e->dots ? (ir_value){NULL} : attention_scale(e); }
 
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows) {
   int width = e->p->head_dim;
   square s = square_of(e, rows, e->queries, vector, width, width);
-  emit_squares(e, &s, scale_of_lanes(e), false);
+  emit_squares(e, &s, attention_query_factor(e), false);
 }
 
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r) {
   ir *b = e->b;
   int width = e->p->head_dim / attention_step(e);
-  ir_value scale = scale_of_lanes(e);
+  ir_value scale = attention_query_factor(e);
   ir_value q = ATTENTION_HEAD(e, q), stride = ATTENTION_TILE(e, q_token, b->i64);
   turned_rows t = {{q, stride}, r->read_keys, width, width, r->key_room, false, e->queries, false};
   emit_turned_rows(e, &t, scale);

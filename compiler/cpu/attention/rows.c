@@ -92,51 +92,57 @@ void emit_row_functions(attention_emitter *e, int dtype) {
   emit_write(e, emit_write_name(e->memory, e->target, dtype), dtype, p->value_dim);
 }
 
-void emit_attend_rows(attention_emitter *e, int dtype) {
+/* Whether rows of keys and values are copied before they are used: where the tile says so, always, never. */
+typedef enum copied_rows { COPIED_BY_STAGE, COPIED, NOT_COPIED } copied_rows;
+
+/* name(tile): `shared` with a number type's functions. */
+static void emit_entry(attention_emitter *e, const char *name, const char *shared, const char *keys, const char *values,
+                       const char *write, copied_rows copied) {
   ir *b = e->b;
+  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_value is_copied = copied == COPIED_BY_STAGE ? ATTENTION_TILE(e, stage, b->i64) : i64(b, copied == COPIED);
+  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
+                          ir_function_address(b, write), is_copied};
+  ir_call(b, shared, 5, arguments);
+  ir_return(b);
+}
+
+void emit_attend_rows(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
   int given = p->turns_values ? NUMBER_F32 : dtype; /* turned rows are float32, and so are outputs before that */
   const char *keys = emit_read_name(e->memory, e->target, given),
              *values = p->value_dim == p->head_dim ? keys : function_name(e, "read_values", given),
              *write = emit_write_name(e->memory, e->target, given);
-  ir_function(b, emit_attend_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
-  ir_value copied = given == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
-  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
-                          ir_function_address(b, write), copied};
-  ir_call(b, shared_name(e), 5, arguments);
-  ir_return(b);
+  emit_entry(e, emit_attend_name(e->memory, e->target, dtype), shared_name(e), keys, values, write,
+             given == NUMBER_F32 ? COPIED_BY_STAGE : COPIED);
 }
 
 /* A dword is copied as a float32 is. */
 void emit_dot_rows(attention_emitter *e) {
-  ir *b = e->b;
   const attention_plan *p = e->p;
-  const char *keys = function_name(e, "copy", NUMBER_BF16), *values = keys,
+  bool alike = p->value_dim == p->head_dim;
+  const char *keys = function_name(e, "copy", NUMBER_BF16), *name = emit_attend_dots_name(e->memory, e->target),
+             *values = alike ? keys : function_name(e, "copy_values", NUMBER_BF16),
              *write = emit_write_name(e->memory, e->target, NUMBER_BF16);
   emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
-  if (p->value_dim != p->head_dim) {
-    values = function_name(e, "copy_values", NUMBER_BF16);
-    emit_read(e, values, NUMBER_F32, p->value_dim / 2);
-  }
-  ir_function(b, emit_attend_dots_name(e->memory, e->target), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
-  ir_value stage = ATTENTION_TILE(e, stage, b->i64);
-  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
-                          ir_function_address(b, write), stage};
-  ir_call(b, shared_name(e), 5, arguments);
-  ir_return(b);
+  if (!alike) emit_read(e, values, NUMBER_F32, p->value_dim / 2);
+  emit_entry(e, name, shared_name(e), keys, values, write, COPIED_BY_STAGE);
 }
 
 /* ---- gradients ---- */
 
-static const char *const gradient_prefix[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "attend_gradient",
-                                                              [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
-                                                              [ATTEND_GRADIENT_OF_OPERANDS] =
-                                                                  "attend_operands_gradient",
-                                                              [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient"};
+static const char *const gradient_prefix[ATTEND_GRADIENTS] = {
+    [ATTEND_GRADIENT] = "attend_gradient",
+    [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
+    [ATTEND_GRADIENT_OF_OPERANDS] = "attend_operands_gradient",
+    [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
+    [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
+    [ATTEND_GRADIENT_NARROW_DOTS] = "attend_narrow_dots_gradient"};
 
 static attend_gradient_kind kind_of(const attention_emitter *e) {
   return e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
          : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
+         : e->dots            ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow
          : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
                               : ATTEND_GRADIENT;
 }
@@ -197,23 +203,21 @@ void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
 }
 
 void emit_gradient_entry(attention_emitter *e, int dtype) {
-  ir *b = e->b;
   bool alike = e->p->value_dim == e->p->head_dim;
-  const char *keys = function_name(e, "read", dtype), *values = alike ? keys : function_name(e, "read_values", dtype),
+  const char *keys = function_name(e, e->dots ? "copy" : "read", dtype),
+             *values = alike ? keys : function_name(e, e->dots ? "copy_values" : "read_values", dtype),
+             *name = emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
   if (e->p->turns_values) values = emit_read_name(e->memory, e->target, NUMBER_F32);
   if (e->p->of_turned) {
     keys = emit_read_name(e->memory, e->target, NUMBER_F32);
     write = add_name(e);
   }
-  ir_function(b, emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)), true, (MlirType){NULL}, 1, &b->ptr,
-              &e->tile);
-  ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
-  if (e->p->of_turned && e->p->turns_values) copied = i64(b, 0); /* they lie in a panel, too */
-  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
-                          ir_function_address(b, write), copied};
-  ir_call(b, shared_gradient_name(e), 5, arguments);
-  ir_return(b);
+  bool is_panel = e->p->of_turned && e->p->turns_values; /* where values lie, too */
+  emit_entry(e, name, shared_gradient_name(e), keys, values, write,
+             is_panel                         ? NOT_COPIED
+             : dtype == NUMBER_F32 || e->dots ? COPIED_BY_STAGE
+                                              : COPIED);
 }
 
 static attention_rows emit_shared_begin(attention_emitter *e, const char *name) {

@@ -25,7 +25,7 @@ void emit_attend_room(const attention_emitter *e, attention_rows *r);
 /* A number type's functions; and attend_T_DTYPE, which calls attend_T with them, or with those of float32. */
 void emit_row_functions(attention_emitter *e, int dtype);
 void emit_attend_rows(attention_emitter *e, int dtype);
-/* attend_dots_T and its rows' functions. */
+/* The functions of rows that attend_dots_T and gradients by dot products are called with, and attend_dots_T. */
 void emit_dot_rows(attention_emitter *e);
 const char *emit_attend_dots_name(arena *a, const cpu_target *target);
 /* read_T_DTYPE: rows of q and k as float32; write_T_DTYPE: a row of out of them. */
@@ -47,6 +47,8 @@ typedef enum attend_gradient_kind {
   ATTEND_GRADIENT_NARROW,
   ATTEND_GRADIENT_OF_OPERANDS,
   ATTEND_GRADIENT_OF_TURNED,
+  ATTEND_GRADIENT_DOTS,
+  ATTEND_GRADIENT_NARROW_DOTS,
   ATTEND_GRADIENTS
 } attend_gradient_kind;
 const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind);

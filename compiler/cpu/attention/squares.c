@@ -52,13 +52,17 @@ static void emit_squares(const attention_emitter *e, const ir_value *o) {
   ir_end_for(b, squares);
 }
 
-/* turn_T(from, row, next, to, row, next, count, factor) */
-static void emit_turn_function(const attention_emitter *e) {
+/* turn_T(from, row, next, to, row, next, count, factor); turn_pairs_T without the last. */
+static const char *turn_name(const attention_emitter *e, bool has_factor) {
+  return name_of(e, has_factor ? "turn" : "turn_pairs");
+}
+
+static void emit_turn_function(const attention_emitter *e, bool has_factor) {
   ir *b = e->b;
   MlirType types[TURN_OPERANDS] = {[FROM] = b->ptr,   [FROM_ROW] = b->i64, [FROM_NEXT] = b->i64, [TO] = b->ptr,
                                    [TO_ROW] = b->i64, [TO_NEXT] = b->i64,  [COUNT] = b->i64,     [FACTOR] = e->lanes};
-  ir_value given[TURN_OPERANDS];
-  ir_function(b, name_of(e, "turn"), true, (MlirType){NULL}, TURN_OPERANDS, types, given);
+  ir_value given[TURN_OPERANDS] = {[FACTOR] = {NULL}};
+  ir_function(b, turn_name(e, has_factor), true, (MlirType){NULL}, FACTOR + has_factor, types, given);
   emit_squares(e, given);
   ir_return(b);
 }
@@ -69,7 +73,7 @@ void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int
   o[FROM_ROW] = i64(b, from.row), o[FROM_NEXT] = i64(b, from.next);
   o[TO_ROW] = i64(b, to.row), o[TO_NEXT] = i64(b, to.next);
   o[COUNT] = i64(b, count);
-  if (e->calls_squares) ir_call(b, name_of(e, "turn"), TURN_OPERANDS, o);
+  if (e->calls_squares) ir_call(b, turn_name(e, factor.ptr), FACTOR + (factor.ptr != NULL), o);
   else emit_squares(e, o);
 }
 
@@ -96,8 +100,8 @@ static void emit_lane_sums_function(const attention_emitter *e) {
 }
 
 void emit_square_functions(const attention_emitter *e) {
-  emit_turn_function(e);
-  emit_lane_sums_function(e);
+  emit_turn_function(e, !e->dots);
+  if (!e->dots) emit_lane_sums_function(e);
 }
 
 void emit_lane_sums(const attention_emitter *e, ir_value from, ir_value to) {

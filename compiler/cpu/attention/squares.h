@@ -5,7 +5,8 @@
 
 #include "cpu/attention/tile.h"
 
-/* turn_T and sum_lanes_T, which emitters with calls_squares call; once for each target. */
+/* turn_T and sum_lanes_T, which emitters with calls_squares call; once for each target. Of dot products turn_pairs_T,
+ * which turns without a factor. */
 void emit_square_functions(const attention_emitter *e);
 
 /* Where squares of float32 stand: the first one's first row, bytes from row to row and from square to square. */

@@ -224,7 +224,7 @@ void emit_attention_values(const attention_emitter *e, const attention_rows *r, 
                            const ir_value *decay) {
   row_view rows = emit_value_rows(e, r, t->first, t->count);
   if (e->dots) {
-    emit_woven_rows(e, rows.at, rows.stride, t->count, e->p->value_dim, r->woven_room);
+    emit_woven_rows(e, rows.at, rows.stride, t->count, e->p->value_dim, e->p->value_dim, r->woven_room);
     rows = (row_view){r->woven_room, i64(e->b, (int64_t)e->p->value_dim * 4)};
   }
   emit_weighted_rows(e, &rows, t, e->p->value_dim, output, decay);
