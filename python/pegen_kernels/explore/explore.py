@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         door.bind(("127.0.0.1", given.port))
+        door.listen()  # before the address is told: who asks at once waits
     except (OSError, OverflowError) as e:
         print(f"pegen explore: --port {given.port}: {e}", file=sys.stderr)
         return 1
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="pegen-explore-") as folder:
         bench = Workbench(pathlib.Path(folder), files, state, _folder("XDG_CACHE_HOME", ".cache") / "cards")
         config = uvicorn.Config(
-            application(bench, token, port), log_level="error", access_log=False, server_header=False, ws="none",
+            application(bench, token, port), log_level="critical", access_log=False, server_header=False, ws="none",
             timeout_graceful_shutdown=1,
         )  # fmt: skip
         print(f"pegen explore: {address}\nCtrl-C ends it.", flush=True)

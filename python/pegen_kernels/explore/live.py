@@ -102,7 +102,7 @@ class Watch:
 
     def __call__(self, process: subprocess.Popen[str]) -> None:
         with self._lock:
-            self._processes.append(process)
+            self._processes = [other for other in self._processes if other.poll() is None] + [process]
             if self.cancelled:
                 process.kill()
 

@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import hashlib
 import hmac
+import inspect
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import tempfile
@@ -26,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import _native
 from ..errors import ArgumentError, PegenError
+from ..kernel import compile
 from . import pictures, report
 from .facts import Facts, explain
 from .files import replace
@@ -48,6 +51,16 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+_PARAMETERS = {*inspect.signature(compile).parameters, *inspect.signature(explain).parameters}
+
+
+def _literal(value: str) -> str:
+    """An option's value as Python has it."""
+    if value in ("true", "false"):
+        return value.title()
+    return value if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value) else repr(value)
 
 
 class Guard:
@@ -139,7 +152,7 @@ class Workbench:
         self.descriptions = Descriptions(folder, files)
         self.folder, self.state, self.cards = folder, state, cards
         self.jobs: Jobs | None = None
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, Watch] = {}  # of tabs, and of the gallery's cards
 
     # ---- what is seen ----
 
@@ -211,7 +224,8 @@ class Workbench:
         if kept.is_file():
             return json.loads(kept.read_text())
         axes = {spec["name"]: len(spec["axes"]) for spec in self._gallery}.get(name)
-        facts = explain(path, grid=_CARD_GRID.get(axes or 0), label=name)
+        watch = self.watches.setdefault(" cards", Watch())
+        facts = explain(path, grid=_CARD_GRID.get(axes or 0), label=name, watch=watch)
         drawn = next(iter(pictures.all_pictures([facts], ("map", "bias", "decay"))), None)
         properties = {key: facts.data["properties"][key]["holds"] for key in report.PROPERTIES}
         card = {"group": facts.data["group"], "properties": properties,
@@ -268,7 +282,10 @@ class Workbench:
         define = [word for name, value in first.options for word in ("-D", f"{name}={value}")]
         lines = [shlex.join(plot), shlex.join(["pegen", spec, *define, "-o", f"{first.name}.so"])]
         options = dict(first.options)
-        given = f", defines={options!r}" if options else ""
+        plain = {name: value for name, value in options.items() if name not in _PARAMETERS}
+        given = "".join(f", {name}={_literal(value)}" for name, value in plain.items())
+        if len(plain) < len(options):
+            given += f", defines={dict(options.items() - plain.items())!r}"
         python = (
             "import pegen_kernels as pk\n"
             "from pegen_kernels.explore import explain\n\n"

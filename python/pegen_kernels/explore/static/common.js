@@ -51,8 +51,8 @@ export function label_of(pane) {
 // What the server is asked about: all descriptions, the active one once for each variant. Labels differ.
 export function panes_of(state) {
   const found = state.panes.flatMap((pane, i) => {
-    if (!state.variants || i !== state.active) return [pane];
-    return state.variants.values.map(value => ({ ...pane, id: `${pane.id} ${value}`, of: pane.id,
+    if (!state.variants || i !== state.active) return [{ ...pane, of: pane.id }];
+    return state.variants.values.map(value => ({ ...pane, of: pane.id,
       options: { ...pane.options, [state.variants.option]: value } }));
   });
   const taken = new Map();

@@ -79,7 +79,7 @@ async function draw_picture(box, picture, labels, share, anew) {
   const row = section.querySelector(".figures"), figures = [];
   for (const label of labels) {
     const chart = picture.charts[label], why = picture.missing[label];
-    if (!chart && !why) continue;
+    if (!chart && (!why || picture.key === "difference")) continue;
     let figure = section.figures.get(label);
     const text = JSON.stringify([chart, share]);
     if (!figure) section.figures.set(label, figure = element_of("figure", { "aria-label": `${picture.title}, ${label}` }));
@@ -119,7 +119,7 @@ export function told_about(answer, panes) {
       return element_of("span", { class: `chip ${holds === "yes" ? "yes" : holds === "no" ? "no" : ""}`, title: found.why }, `${name}: ${found.text}`);
     });
     return element_of("div", { class: "about" }, element_of("b", {}, label), element_of("p", {}, facts.doc),
-      element_of("div", { class: "chips" }, ...chips), element_of("p", {}, `${cell_of(answer, "group", label).text}. ${cell_of(answer, "operations", label).text}.`));
+      element_of("div", { class: "chips" }, ...chips), element_of("p", {}, `${cell_of(answer, "group", label).text}. Operations: ${cell_of(answer, "operations", label).text}.`));
   });
   element("facts").replaceChildren(...cards);
 }

@@ -1,12 +1,15 @@
 // Take it away: commands, files, and an address that opens the same state.
-import { active, bench, status } from "./workbench.js";
+import { active, bench, source_of, status } from "./workbench.js";
 import { ask_file, download, element, element_of, panes_of } from "./common.js";
 
 async function through(stream, bytes) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
 }
 
-export async function address_of(state) {
+// Texts that are as they came are left out.
+async function address_of(state) {
+  const panes = state.panes.map(pane => pane.text === bench.sources.get(pane.origin)?.text ? { ...pane, text: null } : pane);
+  state = { ...state, panes };
   const packed = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(JSON.stringify(state)));
   let text = "";
   for (const byte of packed) text += String.fromCharCode(byte);
@@ -20,9 +23,10 @@ export async function state_in(hash) {
     const text = atob(hash.slice(3).replaceAll("-", "+").replaceAll("_", "/"));
     const bytes = await through(new DecompressionStream("deflate-raw"), Uint8Array.from(text, c => c.charCodeAt(0)));
     const state = JSON.parse(new TextDecoder().decode(bytes));
-    return Array.isArray(state.panes) ? state : null;
+    for (const pane of state.panes) pane.text ??= (await source_of(pane.origin)).text;
+    return state;
   } catch {
-    status("The address holds no state: it was cut");
+    status("The address holds no state that can be opened: was it cut?");
     return null;
   }
 }
