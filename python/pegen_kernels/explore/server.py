@@ -173,6 +173,8 @@ class Workbench:
                 answers.append({"label": pane.label, "error": self.descriptions.error_of(pane, f)})
         drawn = []
         for picture in pictures.all_pictures(good, keys) if good else ():
+            if watch.cancelled:
+                break
             charts = {label: chart.to_dict(validate=False) for label, chart in picture.charts.items()}
             drawn.append({"key": picture.key, "title": picture.title, "text": picture.text, "charts": charts,
                           "missing": picture.missing})  # fmt: skip

@@ -55,14 +55,17 @@ function numbers_of(chart) {
   return details;
 }
 
-// keys: those that were asked for; one of them that there is nothing of goes away.
-export async function draw_figures(answer, keys, anew = false) {
+// keys: those that were asked for; one of them that there is nothing of goes away. is_old: whether a newer answer is
+// asked for, which ends this one.
+export async function draw_figures(answer, keys, { anew = false, is_old = () => false } = {}) {
   const box = element("pictures");
   box.classList.toggle("several", answer.labels.length > 1);
   const share = WIDTHS.find(([most]) => answer.labels.length <= most)[1];
   for (const key of keys) if (!answer.pictures.some(picture => picture.key === key)) element(`picture-${key}`)?.remove();
-  const told = answer.pictures.map(picture => draw_picture(box, picture, answer.labels, share, anew));
-  await Promise.all(told);
+  for (const picture of answer.pictures) {
+    if (is_old()) return;
+    await draw_picture(box, picture, answer.labels, share, anew);
+  }
 }
 
 async function draw_picture(box, picture, labels, share, anew) {

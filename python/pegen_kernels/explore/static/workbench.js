@@ -124,7 +124,7 @@ async function show_answer(answer, panes, pictures, change) {
   const others = bench.answer?.change === change ? bench.answer.pictures.filter(({ key }) => !pictures.includes(key)) : [];
   bench.answer = { ...answer, change, pictures: [...others, ...answer.pictures] };
   told_about(answer, panes);
-  await draw_figures(answer, pictures);
+  await draw_figures(answer, pictures, { is_old: () => change !== changes && !pictures.some(in_sight) });
   draw_table(answer);
 }
 
@@ -275,7 +275,7 @@ function apply_theme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-async function redraw() { if (bench.answer) await draw_figures(bench.answer, bench.answer.pictures.map(p => p.key), true); }
+async function redraw() { if (bench.answer) await draw_figures(bench.answer, bench.answer.pictures.map(p => p.key), { anew: true }); }
 
 const KEYS = [["Ctrl-Z, Ctrl-Shift-Z", "back and forward (in the editor: of its text)"], ["Ctrl-Space", "complete a word of the vocabulary"],
   ["Ctrl-/", "comment lines"], ["Ctrl-Enter", "draw now"], ["Alt-1 to Alt-9", "that description"], ["Alt-G", "gallery"], ["Alt-T", "take away"], ["?", "this"]];
