@@ -6,7 +6,12 @@ import sys
 
 from . import _native
 
-COMMANDS = {"explore": "explore", "plot": "explore", "compare": "explore", "lab": "lab"}  # what each needs, which is also its folder
+COMMANDS = {
+    "explore": "explore",
+    "plot": "explore",
+    "compare": "explore",
+    "lab": "lab",
+}  # what each needs, which is also its folder
 
 
 def main() -> None:

@@ -107,7 +107,9 @@ class Page:
         """Into the editor, at its end; what is there is replaced."""
         self.find("#editor .CodeMirror").click()
         ActionChains(self.driver).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).perform()
-        self.run("document.querySelector('.CodeMirror').CodeMirror.replaceSelection(arguments[0], 'end', '+input')", text)
+        self.run(
+            "document.querySelector('.CodeMirror').CodeMirror.replaceSelection(arguments[0], 'end', '+input')", text
+        )
 
 
 def scores_of(rows, axes=("h", "w")):
@@ -158,11 +160,15 @@ def check_gallery(page):
     page.until(lambda: page.run("return document.querySelectorAll('#cards li').length") > 40, "no cards")
     page.until(lambda: page.run("return document.querySelectorAll('#cards canvas').length") > 0, "no picture on a card")
     page.find("#search").send_keys("quatro")
-    shown = page.run("return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)")
+    shown = page.run(
+        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
+    )
     assert shown == ["quatro"], shown
     page.find("#search").clear()
     page.find("#search").send_keys("Heo 2 axes")
-    assert "rope_mixed" in page.run("return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)")
+    assert "rope_mixed" in page.run(
+        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
+    )
 
 
 TEXT = """local pe = require "pegen"
@@ -185,8 +191,10 @@ def check_typing(page, folder):
     page.type_text(TEXT.replace("head_dim", "hed_dim"))
     page.until(lambda: "hed_dim" in page.text("#mistake"), "no mistake is told")
     assert page.text("#mistake").startswith("Line 6: ") and "did you mean 'head_dim'" in page.text("#mistake")
-    marked = page.run("const cm = document.querySelector('.CodeMirror').CodeMirror, found = [];"
-                      "cm.eachLine(line => line.bgClass && found.push(cm.getLineNumber(line) + 1)); return found")
+    marked = page.run(
+        "const cm = document.querySelector('.CodeMirror').CodeMirror, found = [];"
+        "cm.eachLine(line => line.bgClass && found.push(cm.getLineNumber(line) + 1)); return found"
+    )
     assert marked == [6], marked
     assert page.maps()[0], "the last picture is gone"
     page.drawn(lambda: page.type_text(TEXT))
@@ -233,7 +241,9 @@ def check_compare(page, folder):
     check_shown(page, other, 1)
     page.until(lambda: any(page.maps("difference")), "no difference")
     check_shown(page, other, 0, "difference", other.equal.mean(axis=0) - mine.equal.mean(axis=0))
-    domains = page.run("return [...document.querySelectorAll('#picture-decay figure')].map(f => f.view.scale('y').domain())")
+    domains = page.run(
+        "return [...document.querySelectorAll('#picture-decay figure')].map(f => f.view.scale('y').domain())"
+    )
     assert len(domains) == 2 and domains[0] == domains[1], domains
 
 
@@ -339,13 +349,18 @@ def check_everyone(page):
     page.click("#theme")
     page.until(lambda: page.run("return document.documentElement.dataset.theme") == "dark", "it stays light")
     ground, ink = (page.run(f"return getComputedStyle(document.body).{key}") for key in ("backgroundColor", "color"))
-    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 100 < sum(map(int, re.findall(r"\d+", ink)[:3])), (ground, ink)
+    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 100 < sum(map(int, re.findall(r"\d+", ink)[:3])), (
+        ground,
+        ink,
+    )
     page.click("#theme")
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                 {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True})  # fmt: skip
     page.until(lambda: page.run("return innerWidth") == 360, "no phone")
-    wide = page.run("return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('canvas, .control, button')]"
-                    ".filter(e => e.offsetParent && !e.closest('.CodeMirror')).map(e => Math.floor(e.getBoundingClientRect().right))]")
+    wide = page.run(
+        "return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('canvas, .control, button')]"
+        ".filter(e => e.offsetParent && !e.closest('.CodeMirror')).map(e => Math.floor(e.getBoundingClientRect().right))]"
+    )
     assert max(wide) <= 360, wide
     page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     asked = page.run("return performance.getEntriesByType('resource').map(entry => entry.name)")

@@ -85,9 +85,7 @@ class Facts:
         return {name: operand["from"] for name, operand in self.data["numbers"]["operands"].items()}
 
 
-def run_explain(
-    request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None
-) -> dict[str, Any]:
+def run_explain(request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None) -> dict[str, Any]:
     """The members of its JSON. Raises CompileError."""
     done = request.run("explain", "--format=json", *words, watch=watch)
     if done.returncode:

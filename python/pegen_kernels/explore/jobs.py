@@ -205,5 +205,3 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._folder.cleanup()
-
-

@@ -97,8 +97,10 @@ def _operand(name: str, given: Any) -> tuple[str, str]:
 class Watch:
     """The processes of one question: all are ended where it is asked no more."""
 
-    def __init__(self) -> None:
-        self._lock, self._processes, self.cancelled = threading.Lock(), [], False  # type: ignore[var-annotated]
+    def __init__(self, number: int = 0) -> None:
+        self.number, self.cancelled = number, False
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[str]] = []
 
     def __call__(self, process: subprocess.Popen[str]) -> None:
         with self._lock:

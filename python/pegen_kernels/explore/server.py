@@ -184,10 +184,13 @@ class Workbench:
     async def draw(self, request: Request) -> Response:
         given = await _json(request)
         panes, keys, tab = _panes(given), _keys(given), str(given.get("tab", ""))
-        watch = Watch()
-        older, self.watches[tab] = self.watches.get(tab), watch
-        if older:
-            older.cancel()
+        watch = Watch(given["asked"] if isinstance(given.get("asked"), int) else 0)
+        other = self.watches.get(tab)
+        if other and other.number > watch.number:  # a question may come in before an older one
+            return JSONResponse({"dropped": True})
+        self.watches[tab] = watch
+        if other:
+            other.cancel()
         try:
             answer = await run_in_threadpool(self._draw, panes, keys, watch)
         finally:

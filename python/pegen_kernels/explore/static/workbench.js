@@ -10,7 +10,7 @@ const PAUSE = 300; // milliseconds without a key, after which a text is read
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, shown_text = null, marks = [];
+let past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -85,8 +85,10 @@ async function draw() {
   try {
     for (const pictures of [seen, rest]) {
       if (!pictures.length) continue;
-      const answer = await ask("draw", { tab, panes, pictures });
-      if (flight !== mine || answer.dropped) return;
+      if (flight !== mine) return; // a question of before would end the newer one
+      const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
+      if (flight !== mine) return;
+      if (answer.dropped) throw new Error("A newer question was answered: change something to ask again");
       await show_answer(answer, panes, pictures, change);
       if (!answer.panes.some(pane => pane.error) && pictures === seen) status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
       if (waiting) break;
