@@ -95,6 +95,7 @@ class Page:
         self.until(lambda: self.count() > before and "Drawn" in self.text("#status"), what)
 
     def maps(self, key="map"):
+        self.run("document.getElementById(arguments[0])?.scrollIntoView({block: 'nearest'})", f"picture-{key}")
         return self.run(ALL_MAPS.replace("KEY", key))
 
     def control(self, name, value):
@@ -314,7 +315,7 @@ def check_hostile(page):
 
 
 def processes_of(folder):
-    """Of this test's servers: those whose words have their folders in them."""
+    """What runs with a folder of this test's servers among its words."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -64,9 +64,9 @@ class Job:
                 "curve": self.curve}  # fmt: skip
 
 
-def _study(name: str, axes: int, variants: Sequence[tuple[str, pathlib.Path, Pane]]) -> str:
+def _study(name: str, axes: int, head_dim: int, variants: Sequence[tuple[str, pathlib.Path, Pane]]) -> str:
     """TOML, whose texts are JSON's; variants: with the file of each."""
-    lines = [f"name = {json.dumps(name)}", "seeds = [0]", "[data]", _STUDY[axes], "[model]", "dim = 48", "heads = 2",
+    lines = [f"name = {json.dumps(name)}", "seeds = [0]", "[data]", _STUDY[axes], "[model]", f"dim = {2 * head_dim}", "heads = 2",
              "[training]", f"epochs = {_EPOCHS[axes]}"]  # fmt: skip
     for label, file, pane in variants:
         lines += [f"[variants.{json.dumps(label)}]", f"spec = {json.dumps(str(file))}"]
@@ -101,7 +101,9 @@ class Jobs:
         folder = pathlib.Path(self._folder.name) / str(number)
         folder.mkdir()
         variants = [(pane.label, self.descriptions.path(pane), pane) for pane in panes[:2]]
-        (folder / "study.toml").write_text(_study(f"{panes[0].label}: two minutes", axes, variants))
+        (folder / "study.toml").write_text(
+            _study(f"{panes[0].label}: two minutes", axes, facts[0].data["head_dim"], variants)
+        )
         return [sys.executable, "-m", "pegen_kernels", "lab", str(folder / "study.toml"), "-o", str(folder / "out"),
                 "--progress"]  # fmt: skip
 
@@ -168,7 +170,8 @@ class Jobs:
             if job.kind == "check":
                 checks = json.loads(out)["checks"]
                 bad = [check for check in checks if not check["pass"]]
-                worst = max(checks, key=lambda check: check["error"] / check["bound"] if check["bound"] else 0)
+                measured = [check for check in checks if check.get("bound") and check.get("error") is not None]
+                worst = max(measured, key=lambda check: check["error"] / check["bound"], default=None)
                 job.result = {"checks": len(checks), "failed": bad[:20], "worst": worst}
                 job.message = f"{len(checks) - len(bad)} of {len(checks)} checks pass"
             elif status == 0 and job.kind == "bench":

@@ -283,7 +283,7 @@ def bias_map(all_facts: Sequence[Facts]) -> Picture:
 
 
 def difference(all_facts: Sequence[Facts]) -> Picture:
-    """Of the first description that turns something, and of those with its grid."""
+    """Descriptions with the grid of the first one that turns something, less that one."""
     picture = Picture("difference", "Difference of scores", "")
     shown = [f for f in all_facts if f.equal is not None and len(f.grid) <= 3]
     if len(shown) < 2:

@@ -337,7 +337,7 @@ class Workbench:
 
 
 def hash_of(path: pathlib.Path) -> str:
-    """Of a description as this program reads it."""
+    """The description and the program that reads it, as one word."""
     program = os.stat(_native.program())
     text = [path.read_bytes(), repr((program.st_size, program.st_mtime_ns)).encode()]
     return hashlib.sha256(b"\0".join(text)).hexdigest()[:24]

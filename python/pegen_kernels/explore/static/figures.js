@@ -1,7 +1,7 @@
 // Pictures as the server sends them (Vega-Lite), side by side; an old one stays until the next is drawn.
 import { element, element_of } from "./common.js";
 
-const WIDTHS = [[1, 1], [2, 0.95], [3, 0.85], [12, 0.65]]; // shares of a picture's size by how many stand side by side
+const WIDTHS = [[1, 1], [2, 0.82], [3, 0.72], [12, 0.6]]; // shares of a picture's size by how many stand side by side
 const DARK = { "#000000": "#e6e9ed", "#1f5fa8": "#6cb0f5", "#0072b2": "#4aa8e8" }; // of lines that dark paper swallows
 const PROPERTIES = ["norm kept", "translation invariant", "commuting generators", "distance decay"];
 
@@ -55,39 +55,42 @@ function numbers_of(chart) {
   return details;
 }
 
-// keys: those that were asked for; one of them that there is nothing of goes away. is_old: whether a newer answer is
-// asked for, which ends this one.
-export async function draw_figures(answer, keys, { anew = false, is_old = () => false } = {}) {
+// A place for each picture, so that one can scroll to those that are not drawn yet.
+export function make_places(keys) {
+  const box = element("pictures");
+  for (const key of keys) {
+    if (element(`picture-${key}`)) continue;
+    const section = element_of("section", { id: `picture-${key}`, class: "empty" }, element_of("h2", {}), element_of("p", {}), element_of("div", { class: "figures" }));
+    section.figures = new Map();
+    box.append(section);
+  }
+  return keys;
+}
+
+// keys: those that were asked for; one of them that there is nothing of takes no room.
+export async function draw_figures(answer, keys) {
   const box = element("pictures");
   box.classList.toggle("several", answer.labels.length > 1);
   const share = WIDTHS.find(([most]) => answer.labels.length <= most)[1];
-  for (const key of keys) if (!answer.pictures.some(picture => picture.key === key)) element(`picture-${key}`)?.remove();
-  for (const picture of answer.pictures) {
-    if (is_old()) return;
-    await draw_picture(box, picture, answer.labels, share, anew);
-  }
+  for (const key of keys) element(`picture-${key}`).classList.toggle("nothing", !answer.pictures.some(picture => picture.key === key));
+  for (const picture of answer.pictures) await draw_picture(picture, answer.labels, share);
 }
 
-async function draw_picture(box, picture, labels, share, anew) {
-  let section = element(`picture-${picture.key}`);
-  if (!section) {
-    section = element_of("section", { id: `picture-${picture.key}`, "aria-label": picture.title });
-    section.figures = new Map();
-    section.append(element_of("h2", {}, picture.title), element_of("p", {}), element_of("div", { class: "figures" }));
-    const order = ["decay", "map", "difference", "bias", "directions", "changes", "wavelengths", "orbits", "commutators", "spectrum"];
-    const next = [...box.children].find(other => order.indexOf(other.id.slice(8)) > order.indexOf(picture.key));
-    box.insertBefore(section, next ?? null);
-  }
+async function draw_picture(picture, labels, share) {
+  const section = element(`picture-${picture.key}`);
+  section.classList.remove("empty");
+  section.setAttribute("aria-label", picture.title);
+  section.querySelector("h2").textContent = picture.title;
   section.querySelector("p").textContent = picture.text;
   const row = section.querySelector(".figures"), figures = [];
   for (const label of labels) {
     const chart = picture.charts[label], why = picture.missing[label];
     if (!chart && (!why || picture.key === "difference")) continue;
     let figure = section.figures.get(label);
-    const text = JSON.stringify([chart, share]);
+    const text = JSON.stringify([chart, share, is_dark()]);
     if (!figure) section.figures.set(label, figure = element_of("figure", { "aria-label": `${picture.title}, ${label}` }));
     figures.push(figure);
-    if (figure.text === text && !anew) continue;
+    if (figure.text === text) continue;
     figure.text = text;
     figure.chart = chart;
     if (!chart) {

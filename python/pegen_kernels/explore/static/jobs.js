@@ -27,8 +27,8 @@ function words_of(job) {
 function result_of(job) {
   if (job.kind === "check" && job.result) {
     const { worst, failed } = job.result;
-    const told = worst.bound ? `Largest error: ${(worst.error / worst.bound).toPrecision(2)} of its bound (${worst.what}, ${worst.type})` : "";
-    return [told, ...failed.map(check => `FAILS: ${check.what}, ${check.type}: ${check.error.toPrecision(3)} > ${check.bound.toPrecision(3)}`)].filter(Boolean);
+    const told = worst ? `Largest error: ${(worst.error / worst.bound).toPrecision(2)} of its bound (${worst.what}, ${worst.type})` : "";
+    return [told, ...failed.map(check => `FAILS: ${check.what}, ${check.type}: ${check.error == null ? check.found : `${check.error} > ${check.bound}`}`)].filter(Boolean);
   }
   if (job.kind === "bench" && job.result) {
     return job.result.map(row => {

@@ -2,15 +2,16 @@
 import { controls } from "./controls.js";
 import { draw_cards } from "./gallery.js";
 import { show_jobs, start_job } from "./jobs.js";
-import { draw_figures, draw_table, told_about } from "./figures.js";
+import { draw_figures, draw_table, make_places, told_about } from "./figures.js";
 import { state_in, take_away } from "./takeaway.js";
 import { ask, element, element_of, label_of, panes_of } from "./common.js";
 
 const PAUSE = 300; // milliseconds without a key, after which a text is read
+const NEAR = 250; // pixels beyond the window's edges that are drawn, too
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
+let looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -80,20 +81,16 @@ async function draw() {
   waiting = false;
   const mine = flight = performance.now(), change = changes;
   const late = setTimeout(() => status("Computing; the pictures are of before", true), SLOW);
-  const panes = panes_of(bench.state), all = bench.start.pictures;
-  const seen = all.filter(key => in_sight(key)), rest = all.filter(key => !seen.includes(key));
+  const panes = panes_of(bench.state), pictures = make_places(bench.start.pictures).filter(in_sight);
   try {
-    for (const pictures of [seen, rest]) {
-      if (!pictures.length) continue;
-      if (flight !== mine) return; // a question of before would end the newer one
-      const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
-      if (flight !== mine) return;
-      if (answer.dropped) throw new Error("A newer question was answered: change something to ask again");
-      await show_answer(answer, panes, pictures, change);
-      if (!answer.panes.some(pane => pane.error) && pictures === seen) status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
-      if (waiting) break;
-    }
-    if (change === changes) document.body.dataset.drawn = change; // all that was asked is seen: tests wait for it
+    const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
+    if (flight !== mine) return;
+    if (answer.dropped) throw new Error("A newer question was answered: change something to ask again");
+    await show_answer(answer, panes, pictures);
+    for (const key of pictures) element(`picture-${key}`).change = change;
+    if (answer.panes.some(pane => pane.error)) return;
+    status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
+    if (change === changes) document.body.dataset.drawn = change; // all that is in sight: tests wait for it
   } catch (error) {
     if (flight === mine) status(error.message);
   } finally {
@@ -101,18 +98,25 @@ async function draw() {
     if (flight === mine) {
       flight = null;
       if (waiting) draw();
-    } else if (waiting && flight && performance.now() - flight > SLOW) draw();
+    } else if (waiting && performance.now() - flight > SLOW) draw();
   }
 }
 
+// Or near it.
 function in_sight(key) {
-  const section = element(`picture-${key}`);
-  if (!section) return ["decay", "map", "difference"].includes(key);
-  const box = section.getBoundingClientRect();
-  return box.top < innerHeight && box.bottom > 0;
+  const box = element(`picture-${key}`).getBoundingClientRect();
+  return box.top < innerHeight + NEAR && box.bottom > -NEAR;
 }
 
-async function show_answer(answer, panes, pictures, change) {
+// Pictures that come into sight are drawn when they do.
+function look() {
+  clearTimeout(looking);
+  looking = setTimeout(() => {
+    if (!element("bench").hidden && bench.answer && bench.start.pictures.some(key => in_sight(key) && element(`picture-${key}`).change !== changes)) draw();
+  }, 100);
+}
+
+async function show_answer(answer, panes, pictures) {
   const { state } = bench, mistakes = answer.panes.filter(pane => pane.error);
   answer.panes.forEach((pane, i) => pane.facts && bench.known.set(panes[i].of, pane.facts));
   mark(answer.panes.find((pane, i) => pane.error && panes[i].of === active().id)?.error);
@@ -123,10 +127,9 @@ async function show_answer(answer, panes, pictures, change) {
     if (bench.answer || mistakes.length === panes.length) return;
   }
   controls(bench.known.get(active().id));
-  const others = bench.answer?.change === change ? bench.answer.pictures.filter(({ key }) => !pictures.includes(key)) : [];
-  bench.answer = { ...answer, change, pictures: [...others, ...answer.pictures] };
+  bench.answer = answer;
   told_about(answer, panes);
-  await draw_figures(answer, pictures, { is_old: () => change !== changes && !pictures.some(in_sight) });
+  await draw_figures(answer, pictures);
   draw_table(answer);
 }
 
@@ -277,7 +280,10 @@ function apply_theme() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-async function redraw() { if (bench.answer) await draw_figures(bench.answer, bench.answer.pictures.map(p => p.key), { anew: true }); }
+function redraw() {
+  changes++;
+  if (bench.answer) draw();
+}
 
 const KEYS = [["Ctrl-Z, Ctrl-Shift-Z", "back and forward (in the editor: of its text)"], ["Ctrl-Space", "complete a word of the vocabulary"],
   ["Ctrl-/", "comment lines"], ["Ctrl-Enter", "draw now"], ["Alt-1 to Alt-9", "that description"], ["Alt-G", "gallery"], ["Alt-T", "take away"], ["?", "this"]];
@@ -316,6 +322,7 @@ async function begin() {
   element("keys").onclick = show_keys;
   for (const button of document.querySelectorAll("[data-job]")) button.onclick = () => start_job(button.dataset.job);
   addEventListener("keydown", on_key);
+  document.addEventListener("scroll", look, { capture: true, passive: true });
   addEventListener("hashchange", open_address);
   show_jobs();
   const kept = bench.start.state;
