@@ -23,7 +23,8 @@ from pegen_kernels.explore import explain
 
 PATIENCE = 90  # seconds: machines that test are busy
 ALL_MAPS = """return [...document.querySelectorAll('#picture-KEY figure')].map(figure => figure.view &&
-  Object.values(figure.view.getState({data: () => true, signals: () => false}).data).flat().filter(row => 'score' in row))"""
+  Object.values(figure.view.getState({data: () => true, signals: () => false})
+  .data).flat().filter(row => 'score' in row))"""
 
 
 class Workbench:
@@ -250,7 +251,8 @@ def check_compare(page, folder):
 
 def check_variants(page):
     """Small multiples of one option."""
-    page.drawn(lambda: page.run("const menu = document.querySelector('[aria-label=\"Option to vary\"]'); menu.value = 'base';"
+    page.drawn(lambda: page.run("const menu = document.querySelector('[aria-label=\"Option to vary\"]');"
+                                "menu.value = 'base';"
                                 "menu.dispatchEvent(new Event('change'))"))  # fmt: skip
     page.until(lambda: len(page.maps()) == 5, "no variants")
     page.until(lambda: page.maps()[4], "variants are not drawn")
@@ -296,8 +298,8 @@ def check_two_tabs(page):
 
 HOSTILE = """local pe = require "pegen"
 local x = pe.option("x", "</script><img id=broken src=x>", "<img id=broken src=x onerror='document.title=1'>")
-return pe.encoding { name = "mine", doc = "<img id=broken src=x>", axes = { "h", "w" }, head_dim = 16, block = pe.plane(),
-  generators = pe.turn "e12", combine = pe.sum, phase = 1 }
+return pe.encoding { name = "mine", doc = "<img id=broken src=x>", axes = { "h", "w" }, head_dim = 16,
+  block = pe.plane(), generators = pe.turn "e12", combine = pe.sum, phase = 1 }
 """
 
 
@@ -339,7 +341,8 @@ def check_jobs(page, folder):
     page.until(lambda: not processes_of(folder), "something is left")
 
 
-LABELLED = """return [...document.querySelectorAll('button, input, select, textarea, [tabindex="0"], [role=img]')].filter(e =>
+LABELLED = """return [...document.querySelectorAll('button, input, select, textarea, [tabindex="0"], [role=img]')]
+  .filter(e =>
   e.offsetParent && !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim() || e.title) &&
   !e.closest('.CodeMirror')).map(e => e.outerHTML.slice(0, 100))"""
 
@@ -360,7 +363,8 @@ def check_everyone(page):
     page.until(lambda: page.run("return innerWidth") == 360, "no phone")
     wide = page.run(
         "return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('canvas, .control, button')]"
-        ".filter(e => e.offsetParent && !e.closest('.CodeMirror')).map(e => Math.floor(e.getBoundingClientRect().right))]"
+        ".filter(e => e.offsetParent && !e.closest('.CodeMirror'))"
+        ".map(e => Math.floor(e.getBoundingClientRect().right))]"
     )
     assert max(wide) <= 360, wide
     page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

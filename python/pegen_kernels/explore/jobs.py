@@ -66,8 +66,8 @@ class Job:
 
 def _study(name: str, axes: int, head_dim: int, variants: Sequence[tuple[str, pathlib.Path, Pane]]) -> str:
     """TOML, whose texts are JSON's; variants: with the file of each."""
-    lines = [f"name = {json.dumps(name)}", "seeds = [0]", "[data]", _STUDY[axes], "[model]", f"dim = {2 * head_dim}", "heads = 2",
-             "[training]", f"epochs = {_EPOCHS[axes]}"]  # fmt: skip
+    lines = [f"name = {json.dumps(name)}", "seeds = [0]", "[data]", _STUDY[axes], "[model]", f"dim = {2 * head_dim}",
+             "heads = 2", "[training]", f"epochs = {_EPOCHS[axes]}"]  # fmt: skip
     for label, file, pane in variants:
         lines += [f"[variants.{json.dumps(label)}]", f"spec = {json.dumps(str(file))}"]
         if pane.options:
