@@ -76,6 +76,7 @@ set(python_component COMPONENT python EXCLUDE_FROM_ALL)
 install(PROGRAMS $<TARGET_FILE:pegen_static> DESTINATION bin RENAME pegen ${python_component})
 install(PROGRAMS $<TARGET_FILE:pegen_runtime_shared> DESTINATION lib RENAME libpegen.so ${python_component})
 install(PROGRAMS $<TARGET_FILE:pegen_torch> DESTINATION lib ${python_component})
+install(FILES docs/spec-language.md DESTINATION share/pegen ${python_component})
 install(DIRECTORY dsl/ DESTINATION share/pegen/dsl ${python_component} FILES_MATCHING PATTERN "*.lua")
 install(DIRECTORY specs/ DESTINATION share/pegen/specs ${python_component} FILES_MATCHING PATTERN "*.lua")
 # What is linked into the program, by the words of the system that it came from.

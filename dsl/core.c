@@ -122,7 +122,27 @@ static int define(lua_State *L) {
   return 1;
 }
 
-/* core.option(name, value as text, doc, given): remembers it for the description. */
+/* The kind that options.lua names, and the texts of the choices, which may be nil. */
+static void read_option(lua_State *L, dsl_state *s, spec_option *o) {
+  static const char *const kinds[] = {
+#define X(name, text) text,
+      OPTION_KINDS(X)
+#undef X
+          NULL};
+  o->kind = (spec_option_kind)luaL_checkoption(L, 5, NULL, kinds);
+  o->otherwise = arena_strdup(s->memory, luaL_checkstring(L, 6));
+  o->n_choices = lua_istable(L, 7) ? (int)lua_rawlen(L, 7) : 0;
+  if (o->n_choices > SPEC_MAX_CHOICES) where_fail(L, "option '%s' has more than %d choices", o->name, SPEC_MAX_CHOICES);
+  o->choice = arena_array(s->memory, const char *, o->n_choices + 1);
+  for (int i = 0; i < o->n_choices; i++) {
+    lua_rawgeti(L, 7, i + 1);
+    o->choice[i] = arena_strdup(s->memory, luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+  }
+}
+
+/* core.option(name, value as text, doc, given, kind, default as text, choices as texts): remembers it for the
+ * description. */
 static int option(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
   if (s->n_options == DSL_OPTIONS) where_fail(L, "a spec may have %d options", DSL_OPTIONS);
@@ -138,6 +158,7 @@ static int option(lua_State *L) {
   o->value = arena_strdup(s->memory, luaL_checkstring(L, 2));
   o->doc = arena_strdup(s->memory, luaL_checkstring(L, 3));
   o->given = lua_toboolean(L, 4);
+  read_option(L, s, o);
   return 0;
 }
 

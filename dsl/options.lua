@@ -129,10 +129,13 @@ function options.option(name, default, doc, choices)
     if not value then check.fail("option '%s': a list of whole numbers was expected as its default", name) end
   end
   if type(value) == "string" then check.text("pe.option", name, value) end
+  local texts
   if choices ~= nil then
     check_choices(name, value, check.list("pe.option", "choices", choices, "values"), doc)
+    texts = {}
+    for i, choice in ipairs(choices) do texts[i] = text_of(choice) end
   end
-  core.option(name, text_of(value), doc, text ~= nil)
+  core.option(name, text_of(value), doc, text ~= nil, kind_of(default), text_of(default), texts)
   declared[name].value, declared[name].is_given = value, text ~= nil
   return value
 end

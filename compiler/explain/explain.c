@@ -282,12 +282,35 @@ static void json_parts(arena *a, json_writer *w, const spec *s, const explanatio
   json_end(w, ']');
 }
 
+/* What a control of it needs. */
+static void json_option(json_writer *w, const spec_option *o) {
+  static const char *const kinds[OPTION_KIND_COUNT] = {
+#define X(name, text) text,
+      OPTION_KINDS(X)
+#undef X
+  };
+  json_begin(w, NULL, '{');
+  json_text(w, "name", o->name);
+  json_text(w, "kind", kinds[o->kind]);
+  json_text(w, "default", o->otherwise);
+  json_text(w, "doc", o->doc);
+  if (o->n_choices) {
+    json_begin(w, "choices", '[');
+    for (int i = 0; i < o->n_choices; i++) json_text(w, NULL, o->choice[i]);
+    json_end(w, ']');
+  }
+  json_end(w, '}');
+}
+
 static void json_description(arena *a, json_writer *w, const spec *s, const explanation *e) {
   json_text(w, "name", s->name);
   json_text(w, "doc", s->doc);
   json_begin(w, "options", '{');
   for (int i = 0; i < s->n_options; i++) json_text(w, s->option[i].name, s->option[i].value);
   json_end(w, '}');
+  json_begin(w, "settings", '[');
+  for (int i = 0; i < s->n_options; i++) json_option(w, &s->option[i]);
+  json_end(w, ']');
   json_text(w, "form", e->form);
   json_text(w, "role", e->role);
   json_integer(w, "head_dim", s->head_dim);

@@ -205,8 +205,27 @@ typedef struct spec_input {
   bool of_keys;
 } spec_input;
 
+#define OPTION_KINDS(X) \
+  X(INTEGER, "integer") \
+  X(NUMBER, "number") \
+  X(BOOLEAN, "boolean") \
+  X(STRING, "string") \
+  X(LIST, "list")
+
+typedef enum spec_option_kind {
+#define X(name, text) OPTION_##name,
+  OPTION_KINDS(X)
+#undef X
+      OPTION_KIND_COUNT
+} spec_option_kind;
+
+enum { SPEC_MAX_CHOICES = 256 };
+
 typedef struct spec_option {
-  const char *name, *value, *doc; /* value as text, the way -D takes it */
+  const char *name, *value, *otherwise, *doc; /* value and default as texts, the way -D takes them */
+  const char **choice; /* values that are allowed, of a list those of each entry; of none: all of its kind */
+  int n_choices;
+  spec_option_kind kind;
   bool given; /* set by -D, not the default */
 } spec_option;
 

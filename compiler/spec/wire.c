@@ -28,7 +28,7 @@ _Static_assert(sizeof(spec) == 1816 && sizeof(spec_operand) == 168 && sizeof(spe
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
+_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 56 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
 _Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112 && sizeof(spec_part) == 48, "fields of wire.c");
@@ -317,13 +317,6 @@ static void input(wire *w, spec_input *in) {
   flag(w, &in->of_keys);
 }
 
-static void option(wire *w, spec_option *o) {
-  identifier(w, &o->name);
-  text(w, &o->value, WIRE_VALUE);
-  text(w, &o->doc, WIRE_TEXT);
-  flag(w, &o->given);
-}
-
 /* Count structs in the arena, to be read or written one by one. */
 #define LIST(w, list, count, most, each) \
   do { \
@@ -333,6 +326,18 @@ static void option(wire *w, spec_option *o) {
     if (!(w)->reading && (count) > 0) memcpy((list), given, sizeof *given * (size_t)(count)); \
     for (int i = 0; i < (count); i++) each((w), &(list)[i]); \
   } while (0)
+
+static void choice(wire *w, const char **value) { text(w, value, WIRE_VALUE); }
+
+static void option(wire *w, spec_option *o) {
+  identifier(w, &o->name);
+  text(w, &o->value, WIRE_VALUE);
+  text(w, &o->otherwise, WIRE_VALUE);
+  text(w, &o->doc, WIRE_TEXT);
+  LIST(w, o->choice, o->n_choices, SPEC_MAX_CHOICES, choice);
+  NUMBER(w, o->kind, 0, OPTION_KIND_COUNT - 1);
+  flag(w, &o->given);
+}
 
 static void model_name(wire *w, const char **value) { text(w, value, WIRE_TEXT); }
 static void model_define(wire *w, const char **value) { text(w, value, TEXT_IDENTIFIER_LENGTH + 1 + WIRE_VALUE); }

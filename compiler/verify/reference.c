@@ -44,18 +44,29 @@ int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b) {
   return sign;
 }
 
-static void cayley_table(cayley *table, const spec_algebra *algebra) {
-  table->size = 1 << (algebra->p + algebra->q + algebra->r);
-  for (unsigned a = 0; a < (unsigned)table->size; a++)
-    for (unsigned b = 0; b < (unsigned)table->size; b++) table->sign[a][b] = (signed char)reference_sign(algebra, a, b);
+/* The last one that was asked for is kept: block after block has the same. */
+static const cayley *cayley_table(const spec_algebra *algebra) {
+  static _Thread_local cayley table;
+  static _Thread_local spec_algebra of;
+  if (table.size && of.p == algebra->p && of.q == algebra->q && of.r == algebra->r) return &table;
+  of = *algebra;
+  table.size = 1 << (algebra->p + algebra->q + algebra->r);
+  for (unsigned a = 0; a < (unsigned)table.size; a++)
+    for (unsigned b = 0; b < (unsigned)table.size; b++) table.sign[a][b] = (signed char)reference_sign(algebra, a, b);
+  return &table;
 }
 
 static multivector multiply(const cayley *table, const multivector *x, const multivector *y) {
   multivector product = {{0}};
+  int there[SPEC_MAX_BLADES], count = 0; /* rotors and bivectors have half of the blades, or fewer */
+  for (int b = 0; b < table->size; b++)
+    if (y->coefficient[b] != 0) there[count++] = b;
   for (int a = 0; a < table->size; a++) {
     if (x->coefficient[a] == 0) continue;
-    for (int b = 0; b < table->size; b++)
+    for (int i = 0; i < count; i++) {
+      int b = there[i];
       product.coefficient[a ^ b] += table->sign[a][b] * x->coefficient[a] * y->coefficient[b];
+    }
   }
   return product;
 }
@@ -83,12 +94,13 @@ static multivector exponential(const cayley *table, const multivector *x) {
     frexpl(norm, &squarings);
     squarings++; /* norm / 2^squarings is in [1/4, 1/2) */
   }
-  multivector scaled, term = {{1}};
-  for (int i = 0; i < SPEC_MAX_BLADES; i++) scaled.coefficient[i] = ldexpl(x->coefficient[i], -squarings);
+  multivector scaled = {{0}}, term = {{1}};
+  for (int i = 0; i < table->size; i++) scaled.coefficient[i] = ldexpl(x->coefficient[i], -squarings);
   /* 0.5^20 / 20! is below 2^-81. */
   for (int k = 1; k <= 20; k++) {
     term = multiply(table, &term, &scaled);
     for (int i = 0; i < table->size; i++) {
+      if (term.coefficient[i] == 0) continue;
       term.coefficient[i] /= k;
       sum.coefficient[i] += term.coefficient[i];
     }
@@ -191,14 +203,13 @@ void reference_block(const spec *s, const double *positions, const double *const
     for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] = expr_eval_long(s->entries[0][i], &env);
     return;
   }
-  cayley table;
-  cayley_table(&table, &s->algebra);
   if (s->function) {
     function_block(s, &env, matrix);
     return;
   }
-  multivector left = combined_rotor(s, &table, &env);
-  multivector right = reverse(&table, &left);
+  const cayley *table = cayley_table(&s->algebra);
+  multivector left = combined_rotor(s, table, &env);
+  multivector right = reverse(table, &left);
   if (s->inverse) {
     multivector swapped = left;
     left = right;
@@ -208,8 +219,8 @@ void reference_block(const spec *s, const double *positions, const double *const
   for (int j = 0; j < s->n_components; j++) {
     multivector blade = {{0}};
     blade.coefficient[s->component[j].blade] = s->component[j].sign;
-    multivector turned = multiply(&table, &left, &blade);
-    turned = multiply(&table, &turned, &right);
+    multivector turned = multiply(table, &left, &blade);
+    turned = multiply(table, &turned, &right);
     for (int i = 0; i < s->n_components; i++)
       matrix[i * s->n_components + j] = amplitude * s->component[i].sign * turned.coefficient[s->component[i].blade];
   }

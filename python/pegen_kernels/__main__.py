@@ -1,12 +1,17 @@
 """The program pegen, as it is in the package: `pegen SPEC.lua -o kernel.so`, `python -m pegen_kernels --help`; and the
-commands that are Python's: `pegen plot`, `pegen compare`, `pegen lab`."""
+commands that are Python's: `pegen explore`, `pegen plot`, `pegen compare`, `pegen lab`."""
 import importlib
 import os
 import sys
 
 from . import _native
 
-COMMANDS = {"plot": "explore", "compare": "explore", "lab": "lab"}  # what each needs, which is also its folder
+COMMANDS = {
+    "explore": "explore",
+    "plot": "explore",
+    "compare": "explore",
+    "lab": "lab",
+}  # what each needs, which is also its folder
 
 
 def main() -> None:

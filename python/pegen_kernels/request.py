@@ -5,10 +5,13 @@ import ctypes
 import functools
 import os
 import subprocess
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from . import _native
 from .errors import CompileError
+
+
+Watch = Callable[["subprocess.Popen[str]"], None]
 
 
 class Request(NamedTuple):
@@ -41,24 +44,37 @@ class Request(NamedTuple):
             trust_spec=self.trust_spec, max_cache=self.max_cache,
         )  # fmt: skip
 
-    def run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """One of the program's other commands."""
-        text, words = None, [_native.program(), command, *options]
+    def words(self, command: str, *options: str) -> list[str]:
+        """One of the program's other commands, but for the description, which is its last word."""
+        words = [_native.program(), command, *options]
         for define in self.defines:
             words += ["-D", define]
         for option, value in (("--target", self.targets), ("--dtype", self.dtypes)):
             if value:
                 words += [option, value]
-        if self.trust_spec:
-            words.append("--trust-spec")
+        return [*words, "--trust-spec", "--"] if self.trust_spec else [*words, "--"]
+
+    def run(self, command: str, *options: str, watch: Watch | None = None) -> subprocess.CompletedProcess[str]:
+        """watch: is given the process, which it may end from another thread."""
+        text, words = None, self.words(command, *options)
         try:
             if self.text is not None:
                 text = os.memfd_create("description")
                 os.write(text, self.text.encode())
             file = self.file if text is None else f"/proc/self/fd/{text}"
-            return subprocess.run(
-                [*words, "--", str(file)], capture_output=True, text=True, pass_fds=() if text is None else (text,)
-            )
+            process = subprocess.Popen(
+                [*words, str(file)], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, pass_fds=() if text is None else (text,),
+            )  # fmt: skip
+            with process:
+                try:
+                    if watch:
+                        watch(process)
+                    out, err = process.communicate()
+                except BaseException:
+                    process.kill()
+                    raise
+            return subprocess.CompletedProcess(words, process.returncode, out, err)
         except OSError as e:
             raise CompileError(f"cannot run the compiler '{_native.program()}': {e.strerror}") from e
         finally:

@@ -90,6 +90,18 @@ def check_claims(file, options, claims, source):
     expect(not missing, f"{what}: no claim about {sorted(missing)}")
 
 
+def check_settings():
+    """What a control of an option needs: its kind, default and choices, whatever -D says."""
+    facts = json.loads(explain(specs / "geope2d.lua", ["base=7"], "json"))
+    told = {setting["name"]: setting for setting in facts["settings"]}
+    expect(list(told) == list(facts["options"]), "settings are not the options")
+    expect((told["base"]["kind"], told["base"]["default"]) == ("number", "100"), told["base"])
+    expect((told["head_dim"]["kind"], told["inverse"]["kind"]) == ("integer", "boolean"), told)
+    expect((told["grid"]["kind"], told["grid"]["default"]) == ("list", ""), told["grid"])
+    expect((told["layout"]["kind"], told["layout"]["choices"]) == ("string", ["interleaved", "split"]), told["layout"])
+    expect(told["exponent_sign"]["choices"] == ["1", "-1"] and "choices" not in told["base"], told)
+
+
 def check_inputs():
     """Specs made to be awkward, each beside what must come out of it."""
     for file in sorted(inputs.glob("*.lua")):
@@ -111,6 +123,7 @@ for file in files:
         check_claims(file, options, claims, source)
 for name in set(CLAIMS) - {file.stem for file in files}:
     expect(False, f"claims.py names {name}, which is no spec")
+check_settings()
 check_inputs()
 print(f"{len(failures)} failures")
 sys.exit(1 if failures else 0)

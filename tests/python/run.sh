@@ -8,6 +8,7 @@ case $module in
   jax_sequences) modules="jax" ;;
   jax_cuda) modules="jax torch" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
+  workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
   models | checkpoints | vit) modules="torch transformers torchvision timm" ;;

@@ -282,6 +282,24 @@ def bias_map(all_facts: Sequence[Facts]) -> Picture:
     )
 
 
+def difference(all_facts: Sequence[Facts]) -> Picture:
+    """Descriptions with the grid of the first one that turns something, less that one."""
+    picture = Picture("difference", "Difference of scores", "")
+    shown = [f for f in all_facts if f.equal is not None and len(f.grid) <= 3]
+    if len(shown) < 2:
+        return picture
+    first, *others = shown
+    off = {f.label: _heads(f.equal) - _heads(first.equal) for f in others if f.grid == first.grid}
+    most = max((float(abs(values).max()) for values in off.values()), default=0) or 1.0
+    text = f"The score by displacement less that of {first.label}, on one scale. White is no difference."
+    scale = altair.Scale(scheme=_DIVERGING, domain=[-most, most])
+    found = _maps("difference", picture.title, text, [f for f in others if f.label in off],
+                  lambda f: [("", off[f.label])], scale)  # fmt: skip
+    found.missing.update({f.label: "others are compared with it" if f is first else "its grid is another"
+                          for f in all_facts if f.label not in found.charts})  # fmt: skip
+    return found
+
+
 # ---- what blocks do ----
 
 
@@ -436,7 +454,9 @@ def _spectrum_table(f: Facts) -> pandas.DataFrame | str:
     matrix = score_matrix(f)
     if matrix is None:
         return _LEFT
-    values = numpy.linalg.svd(matrix, compute_uv=False)
+    symmetric = bool((abs(matrix - matrix.T) <= 1e-13).all())  # a fifth of the time
+    values = numpy.sort(abs(numpy.linalg.eigvalsh(matrix)) if symmetric else
+                        numpy.linalg.svd(matrix, compute_uv=False))[::-1]  # fmt: skip
     table = pandas.DataFrame({"rank": numpy.arange(1, len(values) + 1), "share": values / values.sum()})
     return table[table["share"] > _LEAST_SHARE]
 
@@ -455,8 +475,15 @@ def spectrum(all_facts: Sequence[Facts]) -> Picture:
     return picture
 
 
-def all_pictures(all_facts: Sequence[Facts]) -> Iterable[Picture]:
-    for make in (decay, score_map, directions, bias_map, changes, wavelengths, orbits, commutators, spectrum):
-        picture = make(all_facts)
+PICTURES: dict[str, Callable[[Sequence[Facts]], Picture]] = {
+    "decay": decay, "map": score_map, "difference": difference, "directions": directions, "bias": bias_map,
+    "changes": changes, "wavelengths": wavelengths, "orbits": orbits, "commutators": commutators, "spectrum": spectrum,
+}  # fmt: skip
+
+
+def all_pictures(all_facts: Sequence[Facts], only: Iterable[str] = PICTURES) -> Iterable[Picture]:
+    """Those that there is something to draw in."""
+    for key in only:
+        picture = PICTURES[key](all_facts)
         if picture.charts:
             yield picture

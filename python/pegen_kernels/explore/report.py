@@ -16,11 +16,11 @@ from .pictures import Picture, all_pictures
 
 ENDINGS = (".html", ".svg", ".png")
 _APART: Any = {channel: "independent" for channel in ("color", "shape", "strokeDash")}  # a legend of its own each
-_PROPERTIES = ("norm_kept", "translation_invariant", "rotation_invariant", "commuting_generators", "invertible",
+PROPERTIES = ("norm_kept", "translation_invariant", "rotation_invariant", "commuting_generators", "invertible",
                "distance_decay", "context_aware", "identity_at_origin")  # fmt: skip
 
 
-def _table(all_facts: Sequence[Facts]) -> list[tuple[str, list[dict[str, str]]]]:
+def table_of(all_facts: Sequence[Facts]) -> list[tuple[str, list[dict[str, str]]]]:
     """Rows of the table: what is told, and a cell for each description."""
 
     def row(name: str, cell: Any) -> tuple[str, list[dict[str, str]]]:
@@ -44,7 +44,7 @@ def _table(all_facts: Sequence[Facts]) -> list[tuple[str, list[dict[str, str]]]]
         row("normal form", lambda f: plain(f.data["normal_form"])),
         row("operands", lambda f: plain("; ".join(f"{k}: {v}" for k, v in f.operands.items()) or "none")),
     ]
-    for key in _PROPERTIES:
+    for key in PROPERTIES:
         cells = [f.data["properties"][key] for f in all_facts]
         found = [{"text": f"{cell['holds']} ({cell['known']})", "why": cell["how"]} for cell in cells]
         rows.append((key.replace("_", " "), found))
@@ -63,10 +63,10 @@ def _page(title: str, all_facts: Sequence[Facts], pictures: Sequence[Picture]) -
         if chart is not None
     ]
     return page(pathlib.Path(__file__).with_name("report.html.j2"), charts, title=title,
-                facts=list(enumerate(all_facts)), table=_table(all_facts), pictures=pictures)  # fmt: skip
+                facts=list(enumerate(all_facts)), table=table_of(all_facts), pictures=pictures)  # fmt: skip
 
 
-def _image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -> bytes:
+def image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -> bytes:
     rows = []
     for picture in pictures:
         charts = [picture.charts[f.label].properties(title=f.label) for f in all_facts if f.label in picture.charts]
@@ -104,7 +104,7 @@ def write(path: str | os.PathLike[str], all_facts: Sequence[Facts], only: Sequen
     if path.suffix == ".html":
         content = _page(", ".join(labels), all_facts, pictures).encode()
     elif pictures:
-        content = _image(pictures, all_facts, path.suffix)
+        content = image(pictures, all_facts, path.suffix)
     else:
         raise ArgumentError(f"{', '.join(labels)}: there is nothing to draw, since positions change nothing")
     replace(path, content)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import shlex
 import sys
@@ -41,7 +42,15 @@ def run(folder: pathlib.Path, given: argparse.Namespace) -> int:
 
     def do(task: Task, state: pathlib.Path) -> dict[str, Any]:
         own = study.data.make(task.seed)
-        return Run(study, study.variants[task.variant], task.seed, own, state).finish()
+        run = Run(study, study.variants[task.variant], task.seed, own, state)
+
+        def told(epoch: int) -> None:
+            loss, value = run.done["curve"][-1]
+            point = {"variant": task.variant, "epoch": epoch, "epochs": study.training.epochs, "loss": loss,
+                     "test": value}  # fmt: skip
+            print(json.dumps(point), flush=True)
+
+        return run.finish(*([told] if given.progress else []))
 
     if not given.report:
         engine.add(tasks)

@@ -1,0 +1,83 @@
+// The start page: a card for every stock description, drawn as it comes into sight.
+import { open_descriptions } from "./workbench.js";
+import { ask, element, element_of } from "./common.js";
+import { embed } from "./figures.js";
+
+const cards = new Map();
+let waiting = [], busy = 0;
+
+function words_of(spec, card) {
+  const models = spec.models.flatMap(model => model.names).join(" ");
+  const properties = Object.entries(card?.properties ?? {}).filter(([, holds]) => holds.startsWith("yes") || holds.startsWith("on")).map(([key]) => key.replaceAll("_", " "));
+  return [spec.name, spec.doc, `${spec.axes.length} axes`, spec.axes.join(" "), models, card?.group ?? "", ...properties].join(" ").toLowerCase();
+}
+
+async function next() {
+  if (busy >= 2 || !waiting.length) return;
+  const name = waiting.shift(), entry = cards.get(name);
+  busy++;
+  try {
+    entry.card = await ask(`card?name=${encodeURIComponent(name)}`);
+    entry.words = words_of(entry.spec, entry.card);
+    const place = entry.item.querySelector(".picture");
+    if (entry.card.chart) {
+      place.replaceChildren();
+      await embed(place, small(entry.card.chart));
+    } else place.textContent = "Positions change nothing";
+  } catch { entry.item.querySelector(".picture").textContent = "No picture"; }
+  busy--;
+  search();
+  next();
+}
+
+// Without axes and legends, and of several pictures the first.
+function small(chart) {
+  const bare = part => {
+    for (const [name, channel] of Object.entries(part.encoding ?? {})) {
+      if (name === "x" || name === "y") channel.axis = null;
+      if (["color", "shape", "strokeDash"].includes(name)) channel.legend = null;
+    }
+    part.layer?.forEach(bare);
+    if (part.spec) bare(part.spec);
+  };
+  const [first] = chart.concat ?? [chart];
+  const one = { ...structuredClone(first), datasets: chart.datasets, $schema: chart.$schema };
+  delete one.title;
+  if (one.facet) {
+    const field = one.facet.field, datasets = one.datasets;
+    const inside = { ...one.spec, data: one.data ?? one.spec.data, datasets, transform: [{ filter: `datum["${field}"] == 0` }] };
+    bare(inside);
+    return { ...inside, width: 140, height: 140, $schema: chart.$schema };
+  }
+  bare(one);
+  return { ...one, width: one.layer ? 180 : 140, height: one.layer ? 120 : 140 };
+}
+
+function search() {
+  const wanted = element("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const { item, words } of cards.values()) item.hidden = !wanted.every(word => words.includes(word));
+}
+
+export function draw_cards(start) {
+  if (cards.size) return;
+  const observer = new IntersectionObserver(seen => {
+    for (const { target, isIntersecting } of seen) {
+      if (!isIntersecting) continue;
+      observer.unobserve(target);
+      waiting = [target.dataset.name, ...waiting.filter(name => name !== target.dataset.name)];
+    }
+    next();
+    next();
+  });
+  const of_files = start.given.map(name => ({ name, doc: "from the command line", axes: [], models: [] }));
+  for (const spec of [...of_files, ...start.gallery]) {
+    const item = element_of("li", { "data-name": spec.name }, element_of("button", { onclick: () => open_descriptions([spec.name]) },
+      element_of("span", { class: "picture" }, "…"), element_of("b", {}, spec.name), element_of("small", {}, spec.doc),
+      element_of("small", {}, spec.axes.length ? `${spec.axes.length === 1 ? "one axis" : `${spec.axes.length} axes`}: ${spec.axes.join(", ")}` : "")));
+    cards.set(spec.name, { spec, item, words: words_of(spec) });
+    observer.observe(item);
+  }
+  element("cards").replaceChildren(...[...cards.values()].map(({ item }) => item));
+  element("search").oninput = search;
+  waiting = [...cards.keys()]; // those out of sight too, after the others: a search knows their properties
+}

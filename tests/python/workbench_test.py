@@ -1,0 +1,454 @@
+"""The workbench in a real browser: what a person does there, and what it does to others who ask its server."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from pegen_kernels.explore import explain
+
+PATIENCE = 90  # seconds: machines that test are busy
+ALL_MAPS = """return [...document.querySelectorAll('#picture-KEY figure')].map(figure => figure.view &&
+  Object.values(figure.view.getState({data: () => true, signals: () => false})
+  .data).flat().filter(row => 'score' in row))"""
+
+
+class Workbench:
+    """A server, as a person starts it."""
+
+    def __init__(self, folder, *words):
+        environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pegen_kernels", "explore", "--no-browser", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+        self.address = re.search(r"http\S*", self.process.stdout.readline())[0]
+        self.port = int(re.search(r":(\d+)/", self.address)[1])
+        self.token = self.address.split("/")[3]
+
+    def request(self, method, path, body=None, **heads):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request(method, path, body, {key.replace("_", "-"): value for key, value in heads.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+
+    def end(self):
+        """With Ctrl-C; what it said."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(PATIENCE) == 0
+        said = self.process.stderr.read()
+        assert not said, said
+
+
+class Page:
+    def __init__(self, driver, address):
+        self.driver = driver
+        driver.get(address)
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def click(self, selector):
+        self.until(lambda: self.find(selector).is_displayed(), f"{selector} is not there")
+        self.run("arguments[0].scrollIntoView({block: 'center'})", self.find(selector))
+        self.find(selector).click()
+
+    def until(self, holds, what):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                found = holds()
+                if found:
+                    return found
+            except WebDriverException:
+                pass
+            time.sleep(0.05)
+        self.driver.save_screenshot(os.path.join(tempfile.gettempdir(), "workbench_test.png"))
+        raise AssertionError(f"{what}: {self.text('#status')} {self.driver.get_log('browser')}")
+
+    def text(self, selector):
+        return self.find(selector).text
+
+    def count(self):
+        return int(self.run("return document.body.dataset.drawn ?? 0"))
+
+    def drawn(self, act, what="nothing was drawn"):
+        """Once what `act` changes is seen, all of it."""
+        before = self.count()
+        act()
+        self.until(lambda: self.count() > before and "Drawn" in self.text("#status"), what)
+
+    def maps(self, key="map"):
+        self.run("document.getElementById(arguments[0])?.scrollIntoView({block: 'nearest'})", f"picture-{key}")
+        return self.run(ALL_MAPS.replace("KEY", key))
+
+    def control(self, name, value):
+        """By the number beside a slider, or a field."""
+        field = self.find(f"#control-{name}")
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(value, Keys.ENTER)
+
+    def type_text(self, text):
+        """Into the editor, at its end; what is there is replaced."""
+        self.find("#editor .CodeMirror").click()
+        ActionChains(self.driver).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).perform()
+        self.run(
+            "document.querySelector('.CodeMirror').CodeMirror.replaceSelection(arguments[0], 'end', '+input')", text
+        )
+
+
+def scores_of(rows, axes=("h", "w")):
+    return {tuple(row[f"{axis} displacement"] for axis in axes): row["score"] for row in rows}
+
+
+def check_shown(page, facts, index=0, key="map", expected=None):
+    """The picture's numbers are those that explain tells."""
+    expected = facts.equal.mean(axis=0) if expected is None else expected
+    shown = scores_of(page.maps(key)[index])
+    assert len(shown) == expected.size, (len(shown), expected.size)
+    for place, score in shown.items():
+        at = tuple(d + g - 1 for d, g in zip(place, facts.grid))
+        assert abs(score - expected[at]) < 1e-12, (place, score, expected[at])
+
+
+def check_strangers(bench):
+    """Only the page itself is answered."""
+    path = f"/{bench.token}/start"
+    assert bench.request("GET", path)[0] == 200
+    assert bench.request("GET", path, Origin=f"http://127.0.0.1:{bench.port}")[0] == 200
+    for refused in (
+        bench.request("GET", "/start"), bench.request("GET", "/"), bench.request("GET", f"/{bench.token[:-1]}/start"),
+        bench.request("GET", path, Origin="http://example.com"), bench.request("GET", path, Origin="null"),
+        bench.request("GET", path, Host="example.com"), bench.request("GET", path, Host=f"evil.test:{bench.port}"),
+        bench.request("POST", f"/{bench.token}/draw", "{}", Sec_Fetch_Site="cross-site"),
+    ):  # fmt: skip
+        assert refused[0] == 403 and bench.token not in refused[1], refused
+    for body in ("", "[]", "{", '{"panes": []}', '{"panes": [{"name": "../x", "text": ""}]}', '{"panes": [3]}',
+                 '{"panes": [{"name": "x", "text": "", "options": {"-o": "x"}}]}',
+                 '{"panes": [{"name": "x", "text": "", "origin": "/etc/passwd"}]}',
+                 '{"panes": [{"name": "x", "text": "", "operands": {"f": {"file": "../../x.npy"}}}]}'):  # fmt: skip
+        status, said = bench.request("POST", f"/{bench.token}/draw", body)
+        assert status == 400 or (status == 200 and '"error"' in said), (body, status, said)
+    assert bench.request("GET", f"/{bench.token}/source?name=/etc/passwd")[0] == 400
+    assert bench.request("GET", f"/{bench.token}/static/../server.py")[0] == 404
+    assert bench.request("GET", f"/{bench.token}/static/%2e%2e/server.py")[0] == 404
+    try:  # of this machine's other addresses it has none
+        connection = http.client.HTTPConnection("127.0.0.2", bench.port, timeout=5)
+        connection.request("GET", path, headers={"Host": f"127.0.0.1:{bench.port}"})
+        raise AssertionError("answered at another address")
+    except OSError:
+        pass
+
+
+def check_gallery(page):
+    """Cards with pictures, searched; one opens."""
+    page.until(lambda: page.run("return document.querySelectorAll('#cards li').length") > 40, "no cards")
+    page.until(lambda: page.run("return document.querySelectorAll('#cards canvas').length") > 0, "no picture on a card")
+    page.find("#search").send_keys("quatro")
+    shown = page.run(
+        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
+    )
+    assert shown == ["quatro"], shown
+    page.find("#search").clear()
+    page.find("#search").send_keys("Heo 2 axes")
+    assert "rope_mixed" in page.run(
+        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
+    )
+
+
+TEXT = """local pe = require "pegen"
+local base = pe.option("base", 100.0, "frequency base")
+return pe.encoding {
+  name = "mine",
+  axes = { "h", "w" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(axis, i) return base ^ (-i / 8) * (axis == "h" and 1 or 0.5) end,
+}
+"""
+
+
+def check_typing(page, folder):
+    """A mistake is told at its line, and mended; pictures are of what is typed."""
+    page.drawn(lambda: page.click("#new"))
+    page.type_text(TEXT.replace("head_dim", "hed_dim"))
+    page.until(lambda: "hed_dim" in page.text("#mistake"), "no mistake is told")
+    assert page.text("#mistake").startswith("Line 6: ") and "did you mean 'head_dim'" in page.text("#mistake")
+    marked = page.run(
+        "const cm = document.querySelector('.CodeMirror').CodeMirror, found = [];"
+        "cm.eachLine(line => line.bgClass && found.push(cm.getLineNumber(line) + 1)); return found"
+    )
+    assert marked == [6], marked
+    assert page.maps()[0], "the last picture is gone"
+    page.drawn(lambda: page.type_text(TEXT))
+    assert page.text("#mistake") == ""
+    (folder / "mine.lua").write_text(TEXT)
+    page.drawn(lambda: page.control("grid", "5, 4"))
+    check_shown(page, explain(folder / "mine.lua", grid=(5, 4)))
+
+
+def check_vocabulary(page):
+    page.type_text(TEXT + "-- pe.qua")
+    ActionChains(page.driver).key_down(Keys.CONTROL).send_keys(" ").key_up(Keys.CONTROL).perform()
+    page.until(lambda: "pe.quaternion" in page.text(".CodeMirror-hints"), "nothing is completed")
+    assert "quaternion" in page.text("#word")
+    ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
+    page.drawn(lambda: page.type_text(TEXT))
+
+
+def check_slider(page, folder):
+    """By the keyboard alone; numbers are then those of the option's new value. Undo goes back."""
+    slider = page.find(".control input[type=range][aria-label^='base']")
+    page.drawn(lambda: slider.send_keys(Keys.ARROW_RIGHT))
+    page.drawn(lambda: slider.send_keys(Keys.ARROW_RIGHT * 9))
+    value = page.find("#control-base").get_attribute("value")
+    assert float(value) > 100, value
+    page.until(lambda: "base=" + value in page.text("#panes"), "the description has another value")
+    page.until(lambda: not page.run("return document.querySelector('#status.busy')"), "still busy")
+    time.sleep(0.3)
+    check_shown(page, explain(folder / "mine.lua", grid=(5, 4), base=float(value)))
+    page.click("#made legend")
+    back = ActionChains(page.driver).key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL)
+    page.drawn(lambda: back.perform())
+    assert 100 <= float(page.find("#control-base").get_attribute("value")) < float(value), "nothing was undone"
+    page.drawn(lambda: page.control("base", "100"))
+
+
+def check_compare(page, folder):
+    """Two on one scale, and their difference."""
+    page.drawn(lambda: page.run("const menu = document.querySelector('#panes select'); menu.value = 'geope2d';"
+                                "menu.dispatchEvent(new Event('change'))"))  # fmt: skip
+    page.until(lambda: len(page.maps()) == 2 and all(page.maps()), "no second map")
+    mine, other = explain(folder / "mine.lua", grid=(5, 4)), explain("geope2d", grid=(5, 4))
+    check_shown(page, mine)
+    check_shown(page, other, 1)
+    page.until(lambda: any(page.maps("difference")), "no difference")
+    check_shown(page, other, 0, "difference", other.equal.mean(axis=0) - mine.equal.mean(axis=0))
+    domains = page.run(
+        "return [...document.querySelectorAll('#picture-decay figure')].map(f => f.view.scale('y').domain())"
+    )
+    assert len(domains) == 2 and domains[0] == domains[1], domains
+
+
+def check_variants(page):
+    """Small multiples of one option."""
+    page.drawn(lambda: page.run("const menu = document.querySelector('[aria-label=\"Option to vary\"]');"
+                                "menu.value = 'base';"
+                                "menu.dispatchEvent(new Event('change'))"))  # fmt: skip
+    page.until(lambda: len(page.maps()) == 5, "no variants")
+    page.until(lambda: page.maps()[4], "variants are not drawn")
+    check_shown(page, explain("geope2d", grid=(5, 4), base=1000.0), 3)
+    page.drawn(lambda: page.click(".control.changed [aria-label='Reset variants']"))
+    page.until(lambda: len(page.maps()) == 2, "variants stay")
+
+
+def check_export(page, bench, folder):
+    """What is taken away says what is seen; the address opens it again."""
+    page.drawn(lambda: page.click("#panes [role=tab]"))
+    page.click("#take")
+    command = page.until(lambda: page.text("#command"), "no command")
+    assert "pegen plot mine.lua geope2d --grid 5,4 -o report.html" in command, command
+    assert "pk.compile('mine.lua')" in page.text("#python"), page.text("#python")
+    for kind, begins in (("lua", b"local pe"), ("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!doctype html>")):
+        page.click(f"#dialog [data-kind={kind}]")
+        file = page.until(lambda: next(iter(folder.glob(f"downloads/*.{kind}")), None), f"no .{kind}")
+        page.until(lambda: file.stat().st_size > 10, f"an empty .{kind}")
+        assert file.read_bytes().startswith(begins), kind
+    address = page.text("#address").strip()
+    page.run("document.querySelector('#dialog').close()")
+    before, labels = page.text("#panes"), [scores_of(rows) for rows in page.maps()]
+    page.driver.switch_to.new_window("tab")
+    Page(page.driver, address)
+    page.until(lambda: len(page.maps()) == 2 and all(page.maps()), "the address opens nothing")
+    assert page.text("#panes") == before and [scores_of(rows) for rows in page.maps()] == labels
+    return address
+
+
+def check_two_tabs(page):
+    """Each keeps its own state through a reload."""
+    first, second = page.driver.window_handles[:2]
+    page.drawn(lambda: page.control("grid", "3, 3"))
+    time.sleep(0.6)
+    page.driver.refresh()
+    page.until(lambda: page.count() and len(page.maps()[0]) == 25, "the second tab forgot")
+    page.driver.switch_to.window(first)
+    page.driver.refresh()
+    page.until(lambda: page.count() and len(page.maps()[0]) == 63, "the first tab has the second's state")
+    assert "2" not in page.find("#control-grid").get_attribute("value")
+
+
+HOSTILE = """local pe = require "pegen"
+local x = pe.option("x", "</script><img id=broken src=x>", "<img id=broken src=x onerror='document.title=1'>")
+return pe.encoding { name = "mine", doc = "<img id=broken src=x>", axes = { "h", "w" }, head_dim = 16,
+  block = pe.plane(), generators = pe.turn "e12", combine = pe.sum, phase = 1 }
+"""
+
+
+def check_hostile(page):
+    """Endless loops are ended; texts stay texts; files are not read."""
+    page.type_text('local pe = require "pegen"\nwhile true do end\n')
+    page.until(lambda: "endless loop" in page.text("#mistake"), "the loop is not told of")
+    page.type_text('local f = require "../../../etc/passwd"\n')
+    page.until(lambda: "Line 1: " in page.text("#mistake"), "a file was read")
+    page.type_text('local f = io.open("/etc/passwd")\n')
+    page.until(lambda: "'io'" in page.text("#mistake"), "io is there")
+    page.drawn(lambda: page.type_text(HOSTILE))
+    page.until(lambda: "img id=broken" in page.text("#facts"), "its words are not told")
+    assert not page.run("return document.querySelector('#broken img, img')") and page.driver.title == "pegen explore"
+
+
+def processes_of(folder):
+    """What runs with a folder of this test's servers among its words."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if f"{folder}/pegen-explore-" in words:
+            found.append(words.replace("\0", " "))
+    return found
+
+
+def check_jobs(page, folder):
+    """Check tells its result beside the description; train can be stopped, and nothing of it is left."""
+    page.drawn(lambda: page.type_text(TEXT))
+    page.click("[data-job=check]")
+    page.until(lambda: re.search(r"(\d+) of \1 checks pass", page.text("#jobs")), "no result of check")
+    page.click("[data-job=train]")
+    page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
+    page.click("#jobs [aria-label^='Stop train']")
+    page.until(lambda: "stopped" in page.text("#jobs"), "train was not stopped")
+    page.until(lambda: not processes_of(folder), "something is left")
+
+
+LABELLED = """return [...document.querySelectorAll('button, input, select, textarea, [tabindex="0"], [role=img]')]
+  .filter(e =>
+  e.offsetParent && !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim() || e.title) &&
+  !e.closest('.CodeMirror')).map(e => e.outerHTML.slice(0, 100))"""
+
+
+def check_everyone(page):
+    """Every control has a name; nothing is wider than a phone; dark is dark; nothing is asked of the network."""
+    assert page.run(LABELLED) == []
+    page.click("#theme")
+    page.until(lambda: page.run("return document.documentElement.dataset.theme") == "dark", "it stays light")
+    ground, ink = (page.run(f"return getComputedStyle(document.body).{key}") for key in ("backgroundColor", "color"))
+    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 100 < sum(map(int, re.findall(r"\d+", ink)[:3])), (
+        ground,
+        ink,
+    )
+    page.click("#theme")
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True})  # fmt: skip
+    page.until(lambda: page.run("return innerWidth") == 360, "no phone")
+    wide = page.run(
+        "return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('canvas, .control, button')]"
+        ".filter(e => e.offsetParent && !e.closest('.CodeMirror'))"
+        ".map(e => Math.floor(e.getBoundingClientRect().right))]"
+    )
+    assert max(wide) <= 360, wide
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    asked = page.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    home = "/".join(page.driver.current_url.split("/")[:4])
+    assert asked and all(name.startswith((home, "data:", "blob:")) for name in asked), asked
+
+
+def check_killed(page, bench, folder):
+    """What was typed stays; nothing of the server is left."""
+    page.click("[data-job=train]")
+    page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
+    bench.process.kill()
+    bench.process.wait()
+    page.until(lambda: "does not answer" in page.text("#broken"), "the page does not say so")
+    assert page.run("return document.querySelector('.CodeMirror').CodeMirror.getValue()") == TEXT
+    page.until(lambda: not processes_of(folder), "something is left")
+
+
+def check_restart(driver, folder, address):
+    """The state is there again; an address of before opens in a new server."""
+    bench = Workbench(folder, address)
+    page = Page(driver, bench.address)
+    page.until(lambda: len(page.maps()) == 2 and all(page.maps()), "the address opens nothing after a restart")
+    bench.end()
+    bench = Workbench(folder)
+    page = Page(driver, bench.address)
+    page.until(lambda: page.find("#resume").is_displayed(), "the state is lost")
+    page.drawn(lambda: page.click("#resume"))
+    assert "mine" in page.text("#panes")
+    bench.end()
+    bench = Workbench(folder, "rope_axial,base=10,sections=12,12,8", str(folder / "mine.lua"), "--port", "0")
+    page = Page(driver, bench.address)
+    page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
+    assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
+    bench.end()
+    assert not processes_of(folder)
+
+
+def browser(folder):
+    program = shutil.which("chromedriver")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not program or not chromium:
+        return None
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--disable-background-networking", "--window-size=1400,900"):  # fmt: skip
+        options.add_argument(word)
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder / "downloads")})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(program))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        os.environ["TMPDIR"] = name  # of the servers
+        driver = browser(folder)
+        if driver is None:
+            print("no browser here: the workbench was not tested")
+            sys.exit(77)
+        bench = Workbench(folder)
+        try:
+            begun = time.monotonic()
+            steps = []
+            page = Page(driver, bench.address)
+            for step, arguments in (
+                (check_strangers, [bench]), (check_gallery, [page]), (check_typing, [page, folder]),
+                (check_vocabulary, [page]), (check_slider, [page, folder]), (check_compare, [page, folder]),
+                (check_variants, [page]), (check_export, [page, bench, folder]), (check_two_tabs, [page]),
+                (check_hostile, [page]), (check_jobs, [page, folder]), (check_everyone, [page]),
+                (check_killed, [page, bench, folder]),
+            ):  # fmt: skip
+                address = step(*arguments) or (address if steps else None)
+                steps.append(f"{step.__name__} {time.monotonic() - begun:.1f}")
+                print(steps[-1], flush=True)
+            check_restart(driver, folder, address)
+            print(f"workbench_test: {len(steps) + 1} things hold in a browser, {time.monotonic() - begun:.0f} s")
+        finally:
+            driver.quit()
+            if bench.process.poll() is None:
+                bench.process.kill()
+
+
+if __name__ == "__main__":
+    main()
