@@ -8,6 +8,7 @@ import { ask, element, element_of, label_of, panes_of } from "./common.js";
 
 const PAUSE = 300; // milliseconds without a key, after which a text is read
 const NEAR = 250; // pixels beyond the window's edges that are drawn, too
+const SAY = 200; // milliseconds after which the page says that it is computing
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
@@ -80,7 +81,7 @@ async function draw() {
   }
   waiting = false;
   const mine = flight = performance.now(), change = changes;
-  const late = setTimeout(() => status("Computing; the pictures are of before", true), SLOW);
+  const late = setTimeout(() => status("Computing; the pictures are of before", true), SAY);
   const panes = panes_of(bench.state), pictures = make_places(bench.start.pictures).filter(in_sight);
   try {
     const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
