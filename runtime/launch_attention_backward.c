@@ -195,8 +195,9 @@ static int64_t tiles_of(const pegen_view *rows, int64_t tile) {
 static int plan_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
   const pegen_view *q = &call->forward.q, *k = &call->forward.k;
-  int64_t tile = kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0)].columns,
-          queries = count_of(q);
+  int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0);
+  if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
+  int64_t tile = kernel->ptx->entries[first].columns, queries = count_of(q);
   memset(p, 0, sizeof *p);
   p->request = request;
   p->call = call;
@@ -359,7 +360,7 @@ static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, i
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
   const pegen_ptx_entry *mma = p->mma[of_keys],
                         *other = choose_entry(p, p->call, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
-  if (!other) return PEGEN_ERROR_DTYPE;
+  if (!other && (!mma || gains_more(p, of_keys))) return PEGEN_ERROR_DTYPE;
   if (mma) {
     int error = launch_mma_rows(p, mma, of_keys, run, context);
     if (!error) error = turn_gains(p, of_keys, run, context);

@@ -46,6 +46,13 @@ int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_launch_entry en
   return strcmp(pegen_launch_word_of(kernel, i), pegen_launch_word(entry)) == 0;
 }
 
+/* Gradients of rows alone may have entries of tile programs alone. */
+static int gives(const pegen_kernel *kernel, int i, pegen_launch_entry entry) {
+  return pegen_launch_is_for(kernel, i, entry) ||
+         (entry == PEGEN_LAUNCH_attention_backward &&
+          !strcmp(pegen_launch_word_of(kernel, i), PEGEN_PTX_WORD_QUERIES_MMA));
+}
+
 pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {
   for (int e = 0; e < PEGEN_LAUNCH_COUNT; e++) {
     pegen_launch_entry entry = (pegen_launch_entry)e, found_by = entry;
@@ -55,7 +62,7 @@ pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *nam
       found_by = PEGEN_LAUNCH_attention; /* of calls not split it is nothing */
     if (name && strcmp(name, pegen_launch_word(entry)) != 0) continue;
     for (int i = 0; i < kernel->ptx->n_entries; i++)
-      if (pegen_launch_is_for(kernel, i, found_by)) return entry;
+      if (gives(kernel, i, found_by)) return entry;
   }
   return PEGEN_LAUNCH_NONE;
 }

@@ -425,6 +425,12 @@ static const thread_tile *make_tile(arena *a, const attend_design *d, int elemen
  * be had where rows are so long that it has one query. */
 static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows * s->quads > HELD_QUADS ? 2 : 3; }
 
+/* Whether tile programs serve rows however these lie, with what every chip has that has such programs. */
+static bool is_replaced(const attend_design *d) {
+  const mma_plan *plan = d->mma[MMA_ANY_ROWS][MMA_FORWARD];
+  return plan && plan->shape.shared <= MMA_ANY_SHARED;
+}
+
 static void add_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow) {
   int element = number_bytes(dtype), access = narrow ? element : THREAD_PIECE;
   const char *name =
@@ -434,6 +440,7 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
                                                      .dtype = dtype,
                                                      .access = access,
                                                      .tile = make_tile(a, d, element, access),
+                                                     .is_replaced = is_replaced(d),
                                                      .flight = d->shape.keys,
                                                      .blocks = blocks_of(&d->shape)};
 }
@@ -452,8 +459,9 @@ static void add_turn_entry(arena *a, gpu_program *program, const attend_design *
                   .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, element)};
 }
 
-/* On tensor cores: before the entries that take any rows, so that it is chosen where rows allow. */
-static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, mma_kind kind) {
+/* Of a tile program: wide accesses before those that take any rows, so that these are chosen where rows allow. */
+static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow,
+                          mma_kind kind) {
   static const struct {
     pegen_launch_entry of;
     const char *word[2]; /* of rows as they are; of rows that come turned */
@@ -466,22 +474,24 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_GAINS}},
       [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_GAINS}},
   };
-  const mma_plan *plan = d->mma[kind];
-  if (!plan || number_bytes(dtype) != 2) return;
-  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE);
+  const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
+  int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
+  if (!plan || (narrow && kind == MMA_FEW) || (!narrow && (d->p->head_dim % lanes || d->p->value_dim % lanes))) return;
+  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, access);
   tile->owners = plan->shape.tile.own;
   program->entry[program->n_entries++] =
-      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_mma", program->spec->name, plan->program->name, number_name(dtype)),
+      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
+                                       plan->machine->name, narrow ? "_narrow" : ""),
                   .of = rows[kind].of,
                   .word = rows[kind].word[d->products != d->p],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
-                  .access = THREAD_PIECE,
+                  .access = access,
                   .tile = tile,
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
                   .shared = (int)plan->shape.shared};
-  if (kind == MMA_FORWARD) add_turn_entry(a, program, d, dtype);
+  if (kind == MMA_FORWARD && !narrow) add_turn_entry(a, program, d, dtype);
   if (kind != MMA_FEW) return;
   program->entry[program->n_entries++] = (gpu_entry){
       .name = arena_printf(a, "%s_attention_finish_%s", program->spec->name, number_name(dtype)),
@@ -490,6 +500,12 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       .dtype = dtype,
       .access = THREAD_PIECE,
       .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE)};
+}
+
+/* Whether an entry's blocks are tiles of queries. */
+static bool has_grid(const gpu_program *program, int entry) {
+  gpu_entry_kind kind = program->entry[entry].kind;
+  return kind == GPU_ROWS || kind == GPU_MMA;
 }
 
 static void print_work(FILE *f, const gpu_program *program) {
@@ -518,10 +534,11 @@ static void print_work(FILE *f, const gpu_program *program) {
             s->input[i].name);
   fprintf(f, ",\n//   lse (float32; 0: not wanted): address and strides (batch, token, head)");
   if (attention_reads_inputs(p)) fprintf(f, ",\n//   of each input the heads of q that read one of its");
-  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", design->shape.queries);
-  if (design->mma[MMA_FORWARD])
-    fprintf(f, "// On tensor cores: x = ceil(queries / %d) * heads * batches; of few queries docs/embedding-ptx.md.\n",
-            design->mma[MMA_FORWARD]->shape.tile.own);
+  fprintf(f, ".\n// Strides are in bytes. Grid of a kind of entry; of few queries docs/embedding-ptx.md.\n");
+  for (int i = 0; i < program->n_entries; i++)
+    if (program->entry[i].of == PEGEN_LAUNCH_attention && has_grid(program, i))
+      fprintf(f, "//   %-40s x = ceil(queries / %d) * heads * batches\n", program->entry[i].name,
+              program->entry[i].tile->owners);
   attend_print_gradients(f, program);
 }
 
@@ -539,9 +556,13 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   *d = (attend_design){.p = p, .forward = attend_turns_rows(p) ? attend_plan_of_turned(a, p) : p};
   d->gradient = attend_gradient_plan(a, p);
   d->products = attend_plan_of_products(a, p);
-  for (int kind = 0; kind < MMA_KIND_COUNT; kind++) d->mma[kind] = mma_plan_of(a, p, (mma_kind)kind);
-  if (attend_has_columns(p) && !d->mma[MMA_QUERIES]) /* it keeps the weights that those of keys read */
-    d->mma[MMA_KEYS] = d->mma[MMA_VALUES] = NULL;
+  static const mma_machine *const machines[MMA_MACHINES] = {
+      [MMA_16_BITS] = &mma_sync, [MMA_FLOATS] = &mma_simt, [MMA_ANY_ROWS] = &mma_simt_narrow};
+  for (int i = 0; i < MMA_MACHINES; i++) {
+    for (int kind = 0; kind < MMA_KIND_COUNT; kind++) d->mma[i][kind] = mma_plan_of(a, p, machines[i], (mma_kind)kind);
+    if (attend_has_columns(p) && !d->mma[i][MMA_QUERIES]) /* it keeps the weights that those of keys read */
+      d->mma[i][MMA_KEYS] = d->mma[i][MMA_VALUES] = NULL;
+  }
   d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
@@ -576,15 +597,17 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
-    add_mma_entry(a, program, design, dtype, MMA_FORWARD);
-    add_mma_entry(a, program, design, dtype, MMA_FEW);
+    add_mma_entry(a, program, design, dtype, false, MMA_FORWARD);
+    add_mma_entry(a, program, design, dtype, false, MMA_FEW);
+    add_mma_entry(a, program, design, dtype, true, MMA_FORWARD);
     if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
     add_entry(a, program, design, dtype, true);
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
-    for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
-      add_mma_entry(a, program, design, dtype, (mma_kind)kind);
+    for (int narrow = 0; narrow < 2; narrow++)
+      for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
+        add_mma_entry(a, program, design, dtype, narrow, (mma_kind)kind);
   }
   if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
   return program;

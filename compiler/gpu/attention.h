@@ -41,7 +41,7 @@ typedef struct attend_design {
                                              * rows are turned */
   const attention_plan *products; /* of tensor cores, for which rows are turned by an entry of its own */
   attend_shape shape;
-  const struct mma_plan *mma[7]; /* on tensor cores, of 16-bit rows, by mma_kind (gpu/mma.h); NULL: there is none */
+  const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
 
 typedef struct attend {

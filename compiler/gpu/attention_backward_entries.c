@@ -131,6 +131,16 @@ static int blocks_of(const attend_gradient_shape *s, gpu_entry_kind kind) {
   return quads > MOST_QUADS ? 1 : quads > FEW_QUADS ? many : 3;
 }
 
+/* Whether tile programs serve all that the description gains: rows, however these lie, and nothing else. */
+static bool is_replaced(const gpu_program *program, const attention_plan *p) {
+  const attend_design *design = program->plan;
+  const mma_plan *const *plan = design->mma[MMA_ANY_ROWS];
+  attend_gradient_shape s = attend_gradient_shape_of(p);
+  for (int kind = MMA_QUERIES; kind <= MMA_VALUES; kind++)
+    if (plan[kind] ? plan[kind]->shape.shared > MMA_ANY_SHARED : kind != MMA_VALUES) return false;
+  return !attend_gaining(p) && !attend_gives_places(&s, p) && !p->sums_inputs && !p->columns;
+}
+
 static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gpu_entry_kind kind, const char *word,
                      int dtype, bool narrow) {
   attend_gradient_shape s = attend_gradient_shape_of(p);
@@ -144,6 +154,7 @@ static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gp
                   .dtype = dtype,
                   .access = access,
                   .tile = make_tile(a, p, element, access, s.tile.queries),
+                  .is_replaced = is_replaced(program, p),
                   .flight = s.tile.keys,
                   .blocks = blocks_of(&s, kind)};
 }
@@ -180,7 +191,7 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
     add_finish(a, program, GPU_INPUTS, PEGEN_PTX_WORD_ATTENTION_INPUTS);
   }
   const attend_design *design = program->plan;
-  bool keeps = attend_has_columns(p) && design->mma[MMA_KEYS];
+  bool keeps = attend_has_columns(p) && design->mma[MMA_16_BITS][MMA_KEYS];
   if (shape.weighs || shape.moves || keeps) program->n_weights = p->columns->p->n_weights;
   if (shape.weighs) add_weights(a, program, p, dtypes);
   if (!attend_gaining_of_pairs(p)) return;

@@ -67,6 +67,7 @@ typedef struct gpu_entry {
   int flight;       /* rows whose loads are under way at once */
   pegen_launch_entry of; /* what it is launched for */
   const char *word; /* that it is found by; NULL: that of `of` */
+  bool is_replaced; /* by tile programs, on chips that have them (gpu/mma.h) */
   gpu_entry_kind kind;
   int shared; /* bytes of shared memory that a launch gives a block (ir_shared_dynamic), which is then all that it has;
                  0: none */
@@ -84,7 +85,7 @@ int gpu_entry_units(const gpu_entry *entry);
 /* Whether its threads wait for one another. */
 bool gpu_entry_waits(const gpu_entry *entry);
 
-enum { GPU_MAX_ENTRIES = 40 };
+enum { GPU_MAX_ENTRIES = 64 };
 
 /* What the launcher must know of attention entries to check a call as the CPU's driver does. */
 typedef struct gpu_attention_facts {

@@ -61,18 +61,19 @@ static program_function *const programs[FORM_COUNT] = {
 
 static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind <= GPU_MMA_TURN; }
 
-/* Entries on tensor cores stand before others that do the same on any GPU. */
-static const gpu_program *without_mma(arena *a, const gpu_program *program) {
+/* Chips have tile programs, or what these replace. */
+static const gpu_program *of_chip(arena *a, const gpu_program *program, bool has_mma) {
   gpu_program *rest = arena_new(a, gpu_program);
   *rest = *program;
   rest->n_entries = 0;
   for (int i = 0; i < program->n_entries; i++)
-    if (!is_mma(program->entry[i].kind)) rest->entry[rest->n_entries++] = program->entry[i];
+    if (has_mma ? !program->entry[i].is_replaced : !is_mma(program->entry[i].kind))
+      rest->entry[rest->n_entries++] = program->entry[i];
   return rest;
 }
 
 const gpu_program *gpu_program_of(arena *a, const gpu_target *target, const form *f, const void *plan, unsigned dtypes,
                                   bool gradients) {
   const gpu_program *program = programs[f->kind](a, f, plan, dtypes, gradients);
-  return !program || target->has_mma ? program : without_mma(a, program);
+  return program ? of_chip(a, program, target->has_mma) : NULL;
 }

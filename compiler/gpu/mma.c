@@ -1,14 +1,10 @@
-/* gpu/mma: rows in shared memory, fragments and their products; see gpu/mma.h. */
+/* gpu/mma: fragments, and rows in shared memory; see gpu/mma.h. */
 #include "gpu/mma.h"
 #include "gpu/index.h"
 
-#include "base/diag.h"
-
 #include "kernel/launch.h"
 
-#include <string.h>
-
-enum { PIECE = 16, ELEMENT = 2, PIECE_NUMBERS = PIECE / ELEMENT };
+enum { PIECE = 16, WORD = 4, LANES = 4 /* that have a row */ };
 
 /* ---- fragments ---- */
 
@@ -20,9 +16,7 @@ int mma_registers(const mma *m, int value) { return m->shape.row_tiles * mma_col
 
 int mma_side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
 
-int mma_pitch_of(const mma *m, int value) { return mma_pitch(&m->shape.tile, m->p->value[value].columns); }
-
-int mma_pitch(const tile_shape *shape, tile_space width) { return tile_size(shape, width) * ELEMENT + PIECE; }
+int mma_pitch_of(const mma *m, int value) { return mma_width(m, value) * m->machine->element + PIECE; }
 
 int mma_half(const mma *m, int value, int i) {
   return i / (mma_column_tiles(m, value) * MMA_FRAGMENT) * 2 + i % MMA_FRAGMENT / 2;
@@ -34,14 +28,24 @@ ir_value mma_row_of(const mma *m, int half) {
   return add(b, add(b, first, m->group), i32(b, half / 2 * MMA_ROWS + half % 2 * 8));
 }
 
+int mma_neighbours(const mma *m, int value) {
+  return m->p->value[value].columns == TILE_STREAMED ? 2 : m->machine->neighbours;
+}
+
+int mma_register(const mma *m, int value, int half, int run, int i) {
+  int of_lane = run * mma_neighbours(m, value) + i, tile = half / 2 * mma_column_tiles(m, value) + of_lane / 2;
+  return tile * MMA_FRAGMENT + half % 2 * 2 + of_lane % 2;
+}
+
 ir_value mma_column(const mma *m, int value, int i) {
   ir *b = m->b;
-  int tile = i / MMA_FRAGMENT % mma_column_tiles(m, value);
-  return add(b, scaled(b, m->quad, 2), i32(b, tile * MMA_COLUMNS + i % 2));
+  int of_lane = i / MMA_FRAGMENT % mma_column_tiles(m, value) * 2 + i % 2, side_by_side = mma_neighbours(m, value),
+      run = of_lane / side_by_side;
+  return add(b, scaled(b, m->quad, side_by_side), i32(b, run * LANES * side_by_side + of_lane % side_by_side));
 }
 
 ir_value mma_row_maximum(mma *m, ir_value x) {
-  for (int lanes = 1; lanes < 4; lanes *= 2) {
+  for (int lanes = 1; lanes < LANES; lanes *= 2) {
     ir_value other = ir_warp_exchange(m->b, x, lanes);
     x = ir_op2(m->b, "arith.maxnumf", x, other);
   }
@@ -49,7 +53,7 @@ ir_value mma_row_maximum(mma *m, ir_value x) {
 }
 
 ir_value mma_row_sum(mma *m, ir_value x) {
-  for (int lanes = 1; lanes < 4; lanes *= 2) {
+  for (int lanes = 1; lanes < LANES; lanes *= 2) {
     ir_value other = ir_warp_exchange(m->b, x, lanes);
     x = add(m->b, x, other);
   }
@@ -84,7 +88,7 @@ typedef struct mma_piece {
 ir_value mma_tile_at(const mma *m, int value, ir_value stage) {
   const tile_value *v = &m->p->value[value];
   if (v->stages < 2) return m->memory_of[value];
-  int64_t bytes = (int64_t)tile_size(&m->shape.tile, v->rows) * mma_pitch(&m->shape.tile, v->columns);
+  int64_t bytes = (int64_t)tile_size(&m->shape.tile, v->rows) * mma_pitch_of(m, value);
   return ir_offset(m->b, m->memory_of[value], wide(m->b, scaled(m->b, stage, bytes)));
 }
 
@@ -127,25 +131,69 @@ ir_value mma_address_of(mma *m, tile_tensor tensor) {
   return of[tensors[tensor].parameter + PEGEN_PTX_ROWS_ADDRESS];
 }
 
+int mma_numbers(const mma *m, int value) { return width_of(m, m->p->value[value].columns); }
+
+/* ---- numbers of rows where these lie ---- */
+
+static int element_of(const mma *m) { return m->t->entry->tile->element; }
+
+static bool is_narrow(const mma *m) { return m->t->entry->access < PIECE; }
+
+int mma_access_numbers(const mma *m) { return m->t->entry->tile->lanes; }
+
+void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
+  ir *b = m->b;
+  MlirType word = element_of(m) == WORD ? b->f32 : b->i32, narrow = element_of(m) == WORD ? b->f32 : b->i16;
+  int access = m->t->entry->access;
+  ir_value raw = ir_load(b, is_narrow(m) ? narrow : ir_vector(b, PIECE / WORD, word), at, access);
+  row_place place = {.raw = &raw};
+  emit_row_unpack(&m->t->numbers, &place, x);
+}
+
+void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {
+  ir *b = m->b;
+  int element = element_of(m);
+  if (count == 1) ir_store(b, emit_row_number(&m->t->numbers, x[0]), at, element, false);
+  else if (element == WORD) ir_store(b, ir_elements(b, ir_vector(b, count, b->f32), count, x), at, count * WORD, false);
+  else
+    for (int i = 0; i < count; i += 2)
+      ir_store(b, ir_pack(b, m->is_bf16, x[i], x[i + 1]), ir_offset_const(b, at, (int64_t)i * element), WORD, false);
+}
+
+/* The lane's columns of a run, from channel `first` on those that rows have. */
+static void store_run(mma *m, ir_value at, int first, int width, int count, const ir_value *x) {
+  ir *b = m->b;
+  bool whole = first + LANES * count <= width;
+  int together = is_narrow(m) ? 1 : count;
+  ir_value channel = add(b, scaled(b, m->quad, count), i32(b, first));
+  for (int i = 0; i < count; i += together) {
+    ir_branch some = {{NULL}, {NULL}};
+    if (!whole) some = ir_if(b, less(b, channel, i32(b, width - i)));
+    mma_store_numbers(m, ir_offset_const(b, at, (int64_t)(first + i) * element_of(m)), together, x + i);
+    if (!whole) ir_end_if(b, some);
+  }
+}
+
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
   ir *b = m->b;
-  int value = op->arg[0], columns = mma_column_tiles(m, value);
+  int value = op->arg[0], count = mma_neighbours(m, value);
   attend_rows to = mma_rows_of(m, op->tensor);
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
     if (mma_repeats(m, h)) continue;
     mma_place own = mma_own_place(m, mma_row_of(m, h));
     ir_branch given = ir_if(b, mma_has_own(m, own.row));
     ir_value at = ir_pointer(b, add(b, to.base, mul(b, wide(b, own.token), to.stride)));
-    at = ir_offset(b, at, wide(b, scaled(b, m->quad, 2 * ELEMENT)));
-    for (int n = 0; n * MMA_COLUMNS < to.width; n++) {
-      const ir_value *two = m->sum[value] + (h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2;
-      ir_value low = mul(b, two[0], factor[h]), high = mul(b, two[1], factor[h]);
-      ir_value pair = ir_pack(b, m->is_bf16, low, high);
-      ir_store(b, pair, ir_offset_const(b, at, (int64_t)n * MMA_COLUMNS * ELEMENT), 2 * ELEMENT, false);
+    at = ir_offset(b, at, wide(b, scaled(b, m->quad, (int64_t)count * element_of(m))));
+    for (int run = 0; run * LANES * count < to.width; run++) {
+      ir_value x[LANES];
+      for (int i = 0; i < count; i++) x[i] = mul(b, m->sum[value][mma_register(m, value, h, run, i)], factor[h]);
+      store_run(m, at, run * LANES * count, to.width, count, x);
     }
     ir_end_if(b, given);
   }
 }
+
+/* ---- copies ---- */
 
 /* The thread's piece number i / PEGEN_PTX_BLOCK of a tile's rows. Where the block's threads copy whole rows at once, it
  * stands below the first one. */
@@ -159,37 +207,76 @@ static mma_piece piece_of(const mma *m, int pieces, int i) {
   return (mma_piece){quotient(b, index, pieces), rest(b, index, pieces)};
 }
 
+/* A tile's rows on their way. */
+typedef struct copying {
+  const tile_op *op;
+  bool own;
+  int pieces, count, pitch; /* of a row; of all rows; bytes from row to row */
+  attend_rows from;
+  ir_value to, first, last; /* i32: the first row's token, and the last token */
+} copying;
+
+static copying begin_copy(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  const tile_value *v = &m->p->value[op->value];
+  copying c = {.op = op, .own = v->rows == TILE_OWN, .pitch = mma_pitch_of(m, op->value)};
+  int rows = tile_size(&m->shape.tile, v->rows);
+  ir_value stage = m->stage;
+  c.pieces = width_of(m, v->columns) / mma_access_numbers(m);
+  c.count = rows * c.pieces;
+  c.first = c.own ? m->own_first : m->streamed_first;
+  if (op->ahead) {
+    c.first = add(b, c.first, i32(b, rows));
+    stage = sub(b, i32(b, 1), stage);
+  }
+  c.from = mma_rows_of(m, op->tensor);
+  c.to = c.own ? m->memory_of[op->value] : mma_tile_at(m, op->value, stage);
+  c.last = sub(b, tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys, i32(b, 1));
+  c.last = larger(b, c.last, i32(b, 0));
+  return c;
+}
+
+/* By way of registers where rows lie anyhow or are widened. */
+static void copy_piece(mma *m, copying *c, mma_piece piece) {
+  ir *b = m->b;
+  ir_value token;
+  attend_rows from = c->from;
+  if (c->own && m->few) {
+    mma_query query = mma_query_of(m, piece.row);
+    from = rows_of_head(m, c->op->tensor, query.head);
+    token = query.token;
+  } else token = smaller(b, add(b, c->first, piece.row), c->last);
+  ir_value at = add(b, from.base, mul(b, wide(b, token), from.stride));
+  ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece.of_row, m->t->entry->access))));
+  int bytes = mma_access_numbers(m) * m->machine->element;
+  ir_value offset = add(b, scaled(b, piece.row, c->pitch), scaled(b, piece.of_row, bytes));
+  ir_value to = ir_offset(b, c->to, wide(b, offset)), x;
+  if (!is_narrow(m)) {
+    ir_copy_async(b, to, source);
+    return;
+  }
+  mma_load_numbers(m, source, &x);
+  ir_store(b, x, to, WORD, false);
+}
+
 /* Rows behind the last one are the last one again: what is made of them is masked, or not stored. */
 void mma_copy(mma *m, const tile_op *op) {
   ir *b = m->b;
-  const tile_value *v = &m->p->value[op->value];
-  bool own = v->rows == TILE_OWN;
-  int width = width_of(m, v->columns), pieces = width / PIECE_NUMBERS, rows = tile_size(&m->shape.tile, v->rows),
-      all = rows * pieces, pitch = mma_pitch(&m->shape.tile, v->columns);
-  ir_value first = own ? m->own_first : m->streamed_first, stage = m->stage;
-  if (op->ahead) {
-    first = add(b, first, i32(b, rows));
-    stage = sub(b, i32(b, 1), stage);
+  copying c = begin_copy(m, op);
+  if (is_narrow(m)) { /* too many accesses to be written out */
+    ir_loop loop = ir_for(b, i64(b, 0), i64(b, (c.count + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
+    ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
+    ir_branch some = ir_if(b, less(b, index, i32(b, c.count)));
+    copy_piece(m, &c, (mma_piece){quotient(b, index, c.pieces), rest(b, index, c.pieces)});
+    ir_end_if(b, some);
+    ir_end_for(b, loop);
+    return;
   }
-  attend_rows from = mma_rows_of(m, op->tensor);
-  ir_value to = own ? m->memory_of[op->value] : mma_tile_at(m, op->value, stage);
-  ir_value last = sub(b, tile_is_of_queries(op->tensor) ? m->t->tokens : m->t->keys, i32(b, 1));
-  last = larger(b, last, i32(b, 0));
-  for (int i = 0; i < all; i += PEGEN_PTX_BLOCK) {
+  for (int i = 0; i < c.count; i += PEGEN_PTX_BLOCK) {
     ir_branch some = {{NULL}, {NULL}};
-    bool partial = i + PEGEN_PTX_BLOCK > all;
-    if (partial) some = ir_if(b, less(b, m->t->thread, i32(b, all - i)));
-    mma_piece piece = piece_of(m, pieces, i);
-    ir_value token;
-    if (own && m->few) {
-      mma_query query = mma_query_of(m, piece.row);
-      from = rows_of_head(m, op->tensor, query.head);
-      token = query.token;
-    } else token = smaller(b, add(b, first, piece.row), last);
-    ir_value at = add(b, from.base, mul(b, wide(b, token), from.stride));
-    ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece.of_row, PIECE))));
-    ir_value offset = add(b, scaled(b, piece.row, pitch), scaled(b, piece.of_row, PIECE));
-    ir_copy_async(b, ir_offset(b, to, wide(b, offset)), source);
+    bool partial = i + PEGEN_PTX_BLOCK > c.count;
+    if (partial) some = ir_if(b, less(b, m->t->thread, i32(b, c.count - i)));
+    copy_piece(m, &c, piece_of(m, c.pieces, i));
     if (partial) ir_end_if(b, some);
   }
 }
@@ -199,129 +286,16 @@ void mma_clear_padding(mma *m) {
   ir *b = m->b;
   for (int value = 0; value < m->p->n_values; value++) {
     const tile_value *v = &m->p->value[value];
-    int width = v->is_sum ? 0 : width_of(m, v->columns), pitch = mma_pitch(&m->shape.tile, v->columns);
-    if (v->is_sum || width == tile_size(&m->shape.tile, v->columns)) continue;
-    int rows = tile_size(&m->shape.tile, v->rows) * v->stages;
-    MlirType four = ir_vector(b, 4, b->i32);
-    ir_value zero = ir_int(b, four, 0);
+    if (v->is_sum || mma_numbers(m, value) == mma_width(m, value)) continue;
+    int rows = tile_size(&m->shape.tile, v->rows) * v->stages, begin = mma_numbers(m, value) * m->machine->element,
+        end = mma_width(m, value) * m->machine->element, bytes = begin % PIECE || end % PIECE ? WORD : PIECE;
+    ir_value zero = bytes == WORD ? i32(b, 0) : ir_int(b, ir_vector(b, PIECE / WORD, b->i32), 0);
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, (rows + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
     ir_value row = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
     ir_branch some = ir_if(b, less(b, row, i32(b, rows)));
-    ir_value at = add(b, scaled(b, row, pitch), i32(b, (int64_t)width * ELEMENT));
-    ir_store(b, zero, ir_offset(b, m->memory_of[value], wide(b, at)), PIECE, false);
+    ir_value at = ir_offset(b, m->memory_of[value], wide(b, scaled(b, row, mma_pitch_of(m, value))));
+    for (int i = begin; i < end; i += bytes) ir_store(b, zero, ir_offset_const(b, at, i), bytes, false);
     ir_end_if(b, some);
     ir_end_for(b, loop);
   }
-}
-
-/* ---- products ---- */
-
-/* What a lane adds to the address of a tile for ldmatrix: of four 8 x 8 matrices, two below one another and two side by
- * side. `down_first`: the second one is below the first. */
-static ir_value lane_offset(mma *m, int pitch, bool down_first) {
-  ir *b = m->b;
-  ir_value row = rest(b, m->lane, 8), second = rest(b, quotient(b, m->lane, 8), 2), third = quotient(b, m->lane, 16);
-  ir_value down = down_first ? second : third, across = down_first ? third : second;
-  row = add(b, row, scaled(b, down, 8));
-  return add(b, scaled(b, row, pitch), scaled(b, across, PIECE));
-}
-
-/* The address that tiles of `value` are read at, from its row `first` (i32; null: 0) on. */
-static ir_value read_at(mma *m, int value, bool down_first, ir_value first) {
-  ir *b = m->b;
-  int pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
-  ir_value at = ir_offset(b, mma_tile_at(m, value, m->stage), wide(b, lane_offset(m, pitch, down_first)));
-  return first.ptr ? ir_offset(b, at, wide(b, scaled(b, first, pitch))) : at;
-}
-
-static ir_value first_row(mma *m) { return scaled(m->b, m->warp, (int64_t)m->shape.row_tiles * MMA_ROWS); }
-
-/* The left factor, 16 x 16 at inner step k of each of the warp's row tiles: from shared memory. */
-static void load_left(mma *m, int value, ir_value at, int k, ir_value *a) {
-  int pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
-  for (int i = 0; i < m->shape.row_tiles; i++)
-    ir_load_matrices(m->b, false, ir_offset_const(m->b, at, (int64_t)i * MMA_ROWS * pitch + k * MMA_INNER * ELEMENT),
-                     a + i * MMA_FRAGMENT);
-}
-
-/* A left factor from a sum's registers, rounded: columns 16 k up to 16 k + 15 are two column tiles. */
-static void pack_left(mma *m, int value, int k, ir_value *a) {
-  const ir_value *sum = m->sum[value];
-  int columns = mma_column_tiles(m, value);
-  for (int i = 0; i < m->shape.row_tiles; i++)
-    for (int part = 0; part < MMA_FRAGMENT; part++) {
-      const ir_value *two = sum + (i * columns + 2 * k + part / 2) * MMA_FRAGMENT + part % 2 * 2;
-      a[i * MMA_FRAGMENT + part] = ir_pack(m->b, m->is_bf16, two[0], two[1]);
-    }
-}
-
-void mma_hold(mma *m, const tile_op *op) {
-  int value = op->arg[0], steps = mma_width(m, value) / MMA_INNER;
-  m->held[value] = arena_array(m->memory, ir_value, steps * m->shape.row_tiles * MMA_FRAGMENT);
-  ir_value at = read_at(m, value, true, first_row(m));
-  for (int k = 0; k < steps; k++) load_left(m, value, at, k, m->held[value] + k * m->shape.row_tiles * MMA_FRAGMENT);
-}
-
-static bool is_held(const mma *m, int value) { return m->held[value] != NULL; }
-
-/* ---- the walk over a product ---- */
-
-typedef struct factors {
-  int left, right; /* values */
-  bool transposed;
-  ir_value left_at, right_at; /* shared memory; null: the left one is in registers */
-  int steps, columns; /* inner steps, column tiles */
-  bool is_bf16;
-} factors;
-
-static factors begin_factors(mma *m, const tile_op *op) {
-  factors f = {.left = op->arg[0], .right = op->arg[1], .transposed = op->transposed};
-  f.steps = mma_width(m, f.left) / MMA_INNER;
-  f.columns = mma_column_tiles(m, op->value);
-  f.is_bf16 = m->is_bf16 || m->p->value[f.left].columns == TILE_PARTS;
-  f.right_at = read_at(m, f.right, !f.transposed, (ir_value){NULL});
-  if (!m->p->value[f.left].is_sum && !is_held(m, f.left)) f.left_at = read_at(m, f.left, true, first_row(m));
-  return f;
-}
-
-static const ir_value *left_of(mma *m, const factors *f, int k, ir_value *a) {
-  if (is_held(m, f->left)) return m->held[f->left] + k * m->shape.row_tiles * MMA_FRAGMENT;
-  if (m->p->value[f->left].is_sum) pack_left(m, f->left, k, a);
-  else load_left(m, f->left, f->left_at, k, a);
-  return a;
-}
-
-/* The right factor at inner step k of two column tiles: two registers of each. */
-static void load_right(mma *m, const factors *f, int k, int column, ir_value *x) {
-  int64_t pitch = mma_pitch(&m->shape.tile, m->p->value[f->right].columns), along = k * MMA_INNER,
-          across = column * MMA_COLUMNS;
-  int64_t at = f->transposed ? across * pitch + along * ELEMENT : along * pitch + across * ELEMENT;
-  ir_load_matrices(m->b, !f->transposed, ir_offset_const(m->b, f->right_at, at), x);
-}
-
-static void multiply(mma *m, const factors *f, const ir_value *a, const ir_value *x, int column, ir_value *sum) {
-  for (int i = 0; i < m->shape.row_tiles; i++)
-    for (int j = 0; j < 2; j++)
-      ir_mma(m->b, f->is_bf16, a + i * MMA_FRAGMENT, x + 2 * j, sum + (i * f->columns + column + j) * MMA_FRAGMENT);
-}
-
-static void walk(mma *m, const factors *f, ir_value *sum) {
-  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4];
-  for (int k = 0; k < f->steps; k++) {
-    const ir_value *left = left_of(m, f, k, a);
-    for (int column = 0; column < f->columns; column += 2) {
-      load_right(m, f, k, column, x);
-      multiply(m, f, left, x, column, sum);
-    }
-  }
-}
-
-void mma_product(mma *m, const tile_op *op) {
-  int registers = mma_registers(m, op->value);
-  factors f = begin_factors(m, op);
-  if (!op->adds) {
-    m->sum[op->value] = arena_array(m->memory, ir_value, registers);
-    for (int i = 0; i < registers; i++) m->sum[op->value][i] = ir_float(m->b, m->b->f32, 0);
-  }
-  walk(m, &f, m->sum[op->value]);
 }

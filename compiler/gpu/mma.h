@@ -1,18 +1,22 @@
-/* gpu/mma: tile programs on NVIDIA's tensor cores, by mma.sync of 16-bit numbers (sm_80 and later).
+/* gpu/mma: tile programs on NVIDIA's chips from sm_80 on, by one of two machines.
  *
  * A block has 4 warps; a warp has every row of 16 * row_tiles of the tile that the block owns. Sums are fragments:
- * registers of one 16 x 8 product, of which lane 4 g + t has rows g and g + 8, columns 2 t and 2 t + 1 (PTX ISA,
- * mma.m16n8k16). Tiles of rows lie in shared memory as they come, 16-bit, copied past the registers (cp.async); a row's
- * pitch is an odd number of 16 bytes, so that ldmatrix meets every bank once.
+ * registers of one 16 x 8 product, of which lane 4 g + t has rows g and g + 8 and a quarter of the columns. Tiles of
+ * rows lie in shared memory; a row's pitch is an odd number of 16 bytes, so that neighbouring rows meet every bank
+ * once.
  *
- * Numbers: products of 16-bit numbers are exact and summed in float32 by the tensor core, in its own order. Weights
- * (P, and dS of gradients) are rounded to the rows' type before they are multiplied, as FlashAttention does.
+ * mma_sync multiplies 16-bit rows on tensor cores (gpu/mma_sync.c). Their products are exact and summed in float32, in
+ * the tensor core's own order. Weights (P, and dS of gradients) are rounded to the rows' type before they are
+ * multiplied, as FlashAttention does. simt multiplies float32 by float32 (gpu/simt.c): float32 rows, and those of 16
+ * bits that are widened when they are copied, since they lie anyhow or tensor cores do not take them.
  */
 #ifndef PEGEN_GPU_MMA_H
 #define PEGEN_GPU_MMA_H
 
 #include "gpu/attention.h"
 #include "tile/tile.h"
+
+typedef struct mma_machine mma_machine;
 
 typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
@@ -22,8 +26,9 @@ typedef struct mma_shape {
   int64_t shared;    /* bytes of dynamic shared memory */
 } mma_shape;
 
-/* A tile program and its shape. */
+/* A tile program and its shape on a machine. */
 typedef struct mma_plan {
+  const mma_machine *machine;
   const tile_program *program;
   mma_shape shape;
 } mma_plan;
@@ -42,9 +47,14 @@ typedef enum mma_kind {
   MMA_KIND_COUNT
 } mma_kind;
 
-/* NULL: mma.sync does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
+/* Which rows: those of 16 bits that tensor cores take, float32 in whole accesses of 16 bytes, or any. */
+typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mma_rows;
+
+/* NULL: the machine does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
  * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
-const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind);
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma_machine *machine, mma_kind kind);
+/* Those of rows of a type, narrow: that lie anyhow; by mma_kind. */
+const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 /* What merges chunks of keys: gpu/mma_few.c. */
@@ -54,20 +64,50 @@ void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_en
 
 /* ---- shared by gpu/mma*.c ---- */
 
-enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_INNER = 16, MMA_FRAGMENT = 4, MMA_WARPS = 4, MMA_MOST_ROW_TILES = 2 };
+typedef struct mma mma;
 
-typedef struct mma {
+enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_INNER = 16, MMA_FRAGMENT = 4, MMA_WARPS = 4, MMA_MOST_ROW_TILES = 2 };
+enum { MMA_MOST_SIZES = 8, MMA_MOST_NUMBERS = 8 /* of an access */ };
+
+typedef struct mma_size {
+  int row_tiles, streamed; /* 0: none */
+} mma_size;
+
+/* A row of the table of machines. */
+struct mma_machine {
+  const char *name; /* in names of entries */
+  int element; /* bytes of a number of rows in shared memory */
+  int neighbours; /* columns that a lane has side by side of a sum over rows; the next lane has the next ones */
+  int negative; /* a word of shared memory with the signs of all its numbers */
+  bool holds; /* own rows of products may stay in registers */
+  bool has_columns; /* polynomials' columns are multiplied */
+  bool has_turned; /* rows may come turned */
+  bool has_pairs; /* biases and scores are computed */
+  bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
+  int whole; /* head_dim and value_dim are multiples of this */
+  mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
+  int64_t shared; /* bytes of shared memory that a block has where some size allows it */
+  void (*product)(mma *m, const tile_op *op);
+};
+
+/* Blocks of half of sm_90's: one computes while the other waits. What every chip from sm_80 on gives a block. */
+enum { MMA_HALF_SHARED = (227 << 9) - (1 << 10), MMA_ANY_SHARED = 99 << 10 };
+
+extern const mma_machine mma_sync, mma_simt, mma_simt_narrow;
+
+struct mma {
   attend *t;
   ir *b;
   arena *memory;
+  const mma_machine *machine;
   const tile_program *p;
   mma_shape shape;
   bool is_bf16;
   ir_value warp, lane, group, quad; /* i32: of the block's warps; of the warp; lane / 4; lane % 4 */
   ir_value memory_of[TILE_MOST_VALUES]; /* shared memory of tiles: the first stage */
-  ir_value stage;                       /* i32: stage that streamed tiles of this turn have */
-  ir_value *sum[TILE_MOST_VALUES];      /* fragments: [row tiles][column tiles][4] */
-  ir_value *held[TILE_MOST_VALUES];     /* own rows in registers: [row tiles][inner][4] */
+  ir_value stage; /* i32: stage that streamed tiles of this turn have */
+  ir_value *sum[TILE_MOST_VALUES]; /* fragments: [row tiles][column tiles][4] */
+  ir_value *held[TILE_MOST_VALUES]; /* own rows in registers: [row tiles][inner][4] */
   ir_value places_of[2], numbers_of[2]; /* shared memory of own and of streamed tokens' coordinates and numbers */
   ir_value origin[SPEC_MAX_AXES]; /* what coordinates count from: i64, where there are places */
   const ir_value *gradient; /* parameters behind forward's: PEGEN_PTX_ATTENTION_G_OUT ...; NULL: forward */
@@ -87,25 +127,31 @@ typedef struct mma {
   ir_value lse[2 * MMA_MOST_ROW_TILES],
       delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
                                       * of two, infinity where no key is seen */
-} mma;
+};
 
 int mma_width(const mma *m, int value); /* columns of a value */
 int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
 int mma_registers(const mma *m, int value); /* of a sum */
+int mma_numbers(const mma *m, int value); /* of a row, without what makes it a multiple of 16 */
 int mma_side_tokens(const mma *m, bool own); /* of a tile of own tokens, or of streamed ones */
-int mma_pitch(const tile_shape *shape, tile_space width); /* bytes from row to row in shared memory */
 /* Row and column of register i of a sum, of the block's tile: i32. */
 ir_value mma_row(const mma *m, int i);
 ir_value mma_row_of(const mma *m, int half); /* the thread's row `half` of 2 row_tiles */
 ir_value mma_column(const mma *m, int value, int i);
 int mma_half(const mma *m, int value, int i); /* which of the thread's rows register i is of */
+/* Columns that a lane has side by side, `run` of them: their number, and the register of one in a row `half`. */
+int mma_neighbours(const mma *m, int value);
+int mma_register(const mma *m, int value, int half, int run, int i);
 /* An op over a tile: copies of rows that are begun, and products. */
 void mma_copy(mma *m, const tile_op *op);
 ir_value mma_tile_at(const mma *m, int value, ir_value stage); /* shared memory */
-int mma_pitch_of(const mma *m, int value);
+int mma_pitch_of(const mma *m, int value); /* bytes from row to row in shared memory */
 void mma_clear_padding(mma *m);
-void mma_hold(mma *m, const tile_op *op);
-void mma_product(mma *m, const tile_op *op);
+void mma_hold(mma *m, const tile_op *op); /* on tensor cores */
+/* Numbers of rows where these lie, as many as an access has; and `count` neighbours. */
+int mma_access_numbers(const mma *m);
+void mma_load_numbers(mma *m, ir_value at, ir_value *x);
+void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x);
 /* Rows of the tensor that are given = a sum's rows times factor[2 row_tiles]. */
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
 ir_value mma_address_of(mma *m, tile_tensor tensor); /* i64; 0: it is not wanted */
@@ -126,6 +172,7 @@ attend_pair_of mma_pair_of(mma *m, int value, int i);
 ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of);
 ir_value mma_is_seen(mma *m, const attend_pair_of *of);
 bool mma_has_pairs(const mma *m); /* a bias or a score */
+ir_value mma_exp2(mma *m, ir_value x); /* as near as the machine's weights are */
 /* 2^(x scale - less_by); scores of pairs are scaled already. */
 ir_value mma_power(mma *m, ir_value x, ir_value less_by);
 /* x of the four lanes that have one row: their maximum, their sum. */

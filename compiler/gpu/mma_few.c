@@ -8,6 +8,8 @@
 #include "gpu/mma.h"
 #include "mlir/exp2.h"
 
+#include "base/number.h"
+
 #include "kernel/launch.h"
 
 /* Chunks whose loads are under way together. */
@@ -61,16 +63,21 @@ ir_value mma_state_at(mma *m, const mma_query *of, ir_value channel) {
 
 void mma_store_state(mma *m, int value) {
   ir *b = m->b;
-  int width = m->t->p->value_dim, columns = mma_column_tiles(m, value);
+  int width = m->t->p->value_dim, count = mma_neighbours(m, value), lanes = 4;
   for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
     if (mma_repeats(m, h)) continue;
     mma_query query = mma_query_of(m, mma_row_of(m, h));
     ir_branch given = ir_if(b, query.exists);
-    ir_value at = mma_state_at(m, &query, wide(b, scaled(b, m->quad, 2)));
-    for (int n = 0; n * MMA_COLUMNS < width; n++)
-      for (int i = 0; i < 2; i++)
-        ir_store(b, m->sum[value][(h / 2 * columns + n) * MMA_FRAGMENT + h % 2 * 2 + i],
-                 ir_offset_const(b, at, (int64_t)BYTES * (n * MMA_COLUMNS + i)), BYTES, false);
+    ir_value at = mma_state_at(m, &query, wide(b, scaled(b, m->quad, count)));
+    for (int run = 0, first = 0; first < width; first = ++run * lanes * count) {
+      ir_branch some = {{NULL}, {NULL}};
+      bool whole = first + lanes * count <= width; /* or whole runs of some lanes */
+      if (!whole) some = ir_if(b, less(b, scaled(b, m->quad, count), i32(b, width - first)));
+      for (int i = 0; i < count; i++)
+        ir_store(b, m->sum[value][mma_register(m, value, h, run, i)],
+                 ir_offset_const(b, at, (int64_t)BYTES * (first + i)), BYTES, false);
+      if (!whole) ir_end_if(b, some);
+    }
     ir_branch first = ir_if(b, ir_compare_int(b, "eq", m->quad, i32(b, 0)));
     ir_store(b, m->maximum[h], ir_offset_const(b, at, (int64_t)BYTES * width), BYTES, false);
     ir_store(b, m->total[h], ir_offset_const(b, at, (int64_t)BYTES * (width + 1)), BYTES, false);
@@ -87,6 +94,8 @@ typedef struct merged {
 } merged;
 
 enum { MERGED = sizeof(merged) / sizeof(ir_value) };
+
+static ir_value power(ir *b, bool rounds, ir_value x) { return rounds ? emit_exp2_fast(b, x) : emit_exp2(b, x); }
 
 /* Chunks first, first + 1, ... TOGETHER of them, the last one again behind it. A chunk whose weight is 0 adds nothing,
  * whatever its sums are. */
@@ -106,11 +115,12 @@ static void merge(const attend *t, const ir_value *few, ir_value row, ir_value c
     of[i].total = ir_load(b, b->f32, number_at(t, few, row, chunk, i64(b, width + 1)), BYTES);
   }
   for (int i = 0; i < TOGETHER; i++) maximum = ir_op2(b, "arith.maxnumf", maximum, of[i].maximum);
-  ir_value decay = emit_exp2_fast(b, sub(b, all->maximum, maximum));
+  bool rounds = number_bytes(t->entry->dtype) == 2;
+  ir_value decay = power(b, rounds, sub(b, all->maximum, maximum));
   ir_value *to[] = {&all->total, &all->sum[0], &all->sum[1]};
   for (int c = 0; c < 3; c++) *to[c] = mul(b, *to[c], decay);
   for (int i = 0; i < TOGETHER; i++) {
-    ir_value weight = emit_exp2_fast(b, sub(b, of[i].maximum, maximum));
+    ir_value weight = power(b, rounds, sub(b, of[i].maximum, maximum));
     weight = ir_select(b, exists[i], weight, zero);
     ir_value adds = ir_compare_float(b, "une", weight, zero), from[] = {of[i].total, of[i].sum[0], of[i].sum[1]};
     for (int c = 0; c < 3; c++) *to[c] = ir_select(b, adds, ir_fma(b, weight, from[c], *to[c]), *to[c]);
@@ -155,10 +165,13 @@ void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_
            inverse = ir_op2(b, "arith.divf", one, all.total);
   inverse = ir_select(b, ir_compare_float(b, "oeq", all.total, zero), zero, inverse);
   attend_rows out = attend_rows_of(&t, PEGEN_PTX_ATTENTION_OUT, t.head, t.p->value_dim);
-  ir_value at = add(b, add(b, out.base, mul(b, wide(b, token), out.stride)), wide(b, scaled(b, pair, BYTES)));
-  ir_value low = mul(b, all.sum[0], inverse), high = mul(b, all.sum[1], inverse);
-  ir_value both_numbers = ir_pack(b, entry->dtype == NUMBER_BF16, low, high);
-  ir_store(b, both_numbers, ir_pointer(b, at), BYTES, false);
+  int bytes = 2 * number_bytes(entry->dtype);
+  ir_value at = add(b, add(b, out.base, mul(b, wide(b, token), out.stride)), wide(b, scaled(b, pair, bytes)));
+  ir_value two[2] = {mul(b, all.sum[0], inverse), {NULL}}, together;
+  two[1] = mul(b, all.sum[1], inverse);
+  if (bytes > BYTES) together = ir_elements(b, ir_vector(b, 2, b->f32), 2, two);
+  else together = ir_pack(b, entry->dtype == NUMBER_BF16, two[0], two[1]);
+  ir_store(b, together, ir_pointer(b, at), bytes, false);
   attend_store_lse(&t, ir_compare_int(b, "eq", pair, i32(b, 0)), token, all.maximum, all.total);
   ir_end_if(b, inside);
   ir_return(b);

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { PIECE = 16, WORDS = 4, FACT_BYTES = 8 };
+enum { FACT_BYTES = 8 };
 
 static const double LOG2_E = 1.44269504088896340736;
 
@@ -74,37 +74,48 @@ static ir_value load_g_lse(mma *m, ir_value token) {
   return x;
 }
 
-/* <dout, out> of a query, of the pieces of 16 bytes that the thread's lane of the four of a row has. */
-static ir_value outputs_gain(mma *m, ir_value token) {
+/* The sum over an access's numbers of both rows; 0 where it is not one of theirs (i1; null: it is). */
+static ir_value access_gain(mma *m, const ir_value *at, ir_value inside) {
   ir *b = m->b;
-  MlirType piece = ir_vector(b, WORDS, b->i32);
-  ir_value at[2], sum = ir_float(b, b->f32, 0);
+  ir_value sum = ir_float(b, b->f32, 0), x[2][MMA_MOST_NUMBERS], none;
+  ir_choice choice;
+  if (inside.ptr) choice = ir_choose(b, inside, 1, &b->f32);
+  for (int i = 0; i < 2; i++) mma_load_numbers(m, at[i], x[i]);
+  for (int i = 0; i < mma_access_numbers(m); i++) sum = ir_fma(b, x[0][i], x[1][i], sum);
+  if (!inside.ptr) return sum;
+  ir_choose_else(b, &choice, 1, &sum);
+  none = ir_float(b, b->f32, 0);
+  ir_end_choose(b, choice, 1, &none, &sum);
+  return sum;
+}
+
+/* <dout, out> of a query, of the accesses that the thread's lane of the four of a row has. Those of 16-bit rows are few
+ * enough to be under way together. */
+static ir_value outputs_gain(mma *m, ir_value token) {
+  enum { LANES = 4 };
+  ir *b = m->b;
+  int access = m->t->entry->access;
+  ir_value at[2], sum = ir_float(b, b->f32, 0), inside = {NULL}, now;
   attend_rows rows[2] = {mma_rows_of(m, TILE_OUT), mma_rows_of(m, TILE_G_OUT)};
   for (int i = 0; i < 2; i++) {
     ir_value row = add(b, rows[i].base, mul(b, wide(b, token), rows[i].stride));
-    at[i] = ir_pointer(b, add(b, row, wide(b, scaled(b, m->quad, PIECE))));
+    at[i] = ir_pointer(b, add(b, row, wide(b, scaled(b, m->quad, access))));
   }
-  int pieces = rows[0].width * 2 / PIECE;
-  for (int first = 0; first < pieces; first += 4) {
-    ir_value own = ir_float(b, b->f32, 0), x[2];
-    ir_choice inside;
-    bool partial = first + 4 > pieces;
-    if (partial) inside = ir_choose(b, less(b, m->quad, i32(b, pieces - first)), 1, &b->f32);
-    for (int i = 0; i < 2; i++) x[i] = ir_load(b, piece, ir_offset_const(b, at[i], (int64_t)first * PIECE), PIECE);
-    for (int word = 0; word < WORDS; word++) {
-      ir_value out[2], gained[2];
-      ir_unpack(b, m->is_bf16, ir_extract(b, x[0], word), out);
-      ir_unpack(b, m->is_bf16, ir_extract(b, x[1], word), gained);
-      for (int half = 0; half < 2; half++) own = ir_fma(b, out[half], gained[half], own);
-    }
-    if (partial) {
-      ir_value none;
-      ir_choose_else(b, &inside, 1, &own);
-      none = ir_float(b, b->f32, 0);
-      ir_end_choose(b, inside, 1, &none, &own);
-    }
-    sum = add(b, sum, own);
+  int accesses = rows[0].width / mma_access_numbers(m);
+  for (int first = 0; m->machine->rounds && first < accesses; first += LANES) {
+    ir_value here[2];
+    for (int i = 0; i < 2; i++) here[i] = ir_offset_const(b, at[i], (int64_t)first * access);
+    if (first + LANES > accesses) inside = less(b, m->quad, i32(b, accesses - first));
+    sum = add(b, sum, access_gain(m, here, inside));
   }
+  if (m->machine->rounds) return sum;
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (accesses + LANES - 1) / LANES), 1, &sum, &now);
+  ir_value here[2], offset = mul(b, loop.index, i64(b, (int64_t)LANES * access)),
+                    first = scaled(b, narrow(b, loop.index), LANES);
+  for (int i = 0; i < 2; i++) here[i] = ir_offset(b, at[i], offset);
+  if (accesses % LANES) inside = less(b, add(b, first, m->quad), i32(b, accesses));
+  now = add(b, now, access_gain(m, here, inside));
+  ir_end_for_with(b, loop, 1, &now, &sum);
   return sum;
 }
 

@@ -33,9 +33,11 @@ ir_value mma_is_seen(mma *m, const attend_pair_of *of) {
   return m->p->owns_keys ? both(b, seen, less(b, of->query_token, m->t->tokens)) : seen;
 }
 
+ir_value mma_exp2(mma *m, ir_value x) { return m->machine->rounds ? emit_exp2_fast(m->b, x) : emit_exp2(m->b, x); }
+
 ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
   ir *b = m->b;
-  if (mma_has_pairs(m)) return emit_exp2_fast(b, sub(b, x, less_by));
+  if (mma_has_pairs(m)) return mma_exp2(m, sub(b, x, less_by));
   ir_value negative = ir_op1(b, "arith.negf", less_by);
-  return emit_exp2_fast(b, ir_fma(b, x, m->scale, negative));
+  return mma_exp2(m, ir_fma(b, x, m->scale, negative));
 }

@@ -1,13 +1,12 @@
 /* gpu/mma_rows: a tile program one own row a thread, where rows that are not finite came into a block's sums; see
  * gpu/mma.h.
  *
- * A tensor core multiplies a weight of 0 by whatever stands in the other factor, and 0 times what is not finite is NaN.
+ * Products multiply a weight of 0 by whatever stands in the other factor, and 0 times what is not finite is NaN.
  * A block whose sums are not all finite therefore makes them again, slowly: rows are read where they lie, sums stand in
  * shared memory, and a pair whose weight is 0 adds nothing. What was NaN by right is NaN again.
  */
 #include "gpu/index.h"
 #include "gpu/mma.h"
-#include "mlir/exp2.h"
 #include "mlir/number.h"
 
 #include "kernel/launch.h"
@@ -50,44 +49,45 @@ static tile_tensor tensor_of(const mma *m, int value) {
   return TILE_TENSOR_COUNT;
 }
 
-/* The row at hand of a tile, and how many pairs of numbers it has. */
-static ir_value row_of(row_walk *w, int value, int *pairs) {
+/* The row at hand of a tile, and how many accesses it has. */
+static ir_value row_of(row_walk *w, int value, int *accesses) {
   ir *b = w->m->b;
   attend_rows rows = mma_rows_of(w->m, tensor_of(w->m, value));
   ir_value token = w->m->p->value[value].rows == TILE_OWN ? w->own : w->streamed;
-  *pairs = rows.width / 2;
+  *accesses = rows.width / mma_access_numbers(w->m);
   return ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride)));
 }
 
-static void load_two(row_walk *w, ir_value row, ir_value pair, ir_value *two) {
+static void load(row_walk *w, ir_value row, ir_value access, ir_value *x) {
   ir *b = w->m->b;
-  ir_unpack(b, w->m->is_bf16, ir_load(b, b->i32, ir_offset(b, row, mul(b, pair, i64(b, 4))), 4), two);
+  mma_load_numbers(w->m, ir_offset(b, row, mul(b, access, i64(b, w->m->t->entry->access))), x);
 }
 
 static ir_value product(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
-  int pairs;
+  int accesses;
   if (tile_is_of_columns(tensor_of(w->m, op->arg[0]))) return mma_columns_product(w->m, op, w->row, w->index);
-  ir_value x = row_of(w, op->arg[0], &pairs), y = row_of(w, op->arg[1], &pairs), sum = ir_float(b, b->f32, 0), now;
-  ir_value one[2], other[2];
-  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, pairs), 1, &sum, &now);
-  load_two(w, x, loop.index, one);
-  load_two(w, y, loop.index, other);
-  for (int i = 0; i < 2; i++) now = ir_fma(b, one[i], other[i], now);
+  ir_value x = row_of(w, op->arg[0], &accesses), y = row_of(w, op->arg[1], &accesses), sum = ir_float(b, b->f32, 0),
+           now;
+  ir_value one[MMA_MOST_NUMBERS], other[MMA_MOST_NUMBERS];
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, accesses), 1, &sum, &now);
+  load(w, x, loop.index, one);
+  load(w, y, loop.index, other);
+  for (int i = 0; i < mma_access_numbers(w->m); i++) now = ir_fma(b, one[i], other[i], now);
   ir_end_for_with(b, loop, 1, &now, &sum);
   return sum;
 }
 
 static void add_row(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
-  int pairs;
-  ir_value weight = w->value[op->arg[0]], row = row_of(w, op->arg[1], &pairs), two[2];
+  int accesses, numbers = mma_access_numbers(w->m);
+  ir_value weight = w->value[op->arg[0]], row = row_of(w, op->arg[1], &accesses), x[MMA_MOST_NUMBERS];
   ir_branch some = ir_if(b, ir_compare_float(b, "une", weight, ir_float(b, b->f32, 0)));
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, pairs));
-  load_two(w, row, loop.index, two);
-  for (int i = 0; i < 2; i++) {
-    ir_value at = sum_at(w, op->value, add(b, mul(b, loop.index, i64(b, 2)), i64(b, i)));
-    ir_store(b, ir_fma(b, weight, two[i], ir_load(b, b->f32, at, 4)), at, 4, false);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, accesses));
+  load(w, row, loop.index, x);
+  for (int i = 0; i < numbers; i++) {
+    ir_value at = sum_at(w, op->value, add(b, mul(b, loop.index, i64(b, numbers)), i64(b, i)));
+    ir_store(b, ir_fma(b, weight, x[i], ir_load(b, b->f32, at, 4)), at, 4, false);
   }
   ir_end_for(b, loop);
   ir_end_if(b, some);
@@ -175,7 +175,8 @@ static ir_value score(row_walk *w, const tile_op *op) {
 static ir_value online(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
   ir_value x = w->value[op->arg[0]], maximum = ir_op2(b, "arith.maxnumf", w->maximum, x);
-  ir_value decay = emit_exp2_fast(b, sub(b, w->maximum, maximum)), weight = emit_exp2_fast(b, sub(b, x, maximum));
+  ir_value decay = mma_exp2(w->m, sub(b, w->maximum, maximum));
+  ir_value weight = mma_exp2(w->m, sub(b, x, maximum));
   scale_row(w, op->arg[1], decay, false);
   w->total = add(b, mul(b, w->total, decay), weight);
   w->maximum = maximum;
@@ -201,7 +202,7 @@ static void run(row_walk *w, const tile_op *op) {
   case TILE_ONLINE: *to = online(w, op); break;
   case TILE_WEIGHT:
     x = mma_product_lse(w->m, of.query, of.query_token);
-    *to = emit_exp2_fast(b, sub(b, w->value[op->arg[0]], x));
+    *to = mma_exp2(w->m, sub(b, w->value[op->arg[0]], x));
     break;
   case TILE_GAIN:
     *to = mma_gain_of(w->m, w->value[op->arg[0]], w->value[op->arg[1]], mma_load_delta(w->m, of.query_token),
@@ -286,14 +287,14 @@ static void store(row_walk *w, const tile_op *op) {
   }
   ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", mma_address_of(m, op->tensor), i64(b, 0)));
   ir_value row = ir_pointer(b, add(b, to.base, mul(b, wide(b, w->own), to.stride)));
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, to.width / 2));
-  ir_value two[2];
-  for (int i = 0; i < 2; i++) {
-    ir_value channel = add(b, mul(b, loop.index, i64(b, 2)), i64(b, i));
-    two[i] = mul(b, ir_load(b, b->f32, sum_at(w, op->arg[0], channel), 4), factor);
+  int numbers = mma_access_numbers(m);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, to.width / numbers));
+  ir_value x[MMA_MOST_NUMBERS];
+  for (int i = 0; i < numbers; i++) {
+    ir_value channel = add(b, mul(b, loop.index, i64(b, numbers)), i64(b, i));
+    x[i] = mul(b, ir_load(b, b->f32, sum_at(w, op->arg[0], channel), 4), factor);
   }
-  ir_value pair = ir_pack(b, m->is_bf16, two[0], two[1]);
-  ir_store(b, pair, ir_offset(b, row, mul(b, loop.index, i64(b, 4))), 4, false);
+  mma_store_numbers(m, ir_offset(b, row, mul(b, loop.index, i64(b, m->t->entry->access))), numbers, x);
   ir_end_for(b, loop);
   ir_end_if(b, wanted);
 }

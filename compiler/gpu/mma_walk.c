@@ -2,15 +2,17 @@
 #include "gpu/index.h"
 #include "gpu/mma.h"
 #include "mlir/arithmetic.h"
-#include "mlir/exp2.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 
 #include "kernel/launch.h"
 
 #include <math.h>
 
 /* The least scale that is told from 0: a score that is masked stays -infinity times it. */
+enum { PIECE = 16 };
+
 static const double LEAST_SCALE = 0x1p-126;
 
 /* ---- scores ---- */
@@ -62,7 +64,7 @@ static void emit_score(mma *m, const tile_op *op) {
            *masked = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
   for (int i = 0; i < registers; i++) types[i] = b->f32;
-  if (m->places_of[0].ptr && (m->t->p->bias || m->t->p->score)) fill_near_scores(m, op, types, score);
+  if (m->t->far.ptr && (m->t->p->bias || m->t->p->score)) fill_near_scores(m, op, types, score);
   else fill_scores(m, op, score);
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
@@ -99,7 +101,7 @@ static void emit_online(mma *m, const tile_op *op) {
     most[h] = mma_row_maximum(m, most[h]);
     if (!mma_has_pairs(m)) most[h] = mul(b, most[h], m->scale);
     ir_value maximum = ir_op2(b, "arith.maxnumf", m->maximum[h], most[h]);
-    decay[h] = emit_exp2_fast(b, sub(b, m->maximum[h], maximum));
+    decay[h] = mma_exp2(m, sub(b, m->maximum[h], maximum));
     m->maximum[h] = maximum;
     m->total[h] = mul(b, m->total[h], decay[h]);
   }
@@ -252,9 +254,18 @@ static mma_asked ask_next(mma *m, int each) {
   return mma_ask_columns(m, &m->p->op[i], next, stage);
 }
 
+static void emit_product(mma *m, const tile_op *op) {
+  int registers = mma_registers(m, op->value);
+  if (!op->adds) {
+    m->sum[op->value] = arena_array(m->memory, ir_value, registers);
+    for (int i = 0; i < registers; i++) m->sum[op->value][i] = ir_float(m->b, m->b->f32, 0);
+  }
+  m->machine->product(m, op);
+}
+
 static void emit_op(mma *m, const tile_op *op) {
   switch (op->kind) {
-  case TILE_MMA: mma_product(m, op); break;
+  case TILE_MMA: emit_product(m, op); break;
   case TILE_ROTATED_PRODUCT:
   case TILE_ROTATED_SUM: mma_rotate(m, op); break;
   case TILE_SCORE: emit_score(m, op); break;
@@ -354,14 +365,13 @@ static const tile_op *first_product(const mma *m) {
 /* Own rows of the first product times -1, where the scale is negative: maxima of products are those of scores then. */
 static void flip_rows(mma *m, int value, ir_value negative) {
   ir *b = m->b;
-  int words = tile_size(&m->shape.tile, m->p->value[value].columns) / 2, rows = m->shape.tile.own,
-      pitch = mma_pitch(&m->shape.tile, m->p->value[value].columns);
+  int words = mma_width(m, value) * m->machine->element / 4, rows = m->shape.tile.own, pitch = mma_pitch_of(m, value);
   ir_branch branch = ir_if(b, negative);
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, (int64_t)rows * words / PEGEN_PTX_BLOCK));
   ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
   ir_value at = add(b, scaled(b, quotient(b, index, words), pitch), scaled(b, rest(b, index, words), 4));
   ir_value word = ir_offset(b, m->memory_of[value], wide(b, at));
-  ir_store(b, ir_op2(b, "arith.xori", ir_load(b, b->i32, word, 4), i32(b, (int32_t)0x80008000)), word, 4, false);
+  ir_store(b, ir_op2(b, "arith.xori", ir_load(b, b->i32, word, 4), i32(b, m->machine->negative)), word, 4, false);
   ir_end_for(b, loop);
   ir_end_if(b, branch);
 }
@@ -390,13 +400,14 @@ static ir_value scale_of(mma *m) {
   return ir_op2(b, "arith.maxnumf", ir_op1(b, "math.absf", scale), ir_float(b, b->f32, LEAST_SCALE));
 }
 
-/* Tiles of one side, of rows or of columns, from byte `at` on; gives where they end. */
+/* Tiles of one side, of rows or of columns, from byte `at` on; gives where they end. Nothing stands behind the last
+ * row's numbers. */
 static int64_t lay_tiles(mma *m, ir_value base, tile_space side, bool columns, int64_t at) {
   for (int v = 0; v < m->p->n_values; v++) {
     const tile_value *value = &m->p->value[v];
     if (value->is_sum || value->rows != side || (value->columns == TILE_PARTS) != columns) continue;
     if (base.ptr) m->memory_of[v] = ir_offset_const(m->b, base, at);
-    at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch(&m->shape.tile, value->columns);
+    at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch_of(m, v) - PIECE;
   }
   return at;
 }
@@ -435,7 +446,7 @@ static int64_t lay_out(mma *m, ir_value base) {
   if (base.ptr && m->shape.tile.parts) m->t->origin = ir_offset_const(m->b, base, at);
   at += mma_origin_bytes(m);
   if (base.ptr) m->t->spoilt = ir_offset_const(m->b, base, at);
-  if (base.ptr && m->places_of[0].ptr) m->t->far = ir_offset_const(m->b, base, at + 4);
+  if (base.ptr && m->places_of[0].ptr && m->machine->rounds) m->t->far = ir_offset_const(m->b, base, at + 4);
   return at + 16;
 }
 
@@ -518,14 +529,15 @@ static void emit_program(mma *m) {
   int each = find_each(m->p);
   attend_clear_spoilt(m->t);
   m->scale = scale_of(m);
-  if (m->places_of[0].ptr) {
+  if (m->t->far.ptr) {
     ir_branch one = ir_if(b, ir_compare_int(b, "eq", m->t->thread, i32(b, 0)));
     ir_store(b, i32(b, 0), m->t->far, 4, false);
     ir_end_if(b, one);
     ir_wait(b, IR_BARRIER_BLOCK); /* tokens that are laid may set it */
+  }
+  if (m->places_of[0].ptr)
     attend_find_origin(m->t, m->p->owns_keys ? PEGEN_PTX_ATTENTION_KEY_POSITIONS : PEGEN_PTX_ATTENTION_POSITIONS,
                        m->own_first, m->shape.tile.own, m->origin);
-  }
   mma_begin_columns(m);
   begin_rows(m, each);
   if (!m->p->owns_keys) mma_set_q_head(m, m->q_head);
@@ -554,9 +566,9 @@ static void emit_tiles(mma *m) {
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
   mma_kind kind = (mma_kind)(entry->kind - GPU_MMA); /* ORDER mma_kind */
-  const mma_plan *plan = design->mma[kind];
+  const mma_plan *plan = mma_plans_of(design, entry->dtype, entry->access < THREAD_PIECE)[kind];
   attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
-  mma m = {.t = &t, .b = b, .memory = a, .p = plan->program, .shape = plan->shape};
+  mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
@@ -578,24 +590,16 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   set_thread(&m);
   attend_set_emitters(&t, native);
   /* A column is larger than the bias, and its weights are exact. */
-  if (!t.p->columns && !functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
+  if (m.machine->rounds && !t.p->columns && !functions_of(a, t.p).jumps) t.exprs.walker.machine = &expr_of_fast_threads;
   emit_tiles(&m);
   ir_return(b);
 }
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, RESERVED = 1 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
-
-/* Tiles from the largest on; the first that registers, shared memory and the length of code allow is taken. A
- * multiprocessor has two blocks where some tile allows it: one computes while the other waits. */
-static const struct {
-  int row_tiles, streamed;
-} sizes[] = {{2, 64}, {2, 32}, {1, 64}, {1, 32}, {1, 16}, {2, 16}};
-
-enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static bool has_gains(const tile_program *p) {
   for (int i = 0; i < p->n_ops; i++)
@@ -617,34 +621,38 @@ static bool fits(mma *m, int64_t most_shared) {
          pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
 
-/* like: own rows of tiles are as many; NULL: whatever fits. */
-static const mma_plan *plan_of(arena *a, const attention_plan *p, const tile_program *program, bool reverses,
-                               const mma_plan *like) {
+/* The first size that registers, shared memory and the length of code allow; at first as much memory as the machine
+ * would have. like: own rows of tiles are as many; NULL: whatever fits. */
+static const mma_plan *plan_of(arena *a, const attention_plan *p, const mma_machine *machine,
+                               const tile_program *program, bool reverses, const mma_plan *like) {
   static const ir_value none;
   mma_plan *plan = arena_new(a, mma_plan);
+  plan->machine = machine;
   plan->program = tile_pipeline(a, tile_apart(a, program));
   attend t = {.memory = a, .p = p};
-  for (int n = 0; n < 2 * SIZES; n++) {
-    int i = n % SIZES;
-    if (program->owns_group && sizes[i].row_tiles > 1) continue;
-    if (like && sizes[i].row_tiles != like->shape.row_tiles) continue;
-    mma m = {.t = &t, .memory = a, .p = plan->program, .gradient = reverses ? &none : NULL};
-    m.shape.row_tiles = sizes[i].row_tiles;
-    m.shape.tile = (tile_shape){.own = sizes[i].row_tiles * MMA_ROWS * MMA_WARPS,
-                                .streamed = sizes[i].streamed,
+  for (int n = 0; n < 2 * MMA_MOST_SIZES; n++) {
+    mma_size size = machine->size[n % MMA_MOST_SIZES];
+    if (!size.row_tiles || (program->owns_group && size.row_tiles > 1)) continue;
+    if (like && size.row_tiles != like->shape.row_tiles) continue;
+    mma m = {.t = &t, .memory = a, .machine = machine, .p = plan->program, .gradient = reverses ? &none : NULL};
+    m.shape.row_tiles = size.row_tiles;
+    m.shape.tile = (tile_shape){.own = size.row_tiles * MMA_ROWS * MMA_WARPS,
+                                .streamed = size.streamed,
                                 .channels = whole_steps(p->head_dim),
                                 .values = whole_steps(p->value_dim),
                                 .parts = mma_parts(p)};
-    m.shape.holds_own = !reverses && m.shape.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
-    if (!fits(&m, n < SIZES ? MOST_SHARED / 2 - RESERVED : MOST_SHARED)) continue;
+    m.shape.holds_own =
+        machine->holds && !reverses && size.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
+    if (!fits(&m, n < MMA_MOST_SIZES ? machine->shared : MOST_SHARED)) continue;
     plan->shape = m.shape;
     return plan;
   }
   return NULL;
 }
 
-static const mma_plan *reversed_plan(arena *a, const attention_plan *p, const tile_program *forward, unsigned gained) {
-  return plan_of(a, p, tile_reverse(a, forward, gained), true, NULL);
+static const mma_plan *reversed_plan(arena *a, const attention_plan *p, const mma_machine *machine,
+                                     const tile_program *forward, unsigned gained) {
+  return plan_of(a, p, machine, tile_reverse(a, forward, gained), true, NULL);
 }
 
 static bool stores(const tile_program *p, tile_tensor tensor) {
@@ -654,8 +662,9 @@ static bool stores(const tile_program *p, tile_tensor tensor) {
 }
 
 /* The program of rows with what gains by pairs beside them. */
-static const mma_plan *gains_plan(arena *a, const attention_plan *p, const tile_program *forward, mma_kind rows) {
-  const mma_plan *like = mma_plan_of(a, p, rows);
+static const mma_plan *gains_plan(arena *a, const attention_plan *p, const mma_machine *machine,
+                                  const tile_program *forward, mma_kind rows) {
+  const mma_plan *like = mma_plan_of(a, p, machine, rows);
   unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
   if (rows == MMA_QUERIES && p->n_scatters) gained |= TILE_OF_OPERANDS;
   if (!like || !gained || p->columns || p->matrix) return NULL;
@@ -665,25 +674,32 @@ static const mma_plan *gains_plan(arena *a, const attention_plan *p, const tile_
   } of[] = {{TILE_OF_QUERIES, TILE_G_Q}, {TILE_OF_KEYS, TILE_G_K}, {TILE_OF_VALUES, TILE_G_V}};
   for (int i = 0; i < 3; i++)
     if (stores(like->program, of[i].stored)) gained |= of[i].gained;
-  return plan_of(a, p, tile_reverse(a, forward, gained), true, like);
+  return plan_of(a, p, machine, tile_reverse(a, forward, gained), true, like);
 }
 
-const mma_plan *mma_plan_of(arena *a, const attention_plan *described, mma_kind kind) {
+const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow) {
+  return design->mma[narrow ? MMA_ANY_ROWS : number_bytes(dtype) > 2 ? MMA_FLOATS : MMA_16_BITS];
+}
+
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma_machine *machine, mma_kind kind) {
   const attention_plan *p = attend_plan_of_products(a, described);
-  if (p->head_dim % 8 || p->value_dim % 8) return NULL;
+  if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
+  if (attend_has_columns(p) && !machine->has_columns) return NULL;
+  if (p != described && !machine->has_turned) return NULL;
+  if (attend_has_pairs(p) && !machine->has_pairs) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
-  if (kind == MMA_FORWARD) return plan_of(a, p, forward, false, NULL);
-  if (kind == MMA_FEW) return plan_of(a, p, tile_few(a, forward), false, NULL);
-  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, p, forward, MMA_QUERIES) : NULL;
-  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, p, forward, MMA_KEYS) : NULL;
-  if (kind == MMA_QUERIES) return reversed_plan(a, p, forward, TILE_OF_QUERIES);
-  const mma_plan *both = reversed_plan(a, p, forward, TILE_OF_KEYS | TILE_OF_VALUES);
+  if (kind == MMA_FORWARD) return plan_of(a, p, machine, forward, false, NULL);
+  if (kind == MMA_FEW) return plan_of(a, p, machine, tile_few(a, forward), false, NULL);
+  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, p, machine, forward, MMA_QUERIES) : NULL;
+  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, p, machine, forward, MMA_KEYS) : NULL;
+  if (kind == MMA_QUERIES) return reversed_plan(a, p, machine, forward, TILE_OF_QUERIES);
+  const mma_plan *both = reversed_plan(a, p, machine, forward, TILE_OF_KEYS | TILE_OF_VALUES);
   if (both) return kind == MMA_KEYS ? both : NULL;
-  const mma_plan *keys = reversed_plan(a, p, forward, TILE_OF_KEYS),
-                 *values = reversed_plan(a, p, forward, TILE_OF_VALUES);
+  const mma_plan *keys = reversed_plan(a, p, machine, forward, TILE_OF_KEYS),
+                 *values = reversed_plan(a, p, machine, forward, TILE_OF_VALUES);
   if (!keys || !values) return NULL;
   return kind == MMA_KEYS ? keys : values;
 }

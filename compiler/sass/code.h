@@ -57,7 +57,7 @@ typedef struct sass_turn {
   int count; /* 0: there is no loop */
   const sass_instruction **at;
   int loops;               /* on the way whose number of turns is not in the code: one turn of each is counted */
-  int products, multiply_adds; /* HMMA; FFMA of the loops inside, which are products where there is no HMMA */
+  int products, multiply_adds; /* HMMA; FFMA, which are nearly all products where there is no HMMA */
   int issued[SASS_PIPE_COUNT];
   int copies, copied_bytes; /* of a lane: cp.async */
   int loaded_bytes;         /* of a lane: loads from global memory to registers */

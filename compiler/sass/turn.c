@@ -54,10 +54,22 @@ static bool read_halves(const sass_instruction *i, long *out) {
   return operand_is(i, 1, "-RZ", 3) && operand_is(i, 3, "0", 1) && low >= 0 && low < 0x1p-14;
 }
 
+/* CS2R R148, SRZ: 0 in R148 and in R149. */
+static bool clears_pair(const sass_instruction *i, const char *counter) {
+  const char *first;
+  if (!sass_is(i, "CS2R") || strstr(i->opcode, ".32") || counter[0] != 'R') return false;
+  operand(i, 0, &first);
+  return first[0] == 'R' && strtol(first + 1, NULL, 10) + 1 == strtol(counter + 1, NULL, 10);
+}
+
 /* What a counter begins with: 0 or a number that is moved there. */
 static bool read_beginning(const sass_code *code, int before, const char *counter, int length, long *out) {
   for (int i = before; i >= 0; i--) {
     const sass_instruction *at = &code->at[i];
+    if (clears_pair(at, counter)) {
+      *out = 0;
+      return true;
+    }
     if (!operand_is(at, 0, counter, length)) continue;
     if (sass_is(at, "HFMA2")) return read_halves(at, out);
     return (sass_is(at, "MOV") && read_number(at, 1, out)) || (sass_is(at, "CS2R") && (*out = 0, true));
@@ -188,7 +200,7 @@ enum { MOST_INSTRUCTIONS = 1 << 18 };
 /* Rows are read and written by the widest accesses; positions and operands are narrower, and caches serve them. */
 static bool is_row(const sass_instruction *i) { return i->bytes == 16 && (sass_is(i, "LDG") || sass_is(i, "STG")); }
 
-static void add(walk *w, const sass_instruction *i, bool inside) {
+static void add(walk *w, const sass_instruction *i) {
   sass_turn *t = w->turn;
   if (t->count == w->room) {
     const sass_instruction **larger = arena_array(w->a, const sass_instruction *, w->room = 2 * w->room + 1024);
@@ -198,7 +210,7 @@ static void add(walk *w, const sass_instruction *i, bool inside) {
   t->at[t->count++] = i;
   t->issued[i->pipe]++;
   t->products += sass_is(i, "HMMA");
-  t->multiply_adds += inside && sass_is(i, "FFMA");
+  t->multiply_adds += sass_is(i, "FFMA");
   if (sass_is(i, "LDGSTS")) t->copies++, t->copied_bytes += i->bytes;
   if (sass_is(i, "LDG")) t->loaded_bytes += i->bytes;
   if (is_row(i)) t->row_bytes += i->bytes;
@@ -216,14 +228,14 @@ static const loop *find_inner(const walk *w, const loop *outer, int head) {
 }
 
 /* A turn of a loop, with all turns of those inside. */
-static void add_turn(walk *w, const loop *of, bool inside) {
+static void add_turn(walk *w, const loop *of) {
   for (int i = of->head; i >= 0 && i <= of->tail && w->turn->count < MOST_INSTRUCTIONS; i = w->ways[i].next) {
     const loop *inner = find_inner(w, of, i);
     if (inner && !inner->turns && !(w->rows && holds(inner, w->rows))) w->turn->loops++;
     for (int turn = 0; inner && w->turn->count < MOST_INSTRUCTIONS && (turn < inner->turns || !turn); turn++)
-      add_turn(w, inner, inner->turns > 0);
+      add_turn(w, inner);
     if (inner) i = inner->tail;
-    else add(w, &w->code->at[i], inside);
+    else add(w, &w->code->at[i]);
   }
 }
 
@@ -233,7 +245,7 @@ static sass_turn walk_through(walk *w, const loop *of, bool is_whole) {
   w->turn = &turn;
   w->room = 0;
   w->ways = find_ways(w->a, w->code, of, is_whole);
-  add_turn(w, of, false);
+  add_turn(w, of);
   if (!turn.copies) turn.stages = 0;
   return turn;
 }
@@ -246,7 +258,8 @@ static walk begin_walk(arena *a, const sass_code *code, loop **loops) {
 sass_turn sass_main_loop(arena *a, const sass_code *code) {
   loop *loops;
   walk w = begin_walk(a, code, &loops);
-  const loop *of = find_main(code, loops, w.n_loops, "HMMA");
+  const loop all = {0, code->count - 1, 1};
+  const loop *of = find_main(code, loops, w.n_loops, count_in(code, &all, "HMMA") ? "HMMA" : "FFMA");
   return of ? walk_through(&w, of, false) : (sass_turn){.count = 0};
 }
 

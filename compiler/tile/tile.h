@@ -47,7 +47,7 @@ typedef enum tile_space { TILE_ONE, TILE_OWN, TILE_STREAMED, TILE_CHANNELS, TILE
 typedef enum tile_tensor { TILE_TENSORS(TILE_TENSOR) TILE_TENSOR_COUNT } tile_tensor;
 #undef TILE_TENSOR
 
-/* Ops, the arguments they take, and what they do. Products have 16-bit factors and float32 sums. */
+/* Ops, the arguments they take, and what they do. Factors of products are 16-bit or float32, sums float32. */
 #define TILE_OPS(X) \
   X(LOAD, "load", 0)     /* value = a tile of a tensor's rows; it may be read behind the next wait */ \
   X(WAIT, "wait", 0)     /* loads have arrived, and what they are read for up to here is done by all threads */ \
@@ -77,7 +77,7 @@ enum { TILE_MOST_VALUES = 20, TILE_MOST_OPS = 32, TILE_MOST_ARGUMENTS = 3, TILE_
 typedef struct tile_value {
   const char *name;
   tile_space rows, columns;
-  bool is_sum; /* float32 in registers, a fragment a thread; else 16-bit rows in memory that threads share */
+  bool is_sum; /* float32 in registers, a fragment a thread; else rows in memory that threads share */
   int stages; /* tiles of it that memory holds, taken in turn by the streamed tiles */
 } tile_value;
 

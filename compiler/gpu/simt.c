@@ -1,0 +1,126 @@
+/* gpu/simt: the machine of float32: products by multiply-adds, in the order of what is summed; see gpu/mma.h.
+ *
+ * A product over channels reads 16 bytes of each of the lane's rows and of each row that is one of its columns. A sum
+ * over streamed rows has its weights in the four lanes of a row: each lane begins with its own ones and takes those of
+ * the others one after the other, so that no two lanes of four read one row at once. A lane has four channels side by
+ * side, which it reads together.
+ */
+#include "gpu/index.h"
+#include "gpu/mma.h"
+
+#include "base/diag.h"
+
+#include <stdint.h>
+
+enum { LANES = 4, QUAD = 4, QUAD_BYTES = 16, BYTES = 4, MOST_HALVES = 2 * MMA_MOST_ROW_TILES };
+
+static ir_value load_quad(mma *m, ir_value at) {
+  return ir_load(m->b, ir_vector(m->b, QUAD, m->b->f32), at, QUAD_BYTES);
+}
+
+static int halves_of(const mma *m) { return 2 * m->shape.row_tiles; }
+
+/* Rows that repeat those before them have the same sums. */
+static void repeat(mma *m, int value) {
+  for (int i = 0; i < mma_registers(m, value); i++)
+    if (mma_repeats(m, mma_half(m, value, i))) m->sum[value][i] = m->sum[value][i - 2];
+}
+
+/* ---- over channels ---- */
+
+/* Four channels of rows and columns, at `at` (i64) of each row. */
+static void add_quad(mma *m, int value, ir_value left, ir_value right, const int *pitch, ir_value *sum) {
+  ir *b = m->b;
+  int columns = 2 * mma_column_tiles(m, value);
+  ir_value x[MOST_HALVES];
+  for (int h = 0; h < halves_of(m); h++) {
+    int64_t row = h / 2 * MMA_ROWS + h % 2 * (MMA_ROWS / 2);
+    if (!mma_repeats(m, h)) x[h] = load_quad(m, ir_offset_const(b, left, row * pitch[0]));
+  }
+  for (int c = 0; c < columns; c++) {
+    int64_t row = c / 2 * MMA_COLUMNS + c % 2;
+    ir_value y = load_quad(m, ir_offset_const(b, right, row * pitch[1]));
+    for (int i = 0; i < QUAD; i++) {
+      ir_value of_column = ir_extract(b, y, i);
+      for (int h = 0; h < halves_of(m); h++) {
+        if (mma_repeats(m, h)) continue;
+        ir_value *to = &sum[mma_register(m, value, h, c / 2, c % 2)];
+        *to = ir_fma(b, ir_extract(b, x[h], i), of_column, *to);
+      }
+    }
+  }
+}
+
+static void add_channels(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int left = op->arg[0], right = op->arg[1], count = mma_registers(m, op->value),
+      quads = (mma_numbers(m, left) + QUAD - 1) / QUAD, together = quads % 2 ? 1 : 2;
+  const int pitch[2] = {mma_pitch_of(m, left), mma_pitch_of(m, right)};
+  ir_value *now = arena_array(m->memory, ir_value, count), *sum = m->sum[op->value];
+  ir_value row = mma_row_of(m, 0), column = mma_column(m, op->value, 0);
+  ir_value x = ir_offset(b, mma_tile_at(m, left, m->stage), wide(b, scaled(b, row, pitch[0])));
+  ir_value y = ir_offset(b, mma_tile_at(m, right, m->stage), wide(b, scaled(b, column, pitch[1])));
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, quads / together), count, sum, now);
+  for (int i = 0; i < together; i++) {
+    ir_value at = add(b, mul(b, loop.index, i64(b, together * QUAD_BYTES)), i64(b, i * QUAD_BYTES));
+    ir_value left_quad = ir_offset(b, x, at), right_quad = ir_offset(b, y, at);
+    add_quad(m, op->value, left_quad, right_quad, pitch, now);
+  }
+  ir_end_for_with(b, loop, count, now, sum);
+}
+
+/* ---- over streamed rows ---- */
+
+/* Adds a row of the right factor, which begins at the lane's first channel, times weights of the lane's rows. */
+static void add_row(mma *m, int value, ir_value row, const ir_value *weight) {
+  ir *b = m->b;
+  ir_value *sum = m->sum[value];
+  for (int run = 0; run * LANES * QUAD < mma_width(m, value); run++) {
+    ir_value x = load_quad(m, ir_offset_const(b, row, (int64_t)run * LANES * QUAD_BYTES));
+    for (int i = 0; i < QUAD; i++) {
+      ir_value channel = ir_extract(b, x, i);
+      for (int h = 0; h < halves_of(m); h++) {
+        if (mma_repeats(m, h)) continue;
+        ir_value *to = &sum[mma_register(m, value, h, run, i)];
+        *to = ir_fma(b, weight[h], channel, *to);
+      }
+    }
+  }
+}
+
+static void add_streamed(mma *m, const tile_op *op) {
+  ir *b = m->b;
+  int left = op->arg[0], pitch = mma_pitch_of(m, op->arg[1]);
+  ir_value tile = mma_tile_at(m, op->arg[1], m->stage), begin[LANES], weight[MOST_HALVES];
+  tile = ir_offset(b, tile, wide(b, scaled(b, m->quad, QUAD_BYTES)));
+  for (int lane = 0; lane < LANES; lane++) {
+    ir_value of_lane = ir_op2(b, "arith.xori", m->quad, i32(b, lane));
+    begin[lane] = ir_offset(b, tile, wide(b, scaled(b, of_lane, 2LL * pitch)));
+  }
+  for (int c = 0; c < 2 * mma_column_tiles(m, left); c++)
+    for (int lane = 0; lane < LANES; lane++) {
+      for (int h = 0; h < halves_of(m); h++) {
+        if (mma_repeats(m, h)) continue;
+        weight[h] = m->sum[left][mma_register(m, left, h, c / 2, c % 2)];
+        if (lane) weight[h] = ir_warp_exchange(b, weight[h], lane);
+      }
+      int64_t row = c / 2 * MMA_COLUMNS + c % 2;
+      add_row(m, op->value, ir_offset_const(b, begin[lane], row * pitch), weight);
+    }
+}
+
+static void product(mma *m, const tile_op *op) {
+  bool of_rows = m->p->value[op->arg[0]].is_sum;
+  if (of_rows == op->transposed) diag_bug("gpu_simt", "%s has a product of another kind", m->p->name);
+  if (of_rows) add_streamed(m, op);
+  else add_channels(m, op);
+  repeat(m, op->value);
+}
+
+#define SIMT .name = "simt", .element = BYTES, .neighbours = QUAD, .negative = INT32_MIN, .product = product
+
+const mma_machine mma_simt = {SIMT, .whole = QUAD, .size = {{2, 32}, {2, 16}, {1, 32}, {1, 16}, {1, 8}},
+                              .shared = MMA_ANY_SHARED};
+
+/* Rows that lie anyhow wait for their loads, and their code is shorter. */
+const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 32}, {1, 16}, {1, 8}}, .shared = MMA_ANY_SHARED};
