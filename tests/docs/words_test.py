@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """words_test.py SOURCE [--update]: the documentation is short and plain, and comments are sentences of their own.
 
-docs/*.md has at most so many words, code included (notes and galleries have folders of their own). Sentences of it and of
-README.md are short, and none has a word that the glossary's last column replaces.
+docs/*.md has at most so many words, code included (notes and galleries have folders of their own). Sentences of it and
+of README.md are short, and none has a word that the glossary's last column replaces.
 
 Comments that begin with "Of", "The same" or "That of" have their subject elsewhere. comments.tsv has how many there are
 in each folder: numbers that may fall, which --update writes down, and not rise.
