@@ -87,6 +87,7 @@ struct mma_machine {
   int whole; /* head_dim and value_dim are multiples of this */
   mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
   int64_t shared; /* bytes of shared memory that a block has where some size allows it */
+  int unrolled; /* most multiply-adds in a turn's code of sums over streamed rows; 0: any number */
   void (*product)(mma *m, const tile_op *op);
 };
 

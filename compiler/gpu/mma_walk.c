@@ -597,7 +597,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
+enum { LANES_OF_ROW = 4, MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
@@ -605,6 +605,17 @@ static bool has_gains(const tile_program *p) {
   for (int i = 0; i < p->n_ops; i++)
     if (p->op[i].kind == TILE_GAIN) return true;
   return false;
+}
+
+/* Multiply-adds that a thread's code has of sums over streamed rows, whose weights are in registers. */
+static int unrolled(const mma *m) {
+  int count = 0, rows = m->shape.row_tiles * MMA_ROWS / 8;
+  for (int i = 0; i < m->p->n_ops; i++) {
+    const tile_op *op = &m->p->op[i];
+    if (op->kind == TILE_MMA && !op->transposed)
+      count += rows * m->shape.tile.streamed * mma_width(m, op->value) / LANES_OF_ROW;
+  }
+  return m->p->owns_group ? count / 2 : count;
 }
 
 static bool fits(mma *m, int64_t most_shared) {
@@ -617,6 +628,7 @@ static bool fits(mma *m, int64_t most_shared) {
   if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
+  if (m->machine->unrolled && unrolled(m) > m->machine->unrolled) return false;
   return registers <= MOST_REGISTERS && m->shape.shared <= most_shared &&
          pairs * operations_of(m->memory, p) <= MOST_CODE;
 }
