@@ -105,6 +105,13 @@ bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const
   return launches(kernel, backward, args, "_mma");
 }
 
+bool run_threads_has_tiles(const pegen_kernel *kernel, const pegen_args *args) {
+  static const char *const machines[] = {"_mma", "_simt", "_simt_narrow"};
+  for (int i = 0; i < 3; i++)
+    if (launches(kernel, false, args, machines[i])) return true;
+  return false;
+}
+
 bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pegen_args *args) {
   return launches(kernel, backward, args, "_turn");
 }

@@ -25,6 +25,10 @@ void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int 
  * false of a processor's kernel, and of a call that is refused. Nothing is run. */
 bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const pegen_args *args);
 
+/* Whether a call of attention launches a tile program (gpu/mma.h), whose blocks with numbers that are not finite are
+ * made again in another order of sums. */
+bool run_threads_has_tiles(const pegen_kernel *kernel, const pegen_args *args);
+
 /* Whether the call goes to an entry that turns rows, which rounds them to their type. */
 bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pegen_args *args);
 

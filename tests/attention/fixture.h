@@ -58,6 +58,12 @@ static inline bool fixture_is_mma(const pegen_kernel *kernel, const attention_tr
   return run_threads_rounds_weights(kernel, false, &args);
 }
 
+/* Whether it launches a tile program: blocks with rows that are not finite are made again in another order. */
+static inline bool fixture_has_tiles(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
+  pegen_args args = attention_trial_args(kernel, t, out);
+  return run_threads_has_tiles(kernel, &args);
+}
+
 /* Whole numbers, [tokens][axes], or with batches [batch][tokens][axes]. */
 static inline const DLTensor *fixture_positions(fixture *f, number_type type, int64_t batch, int64_t tokens) {
   int64_t axes = f->spec->n_axes, count = (batch ? batch : 1) * tokens * axes;
