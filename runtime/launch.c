@@ -108,11 +108,13 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
     memcpy(&grad, known.grad, known.grad->struct_size < sizeof grad ? known.grad->struct_size : sizeof grad);
   for (int i = 0; i < PEGEN_ARGUMENT_COUNT; i++) {
     const pegen_argument_row *row = &pegen_argument_rows[i];
-    const void *given = *(const void *const *)pegen_argument_field(row, &known, &grad);
+    const void *given;
     int count = row->shape[0] == 'o' ? request->kernel->n_operands : pegen_launch_inputs_of(request->kernel);
-    if (row->uses[column] == '.' || row->kind > PEGEN_ARGUMENT_LIST || !given ||
+    if (row->uses[column] == '.' || row->kind > PEGEN_ARGUMENT_LIST ||
         !kinds[request->entry].looks_at(request, (pegen_argument)i))
       continue;
+    memcpy(&given, pegen_argument_field(row, &known, &grad), sizeof given);
+    if (!given) continue;
     if (row->kind == PEGEN_ARGUMENT_TENSOR && is_elsewhere(given, first, fits)) return 0;
     for (int n = 0; row->kind == PEGEN_ARGUMENT_LIST && n < count; n++)
       if (is_elsewhere(((const DLTensor *const *)given)[n], first, fits)) return 0;
