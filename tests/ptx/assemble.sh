@@ -25,6 +25,7 @@ for spec; do
   clean=$(awk -v name="$name" -v chip="$chip" '
     BEGIN {
       tensor["forward 64"] = 152; tensor["queries 64"] = 264; tensor["keys 64"] = 468
+      tensor["keys 64 gains"] = 900 # beside rows, what operands and coordinates gain
       tensor["forward 128"] = 96; tensor["queries 128"] = 1040; tensor["keys 128"] = 544
       # In float32 the walk over rows, where sums are not finite, keeps some of a long row there.
       simt["queries 128"] = 736; simt["keys 128"] = 176
@@ -39,6 +40,7 @@ for spec; do
       if (/_simt/ && simt[work] > few) few = simt[work]
       if (/_mma$/) {
         few = tensor[work] + 0
+        if (/_gains_/ && tensor[work " gains"] > few) few = tensor[work " gains"]
         if (name ~ /role=pairwise/ && columns[work] > few) few = columns[work] }
       if (/_encode_gradient_/ && name ~ /block=(8|16) .*heads=/) few = 16
       if (/_encode_gradient_/ && name ~ /string_cayley .*inverse/ && chip ~ /^sm_1/) few = 256 }
