@@ -229,8 +229,10 @@ def check_slider(page, folder):
     page.click("#made legend")
     back = ActionChains(page.driver).key_down(Keys.CONTROL).send_keys("z").key_up(Keys.CONTROL)
     page.drawn(lambda: back.perform())
-    assert 100 <= float(page.find("#control-base").get_attribute("value")) < float(value), "nothing was undone"
-    page.drawn(lambda: page.control("base", "100"))
+    undone = float(page.find("#control-base").get_attribute("value"))
+    assert 100 <= undone < float(value), "nothing was undone"
+    if undone != 100:  # both moves are one to undo where they came soon one after the other
+        page.drawn(lambda: page.control("base", "100"))
 
 
 def check_compare(page, folder):

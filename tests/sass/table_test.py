@@ -46,7 +46,6 @@ def backward(entries: dict[str, dict]) -> float:
 PREDICTIONS = {
     "forward": lambda entries: rate(entries["attention_bf16_mma"]),
     "backward": backward,
-    "walker": lambda entries: rate(entries["attention_bf16"]),
     "encode": lambda entries: share(entries["encode_bf16"]),
 }
 
