@@ -82,7 +82,7 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
                                     TILE_OF_VALUES,
                                     TILE_OF_QUERIES | TILE_OF_OPERANDS | TILE_OF_TOKENS,
                                     TILE_OF_KEYS | TILE_OF_VALUES | TILE_OF_TOKENS};
-  /* Of polynomials and rotations what is no row gains elsewhere. */
+  /* Other entries serve what gains of polynomials and rotations beside rows. */
   bool by_pairs = (s->pairwise->bias || s->pairwise->score) && !polynomial && !s->pairwise->rotates;
   for (int i = 0; i < (by_pairs ? 6 : 4) && !options->no_gradients; i++) {
     fputc('\n', stream);

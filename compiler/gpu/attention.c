@@ -459,7 +459,8 @@ static void add_turn_entry(arena *a, gpu_program *program, const attend_design *
                   .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, element)};
 }
 
-/* Of a tile program: wide accesses before those that take any rows, so that these are chosen where rows allow. */
+/* Adds an entry of a tile program. Entries of wide accesses come before those that take any rows, so that they are
+ * chosen where rows allow. */
 static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow,
                           mma_kind kind) {
   static const struct {

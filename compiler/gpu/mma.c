@@ -4,7 +4,7 @@
 
 #include "kernel/launch.h"
 
-enum { PIECE = 16, WORD = 4, LANES = 4 /* that have a row */ };
+enum { PIECE = 16, WORD = 4 };
 
 /* ---- fragments ---- */
 
@@ -41,11 +41,11 @@ ir_value mma_column(const mma *m, int value, int i) {
   ir *b = m->b;
   int of_lane = i / MMA_FRAGMENT % mma_column_tiles(m, value) * 2 + i % 2, side_by_side = mma_neighbours(m, value),
       run = of_lane / side_by_side;
-  return add(b, scaled(b, m->quad, side_by_side), i32(b, run * LANES * side_by_side + of_lane % side_by_side));
+  return add(b, scaled(b, m->quad, side_by_side), i32(b, run * MMA_LANES * side_by_side + of_lane % side_by_side));
 }
 
 ir_value mma_row_maximum(mma *m, ir_value x) {
-  for (int lanes = 1; lanes < LANES; lanes *= 2) {
+  for (int lanes = 1; lanes < MMA_LANES; lanes *= 2) {
     ir_value other = ir_warp_exchange(m->b, x, lanes);
     x = ir_op2(m->b, "arith.maxnumf", x, other);
   }
@@ -53,7 +53,7 @@ ir_value mma_row_maximum(mma *m, ir_value x) {
 }
 
 ir_value mma_row_sum(mma *m, ir_value x) {
-  for (int lanes = 1; lanes < LANES; lanes *= 2) {
+  for (int lanes = 1; lanes < MMA_LANES; lanes *= 2) {
     ir_value other = ir_warp_exchange(m->b, x, lanes);
     x = add(m->b, x, other);
   }
@@ -163,7 +163,7 @@ void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {
 /* The lane's columns of a run, from channel `first` on those that rows have. */
 static void store_run(mma *m, ir_value at, int first, int width, int count, const ir_value *x) {
   ir *b = m->b;
-  bool whole = first + LANES * count <= width;
+  bool whole = first + MMA_LANES * count <= width;
   int together = is_narrow(m) ? 1 : count;
   ir_value channel = add(b, scaled(b, m->quad, count), i32(b, first));
   for (int i = 0; i < count; i += together) {
@@ -184,10 +184,10 @@ void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
     ir_branch given = ir_if(b, mma_has_own(m, own.row));
     ir_value at = ir_pointer(b, add(b, to.base, mul(b, wide(b, own.token), to.stride)));
     at = ir_offset(b, at, wide(b, scaled(b, m->quad, (int64_t)count * element_of(m))));
-    for (int run = 0; run * LANES * count < to.width; run++) {
-      ir_value x[LANES];
+    for (int run = 0; run * MMA_LANES * count < to.width; run++) {
+      ir_value x[MMA_LANES];
       for (int i = 0; i < count; i++) x[i] = mul(b, m->sum[value][mma_register(m, value, h, run, i)], factor[h]);
-      store_run(m, at, run * LANES * count, to.width, count, x);
+      store_run(m, at, run * MMA_LANES * count, to.width, count, x);
     }
     ir_end_if(b, given);
   }

@@ -53,7 +53,7 @@ typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mm
 /* NULL: the machine does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
  * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma_machine *machine, mma_kind kind);
-/* Those of rows of a type, narrow: that lie anyhow; by mma_kind. */
+/* The plans for rows of a type, by mma_kind. narrow: rows may lie anyhow. */
 const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
@@ -66,7 +66,15 @@ void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_en
 
 typedef struct mma mma;
 
-enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_INNER = 16, MMA_FRAGMENT = 4, MMA_WARPS = 4, MMA_MOST_ROW_TILES = 2 };
+enum {
+  MMA_ROWS = 16,
+  MMA_COLUMNS = 8,
+  MMA_INNER = 16,
+  MMA_FRAGMENT = 4,
+  MMA_LANES = 4 /* of a row */,
+  MMA_WARPS = 4,
+  MMA_MOST_ROW_TILES = 2
+};
 enum { MMA_MOST_SIZES = 8, MMA_MOST_NUMBERS = 8 /* of an access */ };
 
 typedef struct mma_size {
@@ -289,7 +297,8 @@ void mma_store_gradient(mma *m, const tile_op *op);
 int64_t mma_give_bytes(const mma *m); /* of shared memory */
 bool mma_gives_operands(const mma *m);
 void mma_find_elements(mma *m); /* of a program that gives to operands, once a block: zeros */
-/* Of own rows, before the turns of a head of q; is_first (i1): of the first head. Behind the last turn. */
+/* Begins what own rows give, before the turns of a head of q (is_first, i1: the first head), and ends it behind them.
+ */
 void mma_begin_gives(mma *m, ir_value is_first);
 void mma_end_gives(mma *m);
 void mma_give(mma *m, const tile_op *op);

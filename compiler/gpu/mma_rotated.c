@@ -12,7 +12,7 @@
 
 #include "kernel/launch.h"
 
-enum { HALVES = 2 * MMA_MOST_ROW_TILES, MOST_COLUMNS = 4, MOST_PAIRS = 8, QUAD_LANES = 4 };
+enum { HALVES = 2 * MMA_MOST_ROW_TILES, MOST_COLUMNS = 4, MOST_PAIRS = 8 };
 
 /* A thread's pairs in a turn of the outer loop: [halves][columns]. */
 typedef struct rotated_pairs {
@@ -120,7 +120,7 @@ static void add_products(const rotated_pairs *p, ir_value *sum) {
 
 /* ---- sums ---- */
 
-static int sum_pitch(const mma *m) { return 4 * (m->shape.tile.channels + QUAD_LANES); }
+static int sum_pitch(const mma *m) { return 4 * (m->shape.tile.channels + MMA_LANES); }
 
 int64_t mma_rotated_bytes(const mma *m) {
   for (int i = 0; i < m->p->n_ops; i++)
@@ -142,8 +142,8 @@ static void store_sums(const rotated_pairs *p, const ir_value *sum) {
   int n = s->n_components, count = p->halves * n;
   ir_value channel[SPEC_MAX_BLADES];
   for (int i = 0; i < n; i++) channel[i] = emit_thread_index(&m->t->exprs, s->channel + (int64_t)i * s->n_blocks);
-  for (int first = 0; first < count; first += QUAD_LANES) {
-    int lanes = count - first < QUAD_LANES ? count - first : QUAD_LANES;
+  for (int first = 0; first < count; first += MMA_LANES) {
+    int lanes = count - first < MMA_LANES ? count - first : MMA_LANES;
     ir_value x = {NULL}, at = {NULL};
     for (int lane = 0; lane < lanes; lane++) {
       int half = (first + lane) / n, i = (first + lane) % n;

@@ -597,7 +597,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { LANES_OF_ROW = 4, MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
@@ -609,11 +609,11 @@ static bool has_gains(const tile_program *p) {
 
 /* Multiply-adds that a thread's code has of sums over streamed rows, whose weights are in registers. */
 static int unrolled(const mma *m) {
-  int count = 0, rows = m->shape.row_tiles * MMA_ROWS / 8;
+  int count = 0, rows = 2 * m->shape.row_tiles;
   for (int i = 0; i < m->p->n_ops; i++) {
     const tile_op *op = &m->p->op[i];
     if (op->kind == TILE_MMA && !op->transposed)
-      count += rows * m->shape.tile.streamed * mma_width(m, op->value) / LANES_OF_ROW;
+      count += rows * m->shape.tile.streamed * mma_width(m, op->value) / MMA_LANES;
   }
   return m->p->owns_group ? count / 2 : count;
 }

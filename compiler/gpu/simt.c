@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-enum { LANES = 4, QUAD = 4, QUAD_BYTES = 16, BYTES = 4, MOST_HALVES = 2 * MMA_MOST_ROW_TILES };
+enum { QUAD = 4, QUAD_BYTES = 16, BYTES = 4, MOST_HALVES = 2 * MMA_MOST_ROW_TILES };
 
 static ir_value load_quad(mma *m, ir_value at) {
   return ir_load(m->b, ir_vector(m->b, QUAD, m->b->f32), at, QUAD_BYTES);
@@ -75,8 +75,8 @@ static void add_channels(mma *m, const tile_op *op) {
 static void add_row(mma *m, int value, ir_value row, const ir_value *weight) {
   ir *b = m->b;
   ir_value *sum = m->sum[value];
-  for (int run = 0; run * LANES * QUAD < mma_width(m, value); run++) {
-    ir_value x = load_quad(m, ir_offset_const(b, row, (int64_t)run * LANES * QUAD_BYTES));
+  for (int run = 0; run * MMA_LANES * QUAD < mma_width(m, value); run++) {
+    ir_value x = load_quad(m, ir_offset_const(b, row, (int64_t)run * MMA_LANES * QUAD_BYTES));
     for (int i = 0; i < QUAD; i++) {
       ir_value channel = ir_extract(b, x, i);
       for (int h = 0; h < halves_of(m); h++) {
@@ -91,14 +91,14 @@ static void add_row(mma *m, int value, ir_value row, const ir_value *weight) {
 static void add_streamed(mma *m, const tile_op *op) {
   ir *b = m->b;
   int left = op->arg[0], pitch = mma_pitch_of(m, op->arg[1]);
-  ir_value tile = mma_tile_at(m, op->arg[1], m->stage), begin[LANES], weight[MOST_HALVES];
+  ir_value tile = mma_tile_at(m, op->arg[1], m->stage), begin[MMA_LANES], weight[MOST_HALVES];
   tile = ir_offset(b, tile, wide(b, scaled(b, m->quad, QUAD_BYTES)));
-  for (int lane = 0; lane < LANES; lane++) {
+  for (int lane = 0; lane < MMA_LANES; lane++) {
     ir_value of_lane = ir_op2(b, "arith.xori", m->quad, i32(b, lane));
     begin[lane] = ir_offset(b, tile, wide(b, scaled(b, of_lane, 2LL * pitch)));
   }
   for (int c = 0; c < 2 * mma_column_tiles(m, left); c++)
-    for (int lane = 0; lane < LANES; lane++) {
+    for (int lane = 0; lane < MMA_LANES; lane++) {
       for (int h = 0; h < halves_of(m); h++) {
         if (mma_repeats(m, h)) continue;
         weight[h] = m->sum[left][mma_register(m, left, h, c / 2, c % 2)];

@@ -26,7 +26,7 @@ ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high);
  * row behind an odd number of them becomes 0. */
 void emit_paired_queries(const attention_emitter *e, ir_value rows, ir_value count, ir_value to);
 void emit_paired_rows(const attention_emitter *e, ir_value rows, ir_value count, ir_value to);
-/* Of an odd number of rows [queries] the next one becomes `number`, so that their last pair is whole. */
+/* Fills the row behind an odd number of rows [queries] with `number`, so that their last pair is whole. */
 void emit_partner(const attention_emitter *e, ir_value rows, ir_value count, double number);
 /* Rows of `width` bfloat16, `stride` bytes apart, to pairs of rows, [row / 2][pitch]; the last one's partner may be
  * zeros. */

@@ -466,7 +466,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   ir_return(b);
 }
 
-/* Of the emitter's shape, and of the narrow one where there is one. */
+/* Emits gradients for the shape of the emitter, and for the narrow one where there is one. */
 static void emit_tiles(attention_emitter e, unsigned dtypes) {
   gradient_emitter f = {.e = e};
   f.e.shape.heads = 1;
