@@ -35,18 +35,13 @@ static LLVMValueRef leaf(describer *d, const attention_plan *p, const expr *x) {
   for (int j = 0; j < count; j++)
     values[j] = gathered ? describe_i32(d, x->offsets[j])
                          : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
-  LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, gathered ? x->index : -1)),
-                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                             FIELD(pegen_leaf, offsets, gathered ? data : describe_null(d)),
-                             FIELD(pegen_leaf, values, gathered ? describe_null(d) : data)};
-  return DESCRIBE(d, pegen_leaf, fields);
+  return describe_leaf(d, "leaf", gathered ? x->index : -1, x->n_heads, values, count);
 }
 
 static LLVMValueRef leaves(describer *d, const attention_plan *p) {
   LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, p->n_leaves + 1);
   for (int i = 0; i < p->n_leaves; i++) rows[i] = leaf(d, p, p->leaf[i]);
-  return p->n_leaves ? describe_rows(d, "leaves", rows, p->n_leaves) : describe_null(d);
+  return describe_rows(d, "leaves", rows, p->n_leaves);
 }
 
 static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
@@ -55,32 +50,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   for (int i = 0; i < count; i++) {
     const attention_plan *forward = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(forward, targets[i]);
-    LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES], write[NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-      attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
-    LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
-      look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
-      read[dtype] = p->turned ? describe_function(d, emit_read_name(a, targets[i], dtype)) : describe_null(d);
-      write[dtype] = p->turns_values ? describe_function(d, emit_write_name(a, targets[i], dtype)) : describe_null(d);
-    }
-    describe_field fields[] = {
-        FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
-        FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
-        FIELD(pegen_attention_code, heads, describe_i64(d, shape.heads)),
-        FIELD(pegen_attention_code, by_rows, describe_i64(d, attention_plan_on(a, p, targets[i])->by_rows)),
-        FIELD(pegen_attention_code, asks, describe_i64(d, attention_asks(forward, &shape))),
-        FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
-        FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, attend_dots, describe_function(d, emit_attend_dots_name(a, targets[i]))),
-        FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, prepare,
-              p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),
-        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, read, LLVMConstArray2(d->ptr, read, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, write, LLVMConstArray2(d->ptr, write, NUMBER_CHANNEL_TYPES))};
-    rows[i] = DESCRIBE(d, pegen_attention_code, fields);
+    rows[i] =
+        DESCRIBE(d, pegen_attention_code, F(lanes, shape.lanes), F(vectors, shape.vectors), F(heads, shape.heads),
+                 F(by_rows, attention_plan_on(a, p, targets[i])->by_rows), F(asks, attention_asks(forward, &shape)),
+                 F(block, attention_block(&shape)), CODES(attend, emit_attend_name, targets[i]),
+                 CODE(attend_dots, emit_attend_dots_name(a, targets[i])), CODES(look, emit_look_name, targets[i]),
+                 CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL),
+                 CODES(weigh, emit_weigh_name, targets[i]), CODES(read, p->turned ? emit_read_name : NULL, targets[i]),
+                 CODES(write, p->turns_values ? emit_write_name : NULL, targets[i]));
   }
   return describe_rows(d, "targets", rows, count);
 }
@@ -100,12 +77,8 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
     const attention_plan *on = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(on, targets[i]);
     turned_shape of = turned_shape_of(on, &shape);
-    describe_field fields[] = {FIELD(pegen_attention_turned, tiles, describe_i64(d, of.tiles)),
-                               FIELD(pegen_attention_turned, keys, describe_i64(d, of.keys)),
-                               FIELD(pegen_attention_turned, state_numbers, describe_i64(d, of.state_numbers)),
-                               FIELD(pegen_attention_turned, values, describe_i64(d, p->turns_values)),
-                               FIELD(pegen_attention_turned, rows, turned)};
-    rows[i] = DESCRIBE(d, pegen_attention_turned, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_turned, F(tiles, of.tiles), F(keys, of.keys),
+                       F(state_numbers, of.state_numbers), F(values, p->turns_values), F(rows, turned));
   }
   return describe_rows(d, "turned", rows, count);
 }
@@ -121,14 +94,9 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
   attention_shape shape = {.keys = 0};
   if (on) shape = attention_shape_of(on, target);
   if (on) of = turned_gradient_shape_of(on, &shape);
-  describe_field fields[] = {
-      FIELD(pegen_attention_turned_gradient, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
-      FIELD(pegen_attention_turned_gradient, tiles, describe_i64(d, of.tiles)),
-      FIELD(pegen_attention_turned_gradient, keys, describe_i64(d, of.keys)),
-      FIELD(pegen_attention_turned_gradient, step, describe_i64(d, shape.keys)),
-      FIELD(pegen_attention_turned_gradient, stretches, describe_i64(d, p->spec->amplitude != 1)),
-      FIELD(pegen_attention_turned_gradient, of_operands, describe_i64(d, !p->torques || !p->torques->n_scatters))};
-  return DESCRIBE(d, pegen_attention_turned_gradient, fields);
+  return DESCRIBE(d, pegen_attention_turned_gradient, F(attend, attend), F(tiles, of.tiles), F(keys, of.keys),
+                  F(step, shape.keys), F(stretches, p->spec->amplitude != 1),
+                  F(of_operands, !p->torques || !p->torques->n_scatters));
 }
 
 /* Null where rows have no gradients. */
@@ -145,17 +113,11 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
       for (int of_values = 0; of_values < 2; of_values++)
         store[of_values][dtype] = describe_function(d, emit_store_name(a, targets[i], dtype, of_values));
     }
-    describe_field fields[] = {
-        FIELD(pegen_attention_gradient_code, attend, LLVMConstArray2(d->ptr, attend[0], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_narrow, LLVMConstArray2(d->ptr, attend[1], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_dots, attend[ATTEND_GRADIENT_DOTS][NUMBER_BF16]),
-        FIELD(pegen_attention_gradient_code, attend_narrow_dots, attend[ATTEND_GRADIENT_NARROW_DOTS][NUMBER_BF16]),
-        FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, step, describe_i64(d, emit_gradient_step(on, targets[i]))),
-        FIELD(pegen_attention_gradient_code, turned, turned_gradient(d, p, targets[i]))};
-    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, F(attend, attend[0]), F(attend_narrow, attend[1]),
+                       F(attend_dots, attend[ATTEND_GRADIENT_DOTS][NUMBER_BF16]),
+                       F(attend_narrow_dots, attend[ATTEND_GRADIENT_NARROW_DOTS][NUMBER_BF16]), F(store_keys, store[0]),
+                       F(store_values, store[1]), F(attend_operands, attend[2]),
+                       F(step, emit_gradient_step(on, targets[i])), F(turned, turned_gradient(d, p, targets[i])));
   }
   return describe_rows(d, "gradients", rows, count);
 }
@@ -176,13 +138,10 @@ static LLVMValueRef scatters(describer *d, const attention_plan *p) {
     int count = x->n_heads * expr_pool_blocks(p->spec->pool);
     LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
     for (int j = 0; j < count; j++) offsets[j] = describe_i32(d, x->offsets[j]);
-    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->op == EXPR_OPERAND ? x->index : -1)),
-                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                               FIELD(pegen_leaf, offsets, describe_array(d, "scatter", d->i32, offsets, count)),
-                               FIELD(pegen_leaf, values, describe_null(d))};
-    rows[i] = DESCRIBE(d, pegen_leaf, fields);
+    int operand = x->op == EXPR_OPERAND ? x->index : -1;
+    rows[i] = describe_leaf(d, "scatter", operand, x->n_heads, offsets, count);
   }
-  return n ? describe_rows(d, "scatters", rows, n) : describe_null(d);
+  return describe_rows(d, "scatters", rows, n);
 }
 
 static int64_t gaining(const attention_plan *p) {
@@ -205,48 +164,32 @@ static LLVMValueRef numbers(describer *d, const attention_plan *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
   for (int i = 0; i < p->n_numbers; i++) {
     const attention_number *n = &p->number[i];
-    describe_field fields[] = {FIELD(pegen_attention_number, of_key, describe_i64(d, n->of_key)),
-                               FIELD(pegen_attention_number, input, describe_i64(d, n->input)),
-                               FIELD(pegen_attention_number, element, describe_i64(d, n->element))};
-    rows[i] = DESCRIBE(d, pegen_attention_number, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_number, F(of_key, n->of_key), F(input, n->input), F(element, n->element));
   }
-  return p->n_numbers ? describe_rows(d, "numbers", rows, p->n_numbers) : describe_null(d);
+  return describe_rows(d, "numbers", rows, p->n_numbers);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
-  describe_field fields[] = {
-      FIELD(pegen_attention, value_dim, describe_i64(d, p->value_dim)),
-      FIELD(pegen_attention, paired, describe_i64(d, attention_has_pairs(p))),
-      FIELD(pegen_attention, n_numbers, describe_i64(d, p->n_numbers)),
-      FIELD(pegen_attention, numbers, numbers(d, p)),
-      FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
-      FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
-      FIELD(pegen_attention, tells, describe_i64(d, attention_tells(p))),
-      FIELD(pegen_attention, skips, describe_i64(d, p->mask != NULL)),
-      FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
-      FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),
-      FIELD(pegen_attention, n_leaves, describe_i64(d, values ? values->n_leaves : p->n_leaves)),
-      FIELD(pegen_attention, leaves, values ? describe_leaves(d, values) : leaves(d, p)),
-      FIELD(pegen_attention, indexed, describe_i64(d, p->indexed)),
-      FIELD(pegen_attention, lanes, describe_i64(d, values ? values->lanes : blocks)),
-      FIELD(pegen_attention, n_weights, describe_i64(d, values ? p->columns->p->n_weights : 0)),
-      FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
-      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets)),
-      FIELD(pegen_attention, gradients, gradient_rows(d, p, targets, n_targets)),
-      FIELD(pegen_attention, few, describe_attention_few(d, p, targets, n_targets)),
-      FIELD(pegen_attention, n_scatters, describe_i64(d, scatter_count(p))),
-      FIELD(pegen_attention, scatters, scatters(d, p)),
-      FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),
-      FIELD(pegen_attention, n_sums, describe_i64(d, d->request->gradients ? p->n_sums : 0)),
-      FIELD(pegen_attention, gaining, describe_i64(d, gaining(p))),
-      FIELD(pegen_attention, keeps, describe_i64(d, keeps_pairs(d, p, targets, n_targets))),
-      FIELD(pegen_attention, weights,
-            describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
-      FIELD(pegen_attention, turned, turned_rows(d, p, targets, n_targets))};
-  return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
+  return describe_global(
+      d, "attention",
+      DESCRIBE(d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)),
+               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(placed, attention_is_placed(p)),
+               F(hides, p->hides), F(tells, attention_tells(p)), F(skips, p->mask != NULL), F(by_rows, p->by_rows),
+               F(n_blocks, blocks), F(n_leaves, values ? values->n_leaves : p->n_leaves),
+               F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
+               F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
+               F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
+               F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
+               F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
+               F(scatters, scatters(d, p)), F(has_places, p->has_places),
+               F(n_sums, d->request->gradients ? p->n_sums : 0), F(gaining, gaining(p)),
+               F(keeps, keeps_pairs(d, p, targets, n_targets)),
+               F(weights, describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
+               F(turned, turned_rows(d, p, targets, n_targets))),
+      true);
 }
 
 const describe_form describe_attention = {describe, add_plan};
