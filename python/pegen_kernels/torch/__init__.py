@@ -8,5 +8,6 @@ from .models import patch, unpatch
 from .modules import Attention, Encoding
 from .names import kernel_of, register
 from .sums import scan
+from .transformers_attention import register_attention
 
-__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "scan", "unpatch"]
+__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "register_attention", "scan", "unpatch"]
