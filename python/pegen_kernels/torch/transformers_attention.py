@@ -160,7 +160,7 @@ def _mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_
 
 
 def _coordinates(mask: Tensor | None, q_length: int) -> tuple[Tensor | None, Tensor | None]:
-    """Of queries and of keys, [B,N,3] and [B,M,3], where the mask holds these."""
+    """Coordinates of queries and of keys, [B,N,3] and [B,M,3]; None where the mask is none of `_mask`'s."""
     if mask is None or mask.dtype != torch.int32:
         return None, None
     return mask[:, 0, :q_length], mask[:, 0, q_length:]
