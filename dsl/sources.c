@@ -27,7 +27,9 @@ static const char *read_text(arena *a, int fd, size_t *size) {
   struct stat info = {0};
   FILE *in = fdopen(fd, "rb");
   if (!in) {
+    int error = errno;
     close(fd);
+    errno = error;
     return NULL;
   }
   int error = fstat(fd, &info)                                       ? errno

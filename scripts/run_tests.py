@@ -139,6 +139,9 @@ def test_soak(run):
     with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
         presets = {preset["name"]: preset for preset in json.load(file)["testPresets"]}
     test_sanitizers(run, ["-E", presets["asan-all"]["filter"]["exclude"]["name"]])
+    for analyzer in ("clang", "gcc"):
+        command = [sys.executable, "tests/static/analyze.py", BUILD, analyzer]
+        run.step(f"static analyzer: {analyzer}", command, skip="the analyzer is not installed")
     run.step("mutants", ["./scripts/mutate"])
 
 

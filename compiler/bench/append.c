@@ -254,7 +254,7 @@ static void print_head(arena *a, const pegen_kernel *kernel, number_type type, c
 
 static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
   const turns_request *r = context;
-  static contender contenders[CONTENDERS_MOST];
+  contender *contenders = arena_array(r->memory, contender, CONTENDERS_MOST);
   moving by[CONTENDERS_MOST];
   serving v = {0};
   int group = r->bench->group ? r->bench->group : 1;
@@ -270,7 +270,6 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
     return bench_no_memory(size);
   }
   if (!lay(r->memory, &v, layout, group)) return bench_no_memory(size);
-  memset(contenders, 0, sizeof contenders);
   int count = enter(r->memory, &v, r->kernel, in_place, by, contenders);
   for (int i = 0; i < count; i++) contenders[i].threads = r->threads;
   if (!error) error = turns_measure(contenders, count, &v.rows, TURNS_MOST);

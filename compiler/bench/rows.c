@@ -124,7 +124,7 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
 static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
                      bench_layout layout, bool in_place, crew *threads, const bench_options *bench) {
   bool tabled = bench->table;
-  static contender contenders[CONTENDERS_MOST];
+  contender *contenders = arena_array(a, contender, CONTENDERS_MOST);
   bed b;
   if (!bed_lay(a, &b, s, kernel, size, type, layout, in_place)) return bench_no_memory(size);
   int error = tabled ? bed_lay_table(&b, kernel) : 0;
@@ -138,7 +138,6 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
     return bench_no_memory(size);
   }
   int count = 0;
-  memset(contenders, 0, sizeof contenders);
   contenders[count++] = (contender){.name = "kernel", .work = turns_call_kernel, .on = &b, .entry = kernel->encode};
   if (threads)
     contenders[count++] =
@@ -160,7 +159,7 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
     contenders[count++] =
         (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
   for (int i = 0; i < count; i++) contenders[i].then = bench->then_read ? work_reader : NULL;
-  static contender preparing[2];
+  contender *preparing = arena_array(a, contender, 2);
   preparing[0] =
       (contender){.name = "prepare", .work = turns_call_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
   preparing[1] = (contender){.name = "prepare_backward",

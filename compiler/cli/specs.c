@@ -54,13 +54,14 @@ static int by_name(const void *x, const void *y) { return strcmp(((const stock *
 
 static int read_folder(arena *a, const char *root, int folder, stock *list, int count) {
   DIR *directory = opendir(arena_printf(a, "%s/%s", root, folders[folder]));
-  for (struct dirent *entry; directory && count < STOCK_MOST && (entry = readdir(directory));) {
+  if (!directory) return count;
+  for (struct dirent *entry; count < STOCK_MOST && (entry = readdir(directory));) {
     size_t length = strlen(entry->d_name);
     if (length < 5 || strcmp(entry->d_name + length - 4, ".lua")) continue;
     const char *name = arena_printf(a, "%.*s", (int)length - 4, entry->d_name);
     if (source_is_plain(name)) list[count++] = (stock){.name = name, .file = file_of(a, root, folder, name)};
   }
-  if (directory) closedir(directory);
+  closedir(directory);
   return count;
 }
 

@@ -86,6 +86,8 @@ static uint64_t hash_of(const expr_pool *pool, const expr *x) {
   return h;
 }
 
+static bool same_bytes(const void *x, const void *y, size_t size) { return x && y ? !memcmp(x, y, size) : x == y; }
+
 static bool same(const expr_pool *pool, const expr *x, const expr *y) {
   if (x->hash != y->hash || x->op != y->op || x->index != y->index || x->last != y->last || x->n_heads != y->n_heads)
     return false;
@@ -94,9 +96,8 @@ static bool same(const expr_pool *pool, const expr *x, const expr *y) {
   for (int i = 0; i < OPS[x->op].arity; i++)
     if (x->arg[i] != y->arg[i]) return false;
   size_t leaves = (size_t)x->n_heads * (size_t)pool->blocks;
-  if (x->table && memcmp(x->table, y->table, leaves * sizeof *x->table)) return false;
-  if (x->offsets && memcmp(x->offsets, y->offsets, leaves * sizeof *x->offsets)) return false;
-  return true;
+  return same_bytes(x->table, y->table, leaves * sizeof *x->table) &&
+         same_bytes(x->offsets, y->offsets, leaves * sizeof *x->offsets);
 }
 
 static void grow(expr_pool *pool) {

@@ -93,8 +93,9 @@ void pegen_cache_trim(const cache *c, int64_t most, const char *path) {
   const char *name = strrchr(path, '/');
   files found = {0};
   if (!entries) return;
-  find_files(dirfd(entries), entries, &found);
-  if (found.size > most) remove_oldest(dirfd(entries), &found, most, name ? name + 1 : path);
+  int folder = dirfd(entries);
+  if (folder >= 0) find_files(folder, entries, &found);
+  if (found.count && found.size > most) remove_oldest(folder, &found, most, name ? name + 1 : path);
   free(found.list);
   closedir(entries);
 }
