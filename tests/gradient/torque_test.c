@@ -198,8 +198,8 @@ static void descriptions_agree_with_differences(void **state) {
 
 static void algebras_agree_with_differences(void **state) {
   (void)state;
-  static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1},
-                                          {3, 1, 0}, {2, 1, 1}, {0, 3, 0}, {1, 2, 2}, {3, 0, 2}};
+  static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 1, 0},
+                                          {2, 2, 0}, {2, 1, 1}, {0, 3, 0}, {0, 4, 0}, {1, 2, 2}, {3, 0, 2}};
   uint64_t random = 4;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (int combine = COMBINE_SUM; combine <= COMBINE_SYMMETRIC; combine++)
