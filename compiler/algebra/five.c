@@ -1,7 +1,7 @@
 /* algebra/five: see algebra/five.h. */
 #include "algebra/five.h"
 
-#include "algebra/torque_functions.h"
+#include "algebra/entire.h"
 
 static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
 
@@ -132,7 +132,7 @@ static double reciprocal_factorial(int k) {
 
 static entire entire_of(expr_pool *pool, const expr *scaled_z, const expr *rho) {
   const expr *z = expr_mul(pool, scaled_z, squared(pool, rho));
-  torque_functions f = torque_functions_of(pool, expr_neg(pool, z), false, true);
+  entire_functions f = entire_functions_of(pool, expr_neg(pool, z), ENTIRE_EITHER, true);
   entire e = {.c = {fused(pool, z, f.cosine, number(pool, 1))}};
   e.c[1] = expr_mul(pool, f.sine, rho);
   e.c[2] = expr_mul(pool, expr_mul(pool, f.cosine, rho), rho);

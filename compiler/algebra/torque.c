@@ -104,7 +104,7 @@ typedef struct collector {
 } collector;
 
 static void give(collector *c, const expr *value, const expr *gradient) {
-  c->output[c->count++] = (adjoint_output){value, torque_widen(c->pool, gradient)};
+  c->output[c->count++] = (adjoint_output){value, expr_widen(c->pool, gradient)};
 }
 
 /* Adds share times an axis' angle times its generator to M, by element of the basis. Turning back is a negative share.
@@ -146,7 +146,7 @@ static void through_factor(collector *c, int axis, double share, bool is_last, c
     int k = is_turned(c->spec, axis, i) ? torque_find(c->basis, b->blade[i]) : -1;
     if (k < 0) continue;
     of[k] = b->coefficient[i];
-    const expr *product = expr_mul(c->pool, torque_narrow(c->pool, of[k]), torque_narrow(c->pool, tau[k]));
+    const expr *product = expr_mul(c->pool, expr_narrow(c->pool, of[k]), expr_narrow(c->pool, tau[k]));
     sum = expr_add(c->pool, sum, product);
   }
   const expr *angle = spec_angle(c->spec, axis), *length = torque_length(c->basis, of);
@@ -210,7 +210,7 @@ static void through_function(arena *a, collector *c, const expr *const *tau) {
 
 /* y = gain R x, of which log(gain) gains <g, y>, in either frame; where it divides as much less. */
 static void give_gain(collector *c, const expr *tau) {
-  const expr *gained = torque_widen(c->pool, tau);
+  const expr *gained = expr_widen(c->pool, tau);
   give(c, expr_unary(c->pool, EXPR_LOG, spec_gain(c->spec)), c->spec->inverse ? expr_neg(c->pool, gained) : gained);
 }
 

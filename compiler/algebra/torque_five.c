@@ -32,7 +32,7 @@ static expr_matrix torque_matrix(arena *a, const torque_basis *basis, const expr
   for (int i = 0; i < ENTRIES; i++) t.entry[i] = expr_const(pool, 0);
   for (int k = 0; k < basis->count; k++) {
     place p = place_of(basis->spec->algebra, basis->element[k].blade);
-    const expr *value = scaled(pool, torque_widen(pool, tau[k]), p.by_upper && p.by_lower ? 0.5 : 1);
+    const expr *value = scaled(pool, expr_widen(pool, tau[k]), p.by_upper && p.by_lower ? 0.5 : 1);
     t.entry[p.upper] = scaled(pool, value, p.by_upper);
     t.entry[p.lower] = scaled(pool, value, p.by_lower);
   }
@@ -57,7 +57,7 @@ static exponent exponent_of(arena *a, const torque_basis *basis, const expr *con
     x.element[x.count] = k;
     x.leaf[x.count] = expr_cotangent(pool, TORQUE_FIRST_LEAF + k, m[k]->depends);
     whole.blade[x.count] = of_leaves.blade[x.count] = basis->element[k].blade;
-    whole.coefficient[x.count] = scaled(pool, torque_widen(pool, m[k]), sense);
+    whole.coefficient[x.count] = scaled(pool, expr_widen(pool, m[k]), sense);
     of_leaves.coefficient[x.count] = x.leaf[x.count];
     whole.count = of_leaves.count = ++x.count;
   }

@@ -9,7 +9,7 @@ static const expr *scaled(expr_pool *pool, const expr *x, double c) { return exp
 static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
 
 /* What is float64 where `wide`, and float32 elsewhere. */
-static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : torque_narrow(pool, x); }
+static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : expr_narrow(pool, x); }
 
 /* ---- on torques ---- */
 
@@ -78,16 +78,16 @@ static void through_three(const torque_basis *b, const expr *const *m, const exp
   expr_pool *pool = b->spec->pool;
   const expr *low[THREE], *of[THREE], *once[THREE], *dot = number(pool, 0);
   for (int k = 0; k < THREE; k++) {
-    low[k] = torque_narrow(pool, m[k]);
-    of[k] = torque_narrow(pool, tau[k]);
+    low[k] = expr_narrow(pool, m[k]);
+    of[k] = expr_narrow(pool, tau[k]);
     dot = expr_add(pool, dot, expr_mul(pool, low[k], of[k]));
   }
   turn_torque(b, low, of, once);
-  torque_functions f = torque_circular(pool, length, false);
-  const expr *along = torque_widen(pool, expr_mul(pool, f.rest, dot)), *odd = scaled(pool, f.cosine, sense);
+  entire_functions f = entire_circular(pool, length, false);
+  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = scaled(pool, f.cosine, sense);
   for (int k = 0; k < THREE; k++) {
     const expr *across = expr_add(pool, expr_mul(pool, f.sine, of[k]), expr_mul(pool, odd, once[k]));
-    out[k] = expr_add(pool, torque_widen(pool, across), expr_mul(pool, along, m[k]));
+    out[k] = expr_add(pool, expr_widen(pool, across), expr_mul(pool, along, m[k]));
   }
 }
 
@@ -103,15 +103,15 @@ static void through_simple(const torque_basis *b, torque_map map, const expr *co
   }
   for (int k = 0; k < b->count; k++) {
     low[k] = as(pool, wide, m[k]);
-    of[k] = wide ? torque_widen(pool, tau[k]) : torque_narrow(pool, tau[k]);
+    of[k] = wide ? expr_widen(pool, tau[k]) : expr_narrow(pool, tau[k]);
   }
   if (!turn_torque(b, low, of, once)) { /* M commutes with all */
     for (int k = 0; k < b->count; k++) out[k] = of[k];
     return;
   }
   turn_torque(b, low, once, twice);
-  torque_functions f =
-      length ? torque_circular(pool, length, wide) : torque_functions_of(pool, square_of(b, m), false, wide);
+  entire_functions f =
+      length ? entire_circular(pool, length, wide) : entire_functions_of(pool, square_of(b, m), ENTIRE_EITHER, wide);
   const expr *odd = map == TORQUE_ROTOR ? f.sine : f.cosine, *even = map == TORQUE_ROTOR ? f.cosine : f.rest;
   combine(b, of, once, twice, scaled(pool, odd, sense), even, out);
 }

@@ -20,8 +20,8 @@
 #ifndef PEGEN_ALGEBRA_TORQUE_GROUP_H
 #define PEGEN_ALGEBRA_TORQUE_GROUP_H
 
+#include "algebra/entire.h"
 #include "algebra/torque.h"
-#include "algebra/torque_functions.h"
 
 /* |M|, an angle, where all planes of the basis are Euclidean; else NULL. */
 const expr *torque_length(const torque_basis *basis, const expr *const *m);

@@ -431,12 +431,12 @@ static void functions_are_exact_everywhere(void **state) {
   const double pi = 3.14159265358979323846;
   double points[] = {0, 1e-300, 1e-30, 1e-16,   1e-8, 1e-4,        0.01, 0.5, 0.999,
                      1, 1.001,  2,     pi * pi, 9.5,  4 * pi * pi, 60,   100};
-  for (int is_circular = 0; is_circular < 2; is_circular++) {
-    torque_functions f = torque_functions_of(pool, expr_position(pool, 0), is_circular, false);
+  for (entire_range range = ENTIRE_TURN; range <= ENTIRE_EITHER; range++) {
+    entire_functions f = entire_functions_of(pool, expr_position(pool, 0), range, false);
     const expr *x[] = {f.sine, f.cosine, f.rest};
     for (size_t i = 0; i < 2 * sizeof points / sizeof *points; i++) {
       double at = points[i / 2] * (i % 2 ? -1 : 1);
-      if (is_circular && at < 0) continue;
+      if ((range == ENTIRE_TURN && at < 0) || (range == ENTIRE_BOOST && at > 0)) continue;
       long double exact[3];
       entire(at, exact);
       expr_environment env = {.blocks = 1, .positions = &at};

@@ -1,5 +1,5 @@
-/* algebra/torque_functions: see algebra/torque_functions.h. */
-#include "algebra/torque_functions.h"
+/* algebra/entire: see algebra/entire.h. */
+#include "algebra/entire.h"
 
 static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
 
@@ -9,14 +9,6 @@ static const double TINY_ANGLE = 0x1p-50;
 static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
 static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, number(pool, c)); }
 static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
-
-const expr *torque_narrow(expr_pool *pool, const expr *x) {
-  return x->is_f32 || expr_is_fixed(x) ? x : expr_unary(pool, EXPR_NARROW, x);
-}
-
-const expr *torque_widen(expr_pool *pool, const expr *x) { return x->is_f32 ? expr_unary(pool, EXPR_WIDEN, x) : x; }
-
-/* ---- entire functions ---- */
 
 enum { TERMS = 9 };
 
@@ -38,16 +30,16 @@ static const expr *rest_of(expr_pool *pool, const expr *sine, const expr *size) 
 }
 
 /* What is float64 where `wide`, and float32 elsewhere. */
-static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : torque_narrow(pool, x); }
+static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : expr_narrow(pool, x); }
 
-torque_functions torque_circular(expr_pool *pool, const expr *t, bool wide) {
+entire_functions entire_circular(expr_pool *pool, const expr *t, bool wide) {
   t = expr_binary(pool, EXPR_MAX, t, number(pool, TINY_ANGLE));
   const expr *size = as(pool, wide, t), *square = squared(pool, size), *one = number(pool, 1);
   /* Both are made of the half angle's sine and cosine, which share a reduction. */
   const expr *half = scaled(pool, t, 0.5 * QUARTER_TURNS_PER_RADIAN);
   const expr *part = expr_div(pool, as(pool, wide, expr_unary(pool, EXPR_SINQ, half)), size);
   const expr *cosine = as(pool, wide, expr_unary(pool, EXPR_COSQ, half));
-  torque_functions f = {.sine = scaled(pool, expr_mul(pool, part, cosine), 2),
+  entire_functions f = {.sine = scaled(pool, expr_mul(pool, part, cosine), 2),
                         .cosine = scaled(pool, squared(pool, part), 2)};
   const expr *far = rest_of(pool, f.sine, expr_binary(pool, EXPR_MAX, square, one));
   f.rest = expr_select(pool, expr_binary(pool, EXPR_LESS, square, one), series(pool, square, 3), far);
@@ -55,29 +47,30 @@ torque_functions torque_circular(expr_pool *pool, const expr *t, bool wide) {
 }
 
 /* sinh(t)/t, (cosh t - 1)/t^2 and (sinh t - t)/t^3 of size = t^2, which is not small. */
-static torque_functions hyperbolic(expr_pool *pool, const expr *size, bool wide) {
+static entire_functions hyperbolic(expr_pool *pool, const expr *size, bool wide) {
   const expr *t = expr_unary(pool, EXPR_SQRT, size), *grow = expr_unary(pool, EXPR_EXP, t);
   const expr *decay = expr_div(pool, number(pool, 1), grow);
   const expr *sine = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), t);
   const expr *cosh = scaled(pool, expr_add(pool, grow, decay), 0.5);
-  return (torque_functions){
+  return (entire_functions){
       .sine = as(pool, wide, sine),
       .cosine = as(pool, wide, expr_div(pool, expr_sub(pool, cosh, number(pool, 1)), size)),
       .rest = as(pool, wide, expr_neg(pool, rest_of(pool, sine, size))),
   };
 }
 
-torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular, bool wide) {
-  if (is_circular) return torque_circular(pool, expr_unary(pool, EXPR_SQRT, square), wide);
+entire_functions entire_functions_of(expr_pool *pool, const expr *square, entire_range range, bool wide) {
+  if (range == ENTIRE_TURN) return entire_circular(pool, expr_unary(pool, EXPR_SQRT, square), wide);
   const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, square), number(pool, 1));
-  const expr *narrow = as(pool, wide, square);
-  torque_functions c = torque_circular(pool, expr_unary(pool, EXPR_SQRT, size), wide), h = hyperbolic(pool, size, wide);
+  const expr *narrow = as(pool, wide, square), *f[3];
+  entire_functions c = {NULL}, h = hyperbolic(pool, size, wide);
+  if (range == ENTIRE_EITHER) c = entire_circular(pool, expr_unary(pool, EXPR_SQRT, size), wide);
   const expr *is_far = expr_binary(pool, EXPR_LESS, number(pool, 1), narrow);
   const expr *is_grown = expr_binary(pool, EXPR_LESS, narrow, number(pool, -1));
-  const expr *turned[] = {c.sine, c.cosine, c.rest}, *grown[] = {h.sine, h.cosine, h.rest}, *f[3];
+  const expr *turned[] = {c.sine, c.cosine, c.rest}, *grown[] = {h.sine, h.cosine, h.rest};
   for (int i = 0; i < 3; i++) {
-    const expr *near = series(pool, narrow, i + 1);
-    f[i] = expr_select(pool, is_far, turned[i], expr_select(pool, is_grown, grown[i], near));
+    f[i] = expr_select(pool, is_grown, grown[i], series(pool, narrow, i + 1));
+    if (range == ENTIRE_EITHER) f[i] = expr_select(pool, is_far, turned[i], f[i]);
   }
-  return (torque_functions){f[0], f[1], f[2]};
+  return (entire_functions){f[0], f[1], f[2]};
 }
