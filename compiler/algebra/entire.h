@@ -18,4 +18,10 @@ entire_functions entire_functions_of(expr_pool *pool, const expr *square, entire
 /* Functions of an angle t >= 0. Its sines are those of the float64, all else is float32 unless wide. */
 entire_functions entire_circular(expr_pool *pool, const expr *t, bool wide);
 
+/* Functions of -t^2 = a + i b, a complex number: their real and imaginary parts, float64. */
+typedef struct entire_pair {
+  entire_functions real, dual;
+} entire_pair;
+entire_pair entire_of_complex(expr_pool *pool, const expr *a, const expr *b);
+
 #endif

@@ -165,9 +165,8 @@ static void by_roots(expr_pool *pool, const expr *a, const expr *q, const expr *
   const expr *half = scaled(pool, a, 0.5), *is_negative = is_less(pool, a, number(pool, 0));
   const expr *distance = expr_sub(pool, squared(pool, half), q);
   distance = expr_unary(pool, EXPR_SQRT, at_least(pool, distance, LEAST));
-  const expr *x = expr_add(pool, size_of(pool, half), distance), *apart = scaled(pool, distance, 2); /* x - y */
-  x = expr_select(pool, is_negative, expr_neg(pool, x), x);
-  apart = expr_select(pool, is_negative, expr_neg(pool, apart), apart);
+  distance = expr_select(pool, is_negative, expr_neg(pool, distance), distance);
+  const expr *x = expr_add(pool, half, distance), *apart = scaled(pool, distance, 2); /* x - y */
   const expr *y = expr_div(pool, q, x);
   entire at_x = entire_of(pool, x, rho), at_y = entire_of(pool, y, rho);
   for (int k = 0; k < 2; k++) {

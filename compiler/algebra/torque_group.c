@@ -174,22 +174,66 @@ static void through_halves(const torque_basis *b, torque_map map, const unsigned
   }
 }
 
+/* (real + dual J)^T x of a bivector's Z, J = e_0123. */
+static void scaled_by_pair(const torque_basis *b, unsigned four, const expr *real, const expr *dual,
+                           const expr *const *x, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  for (int k = 0; k < b->count; k++) {
+    int sign = clifford_reorder_sign(four, b->element[k].blade) * plane_sign(b, k);
+    int other = torque_find(b, four ^ b->element[k].blade);
+    out[k] = expr_mul(pool, real, x[k]);
+    if (other >= 0) out[k] = expr_add(pool, out[k], expr_mul(pool, dual, scaled(pool, x[other], sign)));
+  }
+}
+
+/* ad^3 = Z ad among planes of four vectors whose squares' product is -1. */
+static void through_boost_and_turn(const torque_basis *b, torque_map map, const spec_bivector *whole,
+                                   const expr *const *m, double sense, const expr *const *tau, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
+  const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
+  unsigned four = split_vectors(whole);
+  split_invariants z = split_invariants_of(b->spec, whole);
+  entire_pair f = entire_of_complex(pool, z.square, scaled(pool, z.pfaffian, 2));
+  for (int k = 0; k < b->count; k++) of[k] = expr_widen(pool, tau[k]);
+  turn_torque(b, m, of, once);
+  turn_torque(b, m, once, twice);
+  bool is_rotor = map == TORQUE_ROTOR;
+  const expr *odd = scaled(pool, is_rotor ? f.real.sine : f.real.cosine, sense);
+  const expr *odd_dual = scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, sense);
+  scaled_by_pair(b, four, odd, odd_dual, once, first);
+  scaled_by_pair(b, four, is_rotor ? f.real.cosine : f.real.rest, is_rotor ? f.dual.cosine : f.dual.rest, twice,
+                 second);
+  for (int k = 0; k < b->count; k++) out[k] = expr_add(pool, expr_add(pool, of[k], first[k]), second[k]);
+}
+
+/* Whether the bivector has a boost and a turn, and the basis its four vectors alone. */
+static bool is_boost_and_turn(const torque_basis *b, const spec_bivector *whole) {
+  unsigned vectors = split_vectors(whole);
+  for (int k = 0; k < b->count; k++)
+    if (b->element[k].blade & ~vectors) return false;
+  return clifford_grade(vectors) == FOUR && split_kind_of(b->spec->algebra, vectors) == SPLIT_BOOST_AND_TURN;
+}
+
 /* ---- all ---- */
 
-static bool is_simple(const torque_basis *b, const expr *const *m) {
+static spec_bivector bivector_of(const torque_basis *b, const expr *const *m) {
   spec_bivector whole = {0};
   for (int k = 0; k < b->count; k++) {
     if (vanishes(m[k])) continue;
     whole.blade[whole.count] = b->element[k].blade;
     whole.coefficient[whole.count++] = m[k];
   }
-  return clifford_dimensions(b->spec->algebra) <= THREE || split_is_simple(b->spec, &whole);
+  return whole;
 }
 
 void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
                     const expr *const *tau, const expr **out) {
   unsigned four[FOUR];
-  if (is_simple(basis, m)) through_simple(basis, map, m, length, sense, tau, out);
+  spec_bivector whole = bivector_of(basis, m);
+  bool is_simple = clifford_dimensions(basis->spec->algebra) <= THREE || split_is_simple(basis->spec, &whole);
+  if (is_simple) through_simple(basis, map, m, length, sense, tau, out);
   else if (find_four(basis, four)) through_halves(basis, map, four, m, sense, tau, out);
+  else if (is_boost_and_turn(basis, &whole)) through_boost_and_turn(basis, map, &whole, m, sense, tau, out);
   else torque_through_five(basis, map, m, sense, tau, out);
 }

@@ -11,7 +11,10 @@
  *
  * Bivectors of four vectors that all square to 1, or all to -1, are so(3) + so(3): E_01 + E_23, E_02 + E_31, E_03 +
  * E_12 and the three differences. M is the sum of one element of each, which commute, and each of which goes through
- * dexp on its own. All others that are not simple act through vectors (algebra/torque_five.h).
+ * dexp on its own. Where three of the vectors square to one sign and one to the other, ad^3 = Z ad with Z = a + 2 pf J,
+ * J = e_0123, whose product with bivectors squares to -1: Z is a complex number, and so are the functions. All others
+ * that are not simple act through vectors (algebra/torque_five.h): there the digits that a large boost's V V^-1 takes
+ * are float32's on GPUs.
  *
  * Torques are sums of float32, and so is what is multiplied with them here: rounded once from the angles, whose sines
  * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding

@@ -248,7 +248,8 @@ static void mix_five(arena *a, spec *s, const double *given, uint64_t *random) {
 }
 
 /* e12, e13, e14, e15, e23, e24, e25, e34, e35, e45: a bivector of no kind; one whose squares are equal in Cl(5,0), one
- * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one plane. Operands
+ * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one whose
+ * squares are a number and its negative in Cl(3,1,1), one plane. Operands
  * at 0 leave M at a multiple of them, and those at 1e-9 near one. */
 static void mixed_planes_agree_with_differences(void **state) {
   (void)state;
@@ -257,6 +258,7 @@ static void mixed_planes_agree_with_differences(void **state) {
                                       {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},
                                       {1, 0, 0, 0, 0, 0, 0, 0, .5, .5},
                                       {0, 1, .7, 0, 0, .7, -1, 0, 0, 0},
+                                      {1, 1, 1, 0, 1, 1, 0, 1, 0, 0},
                                       {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 2, 0}, {0, 5, 0}, {3, 1, 1}, {3, 0, 2}};
   static const double others[] = {1, 0, 1e-9};
