@@ -7,6 +7,7 @@
  */
 #include "algebra/block.h"
 
+#include "algebra/entire.h"
 #include "algebra/five.h"
 #include "algebra/quaternion.h"
 #include "algebra/rotors.h"
@@ -211,27 +212,8 @@ static expr_matrix exp_any_signature(const builder *b, const factor *f) {
     const expr *square = expr_mul(pool, whole.coefficient[t], whole.coefficient[t]);
     beta = expr_add(pool, beta, scaled(pool, square, -clifford_square(b->algebra, i) * clifford_square(b->algebra, j)));
   }
-  const double near = 1e-2; /* the series' relative error there: beta^4/9! < 3e-14 */
-  const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, beta), constant(b, near));
-  const expr *root = expr_unary(pool, EXPR_SQRT, size);
-  const expr *turns = scaled(pool, root, QUARTER_TURNS_PER_RADIAN);
-  const expr *one = constant(b, 1);
-  const expr *circular_s = expr_div(pool, expr_unary(pool, EXPR_SINQ, turns), root);
-  const expr *circular_c = expr_div(pool, expr_sub(pool, one, expr_unary(pool, EXPR_COSQ, turns)), size);
-  const expr *grow = expr_unary(pool, EXPR_EXP, root), *decay = expr_div(pool, one, grow);
-  const expr *hyperbolic_s = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), root);
-  const expr *hyperbolic_c = expr_div(pool, expr_sub(pool, scaled(pool, expr_add(pool, grow, decay), 0.5), one), size);
-  const double s_terms[] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040}, c_terms[] = {1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320};
-  const expr *series_s = constant(b, s_terms[3]), *series_c = constant(b, c_terms[3]);
-  for (int k = 2; k >= 0; k--) {
-    series_s = expr_add(pool, expr_mul(pool, series_s, beta), constant(b, s_terms[k]));
-    series_c = expr_add(pool, expr_mul(pool, series_c, beta), constant(b, c_terms[k]));
-  }
-  const expr *is_circular = expr_binary(pool, EXPR_LESS, beta, constant(b, -near));
-  const expr *is_hyperbolic = expr_binary(pool, EXPR_LESS, constant(b, near), beta);
-  const expr *s = expr_select(pool, is_circular, circular_s, expr_select(pool, is_hyperbolic, hyperbolic_s, series_s));
-  const expr *c = expr_select(pool, is_circular, circular_c, expr_select(pool, is_hyperbolic, hyperbolic_c, series_c));
-  expr_matrix v = cubic_exp(b, bivector_action(b, &whole), s, c);
+  entire_functions g = entire_functions_of(pool, expr_neg(pool, beta), ENTIRE_EITHER, true);
+  expr_matrix v = cubic_exp(b, bivector_action(b, &whole), g.sine, g.cosine);
   for (int i = 0; i < b->n * b->n; i++) v.entry[i] = entry_type(b, v.entry[i]);
   return v;
 }

@@ -12,7 +12,7 @@
  *
  *     exp(M) = 1 + (z S)[x,y] M + S[x,y] W + (z C)[x,y] M^2 + C[x,y] M W.
  *
- * The four factors are entire functions of a and q. They are computed
+ * The four factors are entire functions of a and q, and so are their slopes. They are computed
  *
  *     below 1     by their series, in which roots do not occur;
  *     apart       (q <= 3/16 a^2) by the roots: of different signs, or one of them three times the other or more;
@@ -29,17 +29,7 @@
 
 #include "algebra/clifford.h"
 
-enum { FIVE = 5, FIVE_MATCHINGS = 15 };
-
-/* Two planes that share no vector: sign b_first b_second is a term of pf of the four vectors without `without`. */
-typedef struct five_matching {
-  int without, sign;
-  unsigned first, second;
-} five_matching;
-void five_matchings(five_matching out[FIVE_MATCHINGS]);
-
-/* The product of a blade's vectors' squares. */
-int five_square(spec_algebra g, unsigned blade);
+enum { FIVE = 5 };
 
 typedef struct five_bivector {
   const expr *b[SPEC_MAX_BLADES], *w[SPEC_MAX_BLADES]; /* by blade */
@@ -47,26 +37,17 @@ typedef struct five_bivector {
 } five_bivector;
 five_bivector five_bivector_of(const spec *s, const spec_bivector *plane);
 
-/* Scales a bivector: c B in place of B. */
-void five_scale(const spec *s, five_bivector *of, const expr *c);
+/* The larger one of |a| and sqrt |q|; and rho, the root of it or of 1 where that is larger. */
+const expr *five_size(expr_pool *pool, const expr *square, const expr *product);
+const expr *five_rho(expr_pool *pool, const expr *size);
 
-/* M of coefficients by blade, and M W: in a. */
-expr_matrix five_action(arena *a, const spec *s, const expr *const *coefficient);
-expr_matrix five_crossed(arena *a, const spec *s, const five_bivector *of);
-
-/* f[x,y], and what it gains by a and by q. */
-typedef struct five_factor {
-  const expr *value, *by_square, *by_product;
-} five_factor;
-
-/* In the order of exp(M): of M, W, M^2 and M W; each as that of M/rho and so on, slopes by a/rho^2 and q/rho^4, so that
- * no power of a large angle leaves the range of float32. */
+/* The factors of M, W, M^2 and M W in exp(M), in this order; each as that of M/rho and so on, so that no power of a
+ * large angle leaves the range of float32. a and q are those of M/rho, size is that of M. */
 typedef enum five_term { FIVE_M, FIVE_W, FIVE_MM, FIVE_MW, FIVE_TERMS } five_term;
-typedef struct five_factors {
-  const expr *rho; /* the root of the largest of |a|, sqrt |q| and 1 */
-  five_factor of[FIVE_TERMS];
-} five_factors;
-five_factors five_factors_of(expr_pool *pool, const expr *square, const expr *product);
+void five_factors_of(expr_pool *pool, const expr *a, const expr *q, const expr *size, const expr *of[FIVE_TERMS]);
+
+/* 1 and the sum of factors times M, W, M^2 and M W of a bivector, as they act on vectors: in a. */
+expr_matrix five_sum(arena *a, const spec *s, const five_bivector *of, const expr *const factor[FIVE_TERMS]);
 
 /* exp of `quarters` quarter turns times a bivector of five dimensions, as it acts on vectors: float64. */
 expr_matrix five_exponential(arena *a, const spec *s, const expr *quarters, const spec_bivector *plane);

@@ -1,6 +1,7 @@
 /* algebra/split: see algebra/split.h. */
 #include "algebra/split.h"
 
+#include "algebra/entire.h"
 #include "algebra/identity.h"
 
 static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
@@ -149,64 +150,21 @@ static spec_bivector combined(const spec *s, const expr *x, const spec_bivector 
 
 /* ---- functions of a part ---- */
 
-/* Functions of a part whose square is z, rotated by t: S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and cosh(t r), r^2 = z.
- */
-typedef struct part_functions {
-  const expr *odd, *even, *whole;
-} part_functions;
-
-/* z <= 0, length its root: sines. 1 - cos is 2 sin^2 of the half. */
-static part_functions of_turn(const spec *s, const expr *quarters, const expr *length) {
+/* Functions of a part whose square is z, rotated by t: S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and (sinh(t r) - t
+ * r)/r^3, r^2 = z. A turn's angle is t times a root that operands alone may say. */
+static entire_functions of_part(const spec *s, const expr *quarters, const expr *z, entire_range range) {
   expr_pool *pool = s->pool;
-  const expr *turns = expr_mul(pool, quarters, length);
-  const expr *half = expr_div(pool, expr_unary(pool, EXPR_SINQ, scaled(s, turns, 0.5)), length);
-  return (part_functions){.odd = expr_div(pool, expr_unary(pool, EXPR_SINQ, turns), length),
-                          .even = scaled(s, expr_mul(pool, half, half), 2),
-                          .whole = expr_unary(pool, EXPR_COSQ, turns)};
-}
-
-/* z >= 0. Below 1/8 sinh by its series, whose next term is 2^-49 of it; the others by it. */
-static part_functions of_boost(const spec *s, const expr *quarters, const expr *length) {
-  expr_pool *pool = s->pool;
-  const expr *u = scaled(s, expr_mul(pool, quarters, length), 0.5 * RADIANS_PER_QUARTER_TURN);
-  const expr *grow = expr_unary(pool, EXPR_EXP, u), *decay = expr_unary(pool, EXPR_EXP, expr_neg(pool, u));
-  const expr *square = expr_mul(pool, u, u), *series = number(s, 1.0 / 362880);
-  const double term[] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040};
-  for (int k = 3; k >= 0; k--) series = expr_add(pool, expr_mul(pool, series, square), number(s, term[k]));
-  const expr *is_near = expr_binary(pool, EXPR_LESS, square, number(s, 0x1p-6));
-  const expr *far = scaled(s, expr_sub(pool, grow, decay), 0.5);
-  const expr *sinh = expr_select(pool, is_near, expr_mul(pool, series, u), far);
-  const expr *cosh = scaled(s, expr_add(pool, grow, decay), 0.5), *half = expr_div(pool, sinh, length);
-  const expr *doubled = scaled(s, expr_mul(pool, sinh, sinh), 2);
-  return (part_functions){.odd = scaled(s, expr_mul(pool, half, cosh), 2),
-                          .even = scaled(s, expr_mul(pool, half, half), 2),
-                          .whole = expr_add(pool, doubled, number(s, 1))};
-}
-
-/* z of either sign. */
-static part_functions of_either(const spec *s, const expr *quarters, const expr *square) {
-  expr_pool *pool = s->pool;
-  const expr *length = root_of(s, at_least(s, expr_unary(pool, EXPR_ABS, square), TINY_SQUARE));
-  part_functions turn = of_turn(s, quarters, length), boost = of_boost(s, quarters, length);
-  const expr *is_turn = expr_binary(pool, EXPR_LESS, square, number(s, 0));
-  return (part_functions){.odd = expr_select(pool, is_turn, turn.odd, boost.odd),
-                          .even = expr_select(pool, is_turn, turn.even, boost.even),
-                          .whole = expr_select(pool, is_turn, turn.whole, boost.whole)};
-}
-
-/* (sinh(t r) - t r)/r^3 of S: its series where that is a difference of near numbers. */
-static const expr *third_of(const spec *s, const expr *quarters, const expr *square, const expr *odd) {
-  expr_pool *pool = s->pool;
-  const expr *t = scaled(s, quarters, RADIANS_PER_QUARTER_TURN), *z = expr_mul(pool, square, expr_mul(pool, t, t));
-  double term[10] = {1.0 / 6};
-  for (int k = 1; k < 10; k++) term[k] = term[k - 1] / ((2 * k + 2) * (2 * k + 3));
-  const expr *sum = number(s, term[9]), *size = expr_unary(pool, EXPR_ABS, square);
-  for (int k = 8; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, z), number(s, term[k]));
-  const expr *near = expr_mul(pool, sum, expr_mul(pool, t, expr_mul(pool, t, t)));
-  const expr *is_circular = expr_binary(pool, EXPR_LESS, square, number(s, 0)), *rest = expr_sub(pool, odd, t);
-  const expr *far =
-      expr_div(pool, expr_select(pool, is_circular, expr_neg(pool, rest), rest), at_least(s, size, TINY_SQUARE));
-  return expr_select(pool, expr_binary(pool, EXPR_LESS, expr_unary(pool, EXPR_ABS, z), number(s, 1)), near, far);
+  const expr *t = scaled(s, quarters, RADIANS_PER_QUARTER_TURN), *tt = expr_mul(pool, t, t);
+  entire_functions f;
+  if (range == ENTIRE_TURN) {
+    const expr *length = root_of(s, at_least(s, expr_neg(pool, z), TINY_SQUARE));
+    f = entire_circular(pool, expr_unary(pool, EXPR_ABS, expr_mul(pool, t, length)), true);
+  } else {
+    f = entire_functions_of(pool, expr_neg(pool, expr_mul(pool, z, tt)), range, true);
+  }
+  return (entire_functions){.sine = expr_mul(pool, f.sine, t),
+                            .cosine = expr_mul(pool, f.cosine, tt),
+                            .rest = expr_mul(pool, expr_mul(pool, f.rest, tt), t)};
 }
 
 /* ---- exponentials ---- */
@@ -243,13 +201,11 @@ static expr_matrix exp_half(arena *a, const spec *s, const expr *quarters, const
       star.coefficient[star.count++] = half.coefficient[t];
     }
   if (star.count == 0) return one;
-  const expr *square = square_of(s, &star);
-  const expr *length = root_of(s, at_least(s, expr_neg(s->pool, square), TINY_SQUARE));
-  part_functions f = is_definite(s->algebra, vectors) ? of_turn(s, quarters, length) : of_either(s, quarters, square);
-  expr_matrix v = weighed(a, s, clifford_bivector_action(a, s->pool, s->algebra, &half), f.odd);
-  for (int i = 0; i < v.size; i++)
-    if (vectors & 1u << i) v.entry[i * v.size + i] = f.whole;
-    else v.entry[i * v.size + i] = number(s, 1);
+  const expr *square = square_of(s, &star), *cosh;
+  entire_functions f = of_part(s, quarters, square, is_definite(s->algebra, vectors) ? ENTIRE_TURN : ENTIRE_EITHER);
+  cosh = expr_add(s->pool, number(s, 1), expr_mul(s->pool, square, f.cosine)); /* cosh(t r) */
+  expr_matrix v = weighed(a, s, clifford_bivector_action(a, s->pool, s->algebra, &half), f.sine);
+  for (int i = 0; i < v.size; i++) v.entry[i * v.size + i] = vectors & 1u << i ? cosh : number(s, 1);
   return v;
 }
 
@@ -267,11 +223,11 @@ static expr_matrix exp_boost_and_turn(arena *a, const spec *s, const expr *quart
   const expr *share = expr_div(pool, x, apart), *cross = expr_div(pool, pf, apart), *minus = number(s, -1);
   spec_bivector boost = combined(s, share, plane, cross, &of->dual);
   spec_bivector turn = combined(s, number(s, 1), plane, minus, &boost);
-  part_functions f = of_boost(s, quarters, root_of(s, at_least(s, x, TINY_SQUARE)));
-  part_functions g = of_turn(s, quarters, root_of(s, at_least(s, minus_y, TINY_SQUARE)));
+  entire_functions f = of_part(s, quarters, x, ENTIRE_BOOST);
+  entire_functions g = of_part(s, quarters, expr_neg(pool, minus_y), ENTIRE_TURN);
   expr_matrix m = clifford_bivector_action(a, pool, s->algebra, plane), square = expr_matrix_product(a, pool, m, m);
-  expr_matrix odd = weighed(a, s, clifford_bivector_action(a, pool, s->algebra, &boost), f.odd);
-  odd = added(a, s, odd, weighed(a, s, clifford_bivector_action(a, pool, s->algebra, &turn), g.odd));
+  expr_matrix odd = weighed(a, s, clifford_bivector_action(a, pool, s->algebra, &boost), f.sine);
+  odd = added(a, s, odd, weighed(a, s, clifford_bivector_action(a, pool, s->algebra, &turn), g.sine));
   expr_matrix v = expr_matrix_identity(a, pool, m.size);
   unsigned vectors = split_vectors(plane);
   for (int i = 0; i < m.size * m.size; i++) {
@@ -279,7 +235,7 @@ static expr_matrix exp_boost_and_turn(arena *a, const spec *s, const expr *quart
     const expr *entry = square.entry[i]; /* M^2 - y is (x - y) times the projection on the boost's plane */
     const expr *above = is_diagonal ? expr_add(pool, entry, minus_y) : entry;
     const expr *boosted = expr_mul(pool, share, above), *turned = expr_sub(pool, entry, boosted);
-    const expr *even = expr_add(pool, expr_mul(pool, boosted, f.even), expr_mul(pool, turned, g.even));
+    const expr *even = expr_add(pool, expr_mul(pool, boosted, f.cosine), expr_mul(pool, turned, g.cosine));
     v.entry[i] = expr_add(pool, expr_add(pool, v.entry[i], even), odd.entry[i]);
   }
   return v;
@@ -292,13 +248,12 @@ static expr_matrix exp_screw(arena *a, const spec *s, const expr *quarters, cons
   unsigned turning = 0, vectors = split_vectors(plane);
   for (unsigned left = vectors; left; left &= left - 1)
     if (clifford_square(s->algebra, __builtin_ctz(left))) turning |= left & -left;
-  const expr *length = root_of(s, at_least(s, expr_neg(pool, of->square), TINY_SQUARE));
-  part_functions f =
-      turning && is_definite(s->algebra, turning) ? of_turn(s, quarters, length) : of_either(s, quarters, of->square);
-  const expr *third = expr_mul(pool, third_of(s, quarters, of->square, f.odd), of->pfaffian);
+  bool turns = turning && is_definite(s->algebra, turning);
+  entire_functions f = of_part(s, quarters, of->square, turns ? ENTIRE_TURN : ENTIRE_EITHER);
+  const expr *third = expr_mul(pool, f.rest, of->pfaffian);
   expr_matrix v = expr_matrix_identity(a, pool, m.size);
-  v = added(a, s, v, weighed(a, s, square, f.even));
-  v = added(a, s, v, weighed(a, s, m, f.odd));
+  v = added(a, s, v, weighed(a, s, square, f.cosine));
+  v = added(a, s, v, weighed(a, s, m, f.sine));
   return added(a, s, v, weighed(a, s, clifford_bivector_action(a, pool, s->algebra, &of->dual), third));
 }
 

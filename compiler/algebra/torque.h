@@ -32,7 +32,7 @@ typedef struct torque_entry {
 } torque_entry;
 
 typedef struct torque_element {
-  unsigned blade; /* the bivector's two vectors; of a dense block its two channels */
+  unsigned blade; /* the bivector's two vectors */
   int n_entries;
   torque_entry entry[SPEC_MAX_BLADES];
 } torque_element;
@@ -40,6 +40,9 @@ typedef struct torque_element {
 /* Torques of a block at most: those of bivectors and one of a gain, or one of each entry of a matrix that the
  * description writes. */
 enum { TORQUE_MOST = SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES };
+
+/* Numbers of expr_cotangent from here on stand for parts of expressions while those are differentiated. */
+enum { TORQUE_FIRST_LEAF = 1 << 24 };
 _Static_assert((int)TORQUE_MOST > (int)SPEC_MAX_BIVECTORS, "there is room for the torques of rotors");
 
 /* [E_i, E_j] = sign[i][j] E_to[i][j], sign 0 where they commute. */
@@ -54,9 +57,11 @@ typedef struct torque_basis {
 } torque_basis;
 
 /* The basis for a description whose blocks have a closed form (form_blades, form_dense_four): blades of Cl(p,q,r),
- * dense blocks of 2 and 3 channels as algebra/dense_vectors.h writes them (the spec in the basis is then that one) or
- * of 4. */
+ * dense blocks of 2 to 4 channels as algebra/dense_vectors.h writes them (the spec in the basis is then that one). */
 void torque_basis_of(arena *a, const spec *s, torque_basis *out);
+
+/* Which element is a bivector; -1: none. */
+int torque_find(const torque_basis *basis, unsigned blade);
 
 /* How many torques there are. */
 static inline int torque_count(const torque_basis *basis) { return basis->count + basis->stretches; }

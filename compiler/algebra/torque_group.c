@@ -1,6 +1,7 @@
 /* algebra/torque_group: see algebra/torque_group.h. */
 #include "algebra/torque_group.h"
 
+#include "algebra/split.h"
 #include "algebra/torque_five.h"
 
 static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
@@ -8,212 +9,231 @@ static const expr *scaled(expr_pool *pool, const expr *x, double c) { return exp
 static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
 
 /* What is float64 where `wide`, and float32 elsewhere. */
-static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : torque_narrow(pool, x); }
+static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : expr_narrow(pool, x); }
 
 /* ---- on torques ---- */
 
 static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
 
 /* ad_M^T tau. Returns whether any of it is not 0. */
-static bool turn_torque(const torque_group *g, const expr *const *m, const expr *const *tau, const expr **out) {
-  const torque_basis *b = g->basis;
+static bool turn_torque(const torque_basis *b, const expr *const *m, const expr *const *tau, const expr **out) {
+  expr_pool *pool = b->spec->pool;
   bool any = false;
   for (int j = 0; j < b->count; j++) {
-    out[j] = number(g->pool, 0);
+    out[j] = number(pool, 0);
     for (int i = 0; i < b->count; i++) {
       if (!b->sign[i][j]) continue;
-      const expr *term = expr_mul(g->pool, m[i], tau[b->to[i][j]]);
-      out[j] = b->sign[i][j] > 0 ? expr_add(g->pool, out[j], term) : expr_sub(g->pool, out[j], term);
+      const expr *term = expr_mul(pool, m[i], tau[b->to[i][j]]);
+      out[j] = b->sign[i][j] > 0 ? expr_add(pool, out[j], term) : expr_sub(pool, out[j], term);
     }
     any = any || !vanishes(out[j]);
   }
   return any;
 }
 
-static bool is_euclidean(const torque_group *g) {
-  return g->basis->spec->dense || (g->basis->spec->algebra.q == 0 && g->basis->spec->algebra.r == 0);
+/* The product of the squares of a plane's vectors. */
+static int plane_sign(const torque_basis *b, int k) {
+  unsigned blade = b->element[k].blade;
+  int first = clifford_square(b->spec->algebra, __builtin_ctz(blade));
+  return first * clifford_square(b->spec->algebra, 31 - __builtin_clz(blade));
+}
+
+static bool is_euclidean(const torque_basis *b) {
+  bool is = true;
+  for (int k = 0; k < b->count; k++) is = is && plane_sign(b, k) > 0;
+  return is;
 }
 
 /* -B^2 of a simple bivector. */
-static const expr *square_of(const torque_group *g, const expr *const *m) {
-  const expr *sum = number(g->pool, 0);
-  for (int k = 0; k < g->basis->count; k++) {
-    unsigned blade = g->basis->element[k].blade;
-    int first = __builtin_ctz(blade), second = 31 - __builtin_clz(blade), sign = 1;
-    if (!g->basis->spec->dense)
-      sign = clifford_square(g->basis->spec->algebra, first) * clifford_square(g->basis->spec->algebra, second);
-    sum = expr_add(g->pool, sum, scaled(g->pool, squared(g->pool, m[k]), sign));
-  }
+static const expr *square_of(const torque_basis *b, const expr *const *m) {
+  expr_pool *pool = b->spec->pool;
+  const expr *sum = number(pool, 0);
+  for (int k = 0; k < b->count; k++) sum = expr_add(pool, sum, scaled(pool, squared(pool, m[k]), plane_sign(b, k)));
   return sum;
 }
 
 /* tau + first ad^T tau + second ad^T^2 tau. */
-static void combine(const torque_group *g, const expr *const *tau, const expr *const *once, const expr *const *twice,
+static void combine(const torque_basis *b, const expr *const *tau, const expr *const *once, const expr *const *twice,
                     const expr *first, const expr *second, const expr **out) {
-  for (int k = 0; k < g->basis->count; k++) {
-    const expr *sum = expr_add(g->pool, tau[k], expr_mul(g->pool, first, once[k]));
-    out[k] = expr_add(g->pool, sum, expr_mul(g->pool, second, twice[k]));
-  }
-}
-
-const expr *torque_length(const torque_group *g, const expr *const *m) {
-  return is_euclidean(g) ? expr_unary(g->pool, EXPR_SQRT, square_of(g, m)) : NULL;
-}
-
-enum { THREE = 3 };
-
-typedef enum which { OF_ROTOR, OF_EXPONENTIAL } which;
-
-/* ---- not simple ---- */
-
-static spec_bivector bivector_of(const torque_group *g, const expr *const *m) {
-  spec_bivector b = {0};
-  for (int k = 0; k < g->basis->count; k++) {
-    if (vanishes(m[k])) continue;
-    b.blade[b.count] = g->basis->element[k].blade;
-    b.coefficient[b.count++] = m[k];
-  }
-  return b;
-}
-
-/* Blocks of 4 channels come as halves, whose elements' planes are no blades. */
-static bool is_split(const torque_group *g, const spec_bivector *m) {
-  const spec *s = g->basis->spec;
-  return !s->dense && clifford_dimensions(s->algebra) > 3 && !split_is_simple(s, m);
-}
-
-/* Whether an element of the basis does not commute with a plane of a bivector. */
-static bool is_moved(const torque_basis *b, int element, const spec_bivector *by) {
-  for (int i = 0; i < b->count; i++)
-    for (int t = 0; t < by->count; t++)
-      if (b->element[i].blade == by->blade[t] && b->sign[i][element]) return true;
-  return false;
-}
-
-static bool move_nothing_together(const torque_basis *b, const spec_bivector *first, const spec_bivector *second) {
-  for (int k = 0; k < b->count; k++)
-    if (is_moved(b, k, first) && is_moved(b, k, second)) return false;
-  return true;
-}
-
-/* Whether bivectors of the basis, and all that they rotate, lie among four vectors. */
-static bool are_of_four(const torque_basis *b) {
-  unsigned vectors = 0;
-  for (int k = 0; k < b->count; k++) vectors |= b->element[k].blade;
-  return clifford_grade(vectors) <= 4;
-}
-
-/* (first + second J)^T x of a bivector's Z, J = e_0123. */
-static void scaled_by_pair(const torque_group *g, unsigned four, const expr *real, const expr *dual,
-                           const expr *const *x, const expr **out) {
-  const torque_basis *b = g->basis;
+  expr_pool *pool = b->spec->pool;
   for (int k = 0; k < b->count; k++) {
-    unsigned blade = b->element[k].blade;
-    int sign = clifford_reorder_sign(four, blade);
-    for (unsigned left = blade; left; left &= left - 1) sign *= clifford_square(b->spec->algebra, __builtin_ctz(left));
-    out[k] = expr_mul(g->pool, real, x[k]);
-    for (int i = 0; i < b->count && sign; i++)
-      if (b->element[i].blade == (four ^ blade))
-        out[k] = expr_add(g->pool, out[k], expr_mul(g->pool, dual, scaled(g->pool, x[i], sign)));
+    const expr *sum = expr_add(pool, tau[k], expr_mul(pool, first, once[k]));
+    out[k] = expr_add(pool, sum, expr_mul(pool, second, twice[k]));
   }
 }
 
-/* ad^3 = Z ad among planes of four vectors. All float64: parts of Z's two values cancel. */
-static void through_four(const torque_group *g, which what, const spec_bivector *b, const expr *const *m, double sense,
-                         const expr *const *tau, const expr **out) {
-  const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
-  unsigned four = split_vectors(b);
-  for (int k = 0; k < g->basis->count; k++) of[k] = torque_widen(g->pool, tau[k]);
-  turn_torque(g, m, of, once);
-  turn_torque(g, m, once, twice);
-  torque_pair f = torque_functions_of_split(g->basis->spec, b);
-  bool is_rotor = what == OF_ROTOR;
-  const expr *odd = is_rotor ? f.real.sine : f.real.cosine, *odd_dual = is_rotor ? f.dual.sine : f.dual.cosine;
-  const expr *even = is_rotor ? f.real.cosine : f.real.rest, *even_dual = is_rotor ? f.dual.cosine : f.dual.rest;
-  odd = scaled(g->pool, odd, sense);
-  odd_dual = scaled(g->pool, odd_dual, sense);
-  const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
-  scaled_by_pair(g, four, odd, odd_dual, once, first);
-  scaled_by_pair(g, four, even, even_dual, twice, second);
-  for (int k = 0; k < g->basis->count; k++) out[k] = expr_add(g->pool, expr_add(g->pool, of[k], first[k]), second[k]);
+const expr *torque_length(const torque_basis *b, const expr *const *m) {
+  return is_euclidean(b) ? expr_unary(b->spec->pool, EXPR_SQRT, square_of(b, m)) : NULL;
 }
 
-static void through(const torque_group *g, which what, const expr *const *m, const expr *length, double sense,
-                    const expr *const *tau, const expr **out);
+enum { THREE = 3, FOUR = 4 };
 
-/* For a bivector whose planes are of two groups that commute: goes through one and then through the other. */
-static void through_groups(const torque_group *g, which what, const spec_bivector *group, const expr *const *m,
-                           double sense, const expr *const *tau, const expr **out) {
-  const expr *part[SPEC_MAX_BIVECTORS], *between[SPEC_MAX_BIVECTORS];
-  for (int i = 0; i < SPLIT_MOST_GROUPS; i++) {
-    unsigned vectors = split_vectors(&group[i]);
-    for (int k = 0; k < g->basis->count; k++)
-      part[k] = g->basis->element[k].blade & vectors && !vanishes(m[k]) ? m[k] : number(g->pool, 0);
-    through(g, what, part, NULL, sense, i ? between : tau, i ? out : between);
-  }
-}
-
-static bool through_split(const torque_group *g, which what, const expr *const *m, double sense, const expr *const *tau,
-                          const expr **out) {
-  spec_bivector whole = bivector_of(g, m), group[SPLIT_MOST_GROUPS];
-  if (!is_split(g, &whole)) return false;
-  bool is_apart = split_groups(&whole, group) == SPLIT_MOST_GROUPS;
-  if (is_apart && (what == OF_ROTOR || move_nothing_together(g->basis, &group[0], &group[1])))
-    through_groups(g, what, group, m, sense, tau, out);
-  else if (are_of_four(g->basis)) through_four(g, what, &whole, m, sense, tau, out);
-  else if (what == OF_ROTOR) torque_five_rotor(g->basis, m, sense, tau, out);
-  else torque_five_exponential(g->basis, m, sense, tau, out);
-  return true;
-}
-
-static void through(const torque_group *g, which what, const expr *const *m, const expr *length, double sense,
-                    const expr *const *tau, const expr **out) {
-  const expr *low[SPEC_MAX_BIVECTORS], *of[SPEC_MAX_BIVECTORS], *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
-  if (through_split(g, what, m, sense, tau, out)) return;
-  bool wide = what == OF_EXPONENTIAL; /* what a generator gains is multiplied by its angle; see through_three */
-  for (int k = 0; k < g->basis->count; k++) {
-    low[k] = as(g->pool, wide, m[k]);
-    of[k] = wide ? torque_widen(g->pool, tau[k]) : torque_narrow(g->pool, tau[k]);
-  }
-  if (!turn_torque(g, low, of, once)) { /* M commutes with all */
-    for (int k = 0; k < g->basis->count; k++) out[k] = of[k];
-    return;
-  }
-  turn_torque(g, low, once, twice);
-  torque_functions f = length ? torque_circular(g->pool, expr_unary(g->pool, EXPR_ABS, length), wide)
-                              : torque_functions_of(g->pool, square_of(g, m), is_euclidean(g), wide);
-  const expr *odd = what == OF_ROTOR ? f.sine : f.cosine, *even = what == OF_ROTOR ? f.cosine : f.rest;
-  combine(g, of, once, twice, scaled(g->pool, odd, sense), even, out);
-}
-
-void torque_through_rotor(const torque_group *g, const expr *const *m, const expr *length, double sense,
-                          const expr *const *tau, const expr **out) {
-  through(g, OF_ROTOR, m, length, sense, tau, out);
-}
+/* ---- simple bivectors ---- */
 
 /* In three dimensions ad_M^2 tau = (M . tau) M - t^2 tau: at right angles to M little is left of tau, 1/t of it,
  * which a generator multiplies by t again. So nothing may be added there that goes away: what is along M is multiplied
  * with M in float64, and the rest is small term by term. */
-static void through_three(const torque_group *g, const expr *const *m, const expr *length, double sense,
+static void through_three(const torque_basis *b, const expr *const *m, const expr *length, double sense,
                           const expr *const *tau, const expr **out) {
-  const expr *low[THREE], *of[THREE], *once[THREE], *dot = number(g->pool, 0);
+  expr_pool *pool = b->spec->pool;
+  const expr *low[THREE], *of[THREE], *once[THREE], *dot = number(pool, 0);
   for (int k = 0; k < THREE; k++) {
-    low[k] = torque_narrow(g->pool, m[k]);
-    of[k] = torque_narrow(g->pool, tau[k]);
-    dot = expr_add(g->pool, dot, expr_mul(g->pool, low[k], of[k]));
+    low[k] = expr_narrow(pool, m[k]);
+    of[k] = expr_narrow(pool, tau[k]);
+    dot = expr_add(pool, dot, expr_mul(pool, low[k], of[k]));
   }
-  turn_torque(g, low, of, once);
-  length = length ? expr_unary(g->pool, EXPR_ABS, length) : torque_length(g, m);
-  torque_functions f = torque_circular(g->pool, length, false);
-  const expr *along = torque_widen(g->pool, expr_mul(g->pool, f.rest, dot)), *odd = scaled(g->pool, f.cosine, sense);
+  turn_torque(b, low, of, once);
+  entire_functions f = entire_circular(pool, length, false);
+  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = scaled(pool, f.cosine, sense);
   for (int k = 0; k < THREE; k++) {
-    const expr *across = expr_add(g->pool, expr_mul(g->pool, f.sine, of[k]), expr_mul(g->pool, odd, once[k]));
-    out[k] = expr_add(g->pool, torque_widen(g->pool, across), expr_mul(g->pool, along, m[k]));
+    const expr *across = expr_add(pool, expr_mul(pool, f.sine, of[k]), expr_mul(pool, odd, once[k]));
+    out[k] = expr_add(pool, expr_widen(pool, across), expr_mul(pool, along, m[k]));
   }
 }
 
-void torque_through_exponential(const torque_group *g, const expr *const *m, const expr *length, double sense,
-                                const expr *const *tau, const expr **out) {
-  if (g->basis->count == THREE && is_euclidean(g)) through_three(g, m, length, sense, tau, out);
-  else through(g, OF_EXPONENTIAL, m, length, sense, tau, out);
+static void through_simple(const torque_basis *b, torque_map map, const expr *const *m, const expr *length,
+                           double sense, const expr *const *tau, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  const expr *low[SPEC_MAX_BIVECTORS], *of[SPEC_MAX_BIVECTORS], *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
+  bool wide = map == TORQUE_EXPONENTIAL; /* what a generator gains is multiplied by its angle; see through_three */
+  length = length ? expr_unary(pool, EXPR_ABS, length) : torque_length(b, m);
+  if (length && b->count == THREE && wide) {
+    through_three(b, m, length, sense, tau, out);
+    return;
+  }
+  for (int k = 0; k < b->count; k++) {
+    low[k] = as(pool, wide, m[k]);
+    of[k] = wide ? expr_widen(pool, tau[k]) : expr_narrow(pool, tau[k]);
+  }
+  if (!turn_torque(b, low, of, once)) { /* M commutes with all */
+    for (int k = 0; k < b->count; k++) out[k] = of[k];
+    return;
+  }
+  turn_torque(b, low, once, twice);
+  entire_functions f =
+      length ? entire_circular(pool, length, wide) : entire_functions_of(pool, square_of(b, m), ENTIRE_EITHER, wide);
+  const expr *odd = map == TORQUE_ROTOR ? f.sine : f.cosine, *even = map == TORQUE_ROTOR ? f.cosine : f.rest;
+  combine(b, of, once, twice, scaled(pool, odd, sense), even, out);
+}
+
+/* ---- four vectors ---- */
+
+/* The vectors of the basis where there are four, whose squares are alike and not 0. */
+static bool find_four(const torque_basis *b, unsigned e[FOUR]) {
+  unsigned vectors = 0;
+  for (int k = 0; k < b->count; k++) vectors |= b->element[k].blade;
+  if (clifford_grade(vectors) != FOUR || !is_euclidean(b)) return false;
+  int sum = 0;
+  for (int i = 0; i < FOUR; i++, vectors &= vectors - 1) {
+    e[i] = vectors & -vectors;
+    sum += clifford_square(b->spec->algebra, __builtin_ctz(e[i]));
+  }
+  return sum == FOUR || sum == -FOUR;
+}
+
+/* One so(3), by halves of E_0k + side * E_partner, whose commutators are -side times the third where squares are 1. */
+static torque_basis half_basis(const spec *s, const unsigned e[FOUR], int side) {
+  torque_basis half = {.spec = s, .count = THREE};
+  int sign = -side * clifford_square(s->algebra, __builtin_ctz(e[0]));
+  for (int k = 0; k < THREE; k++) {
+    int next = (k + 1) % THREE, third = (k + 2) % THREE;
+    half.element[k].blade = e[0] | e[1];
+    half.to[k][next] = half.to[next][k] = (signed char)third;
+    half.sign[k][next] = (signed char)sign;
+    half.sign[next][k] = (signed char)-sign;
+  }
+  return half;
+}
+
+static const expr *at(const torque_basis *b, const expr *const *x, unsigned blade) {
+  int k = torque_find(b, blade);
+  return k < 0 ? number(b->spec->pool, 0) : x[k];
+}
+
+static void through_halves(const torque_basis *b, torque_map map, const unsigned e[FOUR], const expr *const *m,
+                           double sense, const expr *const *tau, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  const unsigned partner[THREE] = {e[2] | e[3], e[1] | e[3], e[1] | e[2]}; /* E_23, E_31, E_12 */
+  const expr *gained[2][THREE];
+  for (int h = 0; h < 2; h++) {
+    torque_basis half = half_basis(b->spec, e, h ? -1 : 1);
+    const expr *part[THREE], *torque[THREE];
+    for (int k = 0; k < THREE; k++) {
+      expr_op op = (k == 1) != h ? EXPR_SUB : EXPR_ADD;
+      part[k] = expr_binary(pool, op, at(b, m, e[0] | e[k + 1]), at(b, m, partner[k]));
+      torque[k] = expr_binary(pool, op, at(b, tau, e[0] | e[k + 1]), at(b, tau, partner[k]));
+      torque[k] = scaled(pool, torque[k], 0.5);
+    }
+    through_simple(&half, map, part, NULL, sense, torque, gained[h]);
+  }
+  for (int k = 0; k < THREE; k++) {
+    const expr *difference = expr_sub(pool, gained[0][k], gained[1][k]);
+    int first = torque_find(b, e[0] | e[k + 1]), second = torque_find(b, partner[k]);
+    if (first >= 0) out[first] = expr_add(pool, gained[0][k], gained[1][k]);
+    if (second >= 0) out[second] = k == 1 ? expr_neg(pool, difference) : difference;
+  }
+}
+
+/* (real + dual J)^T x of a bivector's Z, J = e_0123. */
+static void scaled_by_pair(const torque_basis *b, unsigned four, const expr *real, const expr *dual,
+                           const expr *const *x, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  for (int k = 0; k < b->count; k++) {
+    int sign = clifford_reorder_sign(four, b->element[k].blade) * plane_sign(b, k);
+    int other = torque_find(b, four ^ b->element[k].blade);
+    out[k] = expr_mul(pool, real, x[k]);
+    if (other >= 0) out[k] = expr_add(pool, out[k], expr_mul(pool, dual, scaled(pool, x[other], sign)));
+  }
+}
+
+/* ad^3 = Z ad among planes of four vectors whose squares' product is -1. */
+static void through_boost_and_turn(const torque_basis *b, torque_map map, const spec_bivector *whole,
+                                   const expr *const *m, double sense, const expr *const *tau, const expr **out) {
+  expr_pool *pool = b->spec->pool;
+  const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
+  const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
+  unsigned four = split_vectors(whole);
+  split_invariants z = split_invariants_of(b->spec, whole);
+  entire_pair f = entire_of_complex(pool, z.square, scaled(pool, z.pfaffian, 2));
+  for (int k = 0; k < b->count; k++) of[k] = expr_widen(pool, tau[k]);
+  turn_torque(b, m, of, once);
+  turn_torque(b, m, once, twice);
+  bool is_rotor = map == TORQUE_ROTOR;
+  const expr *odd = scaled(pool, is_rotor ? f.real.sine : f.real.cosine, sense);
+  const expr *odd_dual = scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, sense);
+  scaled_by_pair(b, four, odd, odd_dual, once, first);
+  scaled_by_pair(b, four, is_rotor ? f.real.cosine : f.real.rest, is_rotor ? f.dual.cosine : f.dual.rest, twice,
+                 second);
+  for (int k = 0; k < b->count; k++) out[k] = expr_add(pool, expr_add(pool, of[k], first[k]), second[k]);
+}
+
+/* Whether the bivector has a boost and a turn, and the basis its four vectors alone. */
+static bool is_boost_and_turn(const torque_basis *b, const spec_bivector *whole) {
+  unsigned vectors = split_vectors(whole);
+  for (int k = 0; k < b->count; k++)
+    if (b->element[k].blade & ~vectors) return false;
+  return clifford_grade(vectors) == FOUR && split_kind_of(b->spec->algebra, vectors) == SPLIT_BOOST_AND_TURN;
+}
+
+/* ---- all ---- */
+
+static spec_bivector bivector_of(const torque_basis *b, const expr *const *m) {
+  spec_bivector whole = {0};
+  for (int k = 0; k < b->count; k++) {
+    if (vanishes(m[k])) continue;
+    whole.blade[whole.count] = b->element[k].blade;
+    whole.coefficient[whole.count++] = m[k];
+  }
+  return whole;
+}
+
+void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
+                    const expr *const *tau, const expr **out) {
+  unsigned four[FOUR];
+  spec_bivector whole = bivector_of(basis, m);
+  bool is_simple = clifford_dimensions(basis->spec->algebra) <= THREE || split_is_simple(basis->spec, &whole);
+  if (is_simple) through_simple(basis, map, m, length, sense, tau, out);
+  else if (find_four(basis, four)) through_halves(basis, map, four, m, sense, tau, out);
+  else if (is_boost_and_turn(basis, &whole)) through_boost_and_turn(basis, map, &whole, m, sense, tau, out);
+  else torque_through_five(basis, map, m, sense, tau, out);
 }

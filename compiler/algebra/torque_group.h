@@ -9,10 +9,12 @@
  * and where beta is positive the hyperbolic functions. 1 - cos t is 2 sin^2(t/2), and what is a difference of near
  * numbers still is a series below t = 1.
  *
- * Where M is not simple, ad^3 = Z ad with Z = M^2 of R[J], which acts on bivectors by the product with J, and the same
- * functions are those of Z (algebra/torque_functions.h). Parts that share no vector each go through their own, one
- * after the other, unless something of the basis is moved by both. In five dimensions all other bivectors that are not
- * simple act through vectors (algebra/torque_five.h).
+ * Bivectors of four vectors that all square to 1, or all to -1, are so(3) + so(3): E_01 + E_23, E_02 + E_31, E_03 +
+ * E_12 and the three differences. M is the sum of one element of each, which commute, and each of which goes through
+ * dexp on its own. Where three of the vectors square to one sign and one to the other, ad^3 = Z ad with Z = a + 2 pf J,
+ * J = e_0123, whose product with bivectors squares to -1: Z is a complex number, and so are the functions. All others
+ * that are not simple act through vectors (algebra/torque_five.h): there the digits that a large boost's V V^-1 takes
+ * are float32's on GPUs.
  *
  * Torques are sums of float32, and so is what is multiplied with them here: rounded once from the angles, whose sines
  * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding
@@ -21,24 +23,18 @@
 #ifndef PEGEN_ALGEBRA_TORQUE_GROUP_H
 #define PEGEN_ALGEBRA_TORQUE_GROUP_H
 
+#include "algebra/entire.h"
 #include "algebra/torque.h"
-#include "algebra/torque_functions.h"
 
-typedef struct torque_group {
-  expr_pool *pool;
-  const torque_basis *basis;
-} torque_group;
+/* |M|, an angle, where all planes of the basis are Euclidean; else NULL. */
+const expr *torque_length(const torque_basis *basis, const expr *const *m);
 
-/* |M|, an angle, of Euclidean vectors; else NULL. */
-const expr *torque_length(const torque_group *g, const expr *const *m);
+/* TORQUE_ROTOR: exp(ad_M)^T tau, the torque of what stands behind exp(M). TORQUE_EXPONENTIAL: dexp_M^T tau, what M
+ * gains; what it gains where it is 0 everywhere is not told. */
+typedef enum torque_map { TORQUE_ROTOR, TORQUE_EXPONENTIAL } torque_map;
 
-/* out = exp(ad_M)^T tau: the torque of what stands behind exp(M). sense -1: of -M. out may be tau. length: |M|, of
- * either sign, where that is known by a shorter way; or NULL. */
-void torque_through_rotor(const torque_group *g, const expr *const *m, const expr *length, double sense,
-                          const expr *const *tau, const expr **out);
-
-/* out = dexp_M^T tau: what M gains. sense -1: dexp of -M. */
-void torque_through_exponential(const torque_group *g, const expr *const *m, const expr *length, double sense,
-                                const expr *const *tau, const expr **out);
+/* Sense -1: of -M. out may be tau. length: |M|, of either sign, where that is known by a shorter way; or NULL. */
+void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
+                    const expr *const *tau, const expr **out);
 
 #endif

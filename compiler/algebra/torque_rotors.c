@@ -201,7 +201,7 @@ static vector from_basis(const walk *w, const torque_basis *basis, const expr *c
   vector t = {{number(w, 0), number(w, 0), number(w, 0)}};
   for (int k = 0; k < basis->count; k++) {
     int sense, i = rotors_direction(basis->spec, basis->element[k].blade, &sense);
-    t.at[i] = expr_mul(w->pool, torque_widen(w->pool, tau[k]), number(w, sense));
+    t.at[i] = expr_mul(w->pool, expr_widen(w->pool, tau[k]), number(w, sense));
   }
   return t;
 }

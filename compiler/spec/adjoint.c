@@ -318,15 +318,15 @@ int adjoint_scatters(arena *a, expr_pool *pool, const adjoint_output *outputs, i
   return count;
 }
 
-/* ---- without rounding ---- */
+/* ---- the same with other leaves ---- */
 
-static const expr *unrounded(expr_pool *pool, const expr *x, const expr **made) {
+static const expr *remade(expr_pool *pool, const expr *x, bool is_rounded, const expr **made) {
   if (made[x->id]) return made[x->id];
   const expr *arg[3] = {NULL};
-  for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = unrounded(pool, x->arg[i], made);
+  for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = remade(pool, x->arg[i], is_rounded, made);
   const expr *y = x;
-  if (x->op == EXPR_NARROW || x->op == EXPR_WIDEN) y = arg[0];
-  else if (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL) y = expr_unary(pool, EXPR_WIDEN, x);
+  if (!is_rounded && (x->op == EXPR_NARROW || x->op == EXPR_WIDEN)) y = arg[0];
+  else if (!is_rounded && (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL)) y = expr_unary(pool, EXPR_WIDEN, x);
   else if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
   else if (expr_op_arity(x->op) == 1) y = expr_unary(pool, x->op, arg[0]);
   else if (expr_op_arity(x->op) == 2) y = expr_binary(pool, x->op, arg[0], arg[1]);
@@ -336,7 +336,14 @@ static const expr *unrounded(expr_pool *pool, const expr *x, const expr **made) 
 
 void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int count, const expr **out) {
   const expr **made = arena_array(a, const expr *, expr_pool_count(pool) + 1);
-  for (int i = 0; i < count; i++) out[i] = unrounded(pool, values[i], made);
+  for (int i = 0; i < count; i++) out[i] = remade(pool, values[i], false, made);
+}
+
+void adjoint_replaced(arena *a, expr_pool *pool, const expr *const *values, int count, const expr *const *leaves,
+                      const expr *const *by, int n_leaves, const expr **out) {
+  const expr **made = arena_array(a, const expr *, expr_pool_count(pool) + 1);
+  for (int i = 0; i < n_leaves; i++) made[leaves[i]->id] = by[i];
+  for (int i = 0; i < count; i++) out[i] = remade(pool, values[i], true, made);
 }
 
 /* ---- size ---- */

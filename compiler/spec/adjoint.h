@@ -59,6 +59,10 @@ int adjoint_scatters(arena *a, expr_pool *pool, const adjoint_output *outputs, i
  * 1 - cos(x) of a small x, a gradient would be short of. Leaves that are float32 stay what they are. */
 void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int count, const expr **out);
 
+/* The given expressions with by[i] in place of leaves[i]. */
+void adjoint_replaced(arena *a, expr_pool *pool, const expr *const *values, int count, const expr *const *leaves,
+                      const expr *const *by, int n_leaves, const expr **out);
+
 /* A limit for all gradients of a description together: four times what one expression may have (spec/size.h), since a
  * gradient takes three to four times the operations of what it is of. */
 enum { ADJOINT_MOST_OPERATIONS = 4 * SIZE_MOST_OPERATIONS };

@@ -130,6 +130,12 @@ static bool type_is_f32(const expr *x) {
   return typed;
 }
 
+const expr *expr_narrow(expr_pool *pool, const expr *x) {
+  return x->is_f32 || expr_is_fixed(x) ? x : expr_unary(pool, EXPR_NARROW, x);
+}
+
+const expr *expr_widen(expr_pool *pool, const expr *x) { return x->is_f32 ? expr_unary(pool, EXPR_WIDEN, x) : x; }
+
 /* Whether x is above 0, or not below it, whatever its leaves hold. */
 static bool is_positive(const expr *x);
 static bool is_at_least_0(const expr *x) {

@@ -127,6 +127,10 @@ const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, c
 #define expr_div(p, x, y) expr_binary((p), EXPR_DIV, (x), (y))
 #define expr_neg(p, x) expr_unary((p), EXPR_NEG, (x))
 
+/* x as a float32 unless it is one or fixed, and as a float64. */
+const expr *expr_narrow(expr_pool *pool, const expr *x);
+const expr *expr_widen(expr_pool *pool, const expr *x);
+
 bool expr_is_const(const expr *x, double value);
 /* A number or a table of numbers; known when the kernel is compiled. */
 bool expr_is_fixed(const expr *x);

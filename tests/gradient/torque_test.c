@@ -198,8 +198,8 @@ static void descriptions_agree_with_differences(void **state) {
 
 static void algebras_agree_with_differences(void **state) {
   (void)state;
-  static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1},
-                                          {3, 1, 0}, {2, 1, 1}, {0, 3, 0}, {1, 2, 2}, {3, 0, 2}};
+  static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 1, 0},
+                                          {2, 2, 0}, {2, 1, 1}, {0, 3, 0}, {0, 4, 0}, {1, 2, 2}, {3, 0, 2}};
   uint64_t random = 4;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (int combine = COMBINE_SUM; combine <= COMBINE_SYMMETRIC; combine++)
@@ -248,7 +248,8 @@ static void mix_five(arena *a, spec *s, const double *given, uint64_t *random) {
 }
 
 /* e12, e13, e14, e15, e23, e24, e25, e34, e35, e45: a bivector of no kind; one whose squares are equal in Cl(5,0), one
- * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one plane. Operands
+ * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one whose
+ * squares are a number and its negative in Cl(3,1,1), one plane. Operands
  * at 0 leave M at a multiple of them, and those at 1e-9 near one. */
 static void mixed_planes_agree_with_differences(void **state) {
   (void)state;
@@ -257,6 +258,7 @@ static void mixed_planes_agree_with_differences(void **state) {
                                       {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},
                                       {1, 0, 0, 0, 0, 0, 0, 0, .5, .5},
                                       {0, 1, .7, 0, 0, .7, -1, 0, 0, 0},
+                                      {1, 1, 1, 0, 1, 1, 0, 1, 0, 0},
                                       {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 2, 0}, {0, 5, 0}, {3, 1, 1}, {3, 0, 2}};
   static const double others[] = {1, 0, 1e-9};
@@ -431,12 +433,12 @@ static void functions_are_exact_everywhere(void **state) {
   const double pi = 3.14159265358979323846;
   double points[] = {0, 1e-300, 1e-30, 1e-16,   1e-8, 1e-4,        0.01, 0.5, 0.999,
                      1, 1.001,  2,     pi * pi, 9.5,  4 * pi * pi, 60,   100};
-  for (int is_circular = 0; is_circular < 2; is_circular++) {
-    torque_functions f = torque_functions_of(pool, expr_position(pool, 0), is_circular, false);
+  for (entire_range range = ENTIRE_TURN; range <= ENTIRE_EITHER; range++) {
+    entire_functions f = entire_functions_of(pool, expr_position(pool, 0), range, false);
     const expr *x[] = {f.sine, f.cosine, f.rest};
     for (size_t i = 0; i < 2 * sizeof points / sizeof *points; i++) {
       double at = points[i / 2] * (i % 2 ? -1 : 1);
-      if (is_circular && at < 0) continue;
+      if ((range == ENTIRE_TURN && at < 0) || (range == ENTIRE_BOOST && at > 0)) continue;
       long double exact[3];
       entire(at, exact);
       expr_environment env = {.blocks = 1, .positions = &at};
