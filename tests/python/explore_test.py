@@ -18,6 +18,7 @@ from pegen_kernels.explore import explain
 from pegen_kernels.explore import compare, plot
 from pegen_kernels.explore.words import Operands
 from pegen_kernels.explore import facts as facts_of
+from pegen_kernels.explore.facts import tokens_of
 from pegen_kernels.explore.pictures import KINDS, all_pictures, score_matrix
 
 HOSTILE = """local pe = require "pegen"
@@ -123,11 +124,17 @@ def check_numbers():
     exact = numpy.cos(numpy.outer(numpy.arange(-19, 20), frequency)).mean(axis=1)
     assert abs(f.equal[0] - exact).max() < 1e-12 and abs(f.lowest - f.highest).max() < 1e-12
     matrix = score_matrix(f)
-    assert abs(matrix[3, 11] - exact[19 + 8]) < 1e-12 and f.tokens is not None
+    assert abs(matrix[3, 11] - exact[19 + 8]) < 1e-12 and f.tokens is None
     g = explain("geope2d", grid=(3, 4))
     matrix, lowest, highest = score_matrix(g), g.lowest[0, 2 + 1, 3 + 2], g.highest[0, 2 + 1, 3 + 2]
     pairs = [matrix[h * 4 + w, (h + 1) * 4 + w + 2] for h in range(2) for w in range(2)]
     assert abs(min(pairs) - lowest) < 1e-12 and abs(max(pairs) - highest) < 1e-12
+    large = explain("geope2d", grid=(24, 20))  # every second token: pairs of one displacement differ, and none is a mean
+    matrix, at = score_matrix(large), tokens_of(large.grid)
+    place = tuple(numpy.moveaxis(at[None] - at[:, None] + numpy.array(large.grid) - 1, -1, 0))
+    assert len(matrix) == 12 * 10 and large.stride == 2
+    assert (matrix > large.lowest[0][place] - 1e-12).all() and (matrix < large.highest[0][place] + 1e-12).all()
+    assert abs(matrix - large.equal[0][place]).max() > 1e-3
     hidden = explain("lookhere", grid=(4, 4))
     assert numpy.isneginf(hidden.bias).any() and hidden.equal is None
     assert explain("rope_mixed", seed=4).operands == {"freqs": "drawn as its init says, seed 4"}
