@@ -2,6 +2,7 @@
 import contextlib
 import html.parser
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -166,10 +167,14 @@ def check_page(folder):
     assert "broken" not in labels.ids and "wavelengths" in labels.found
 
 
+DARK = pathlib.Path(facts_of.__file__).with_name("static") / "figures.js"
+
+
 # What red, green and blue become to eyes without one kind of cone (G. Machado, M. Oliveira and L. Fernandes, "A
 # physiologically-based model for simulation of color vision deficiency", 2009, severity 1).
 DEFICIENCIES = {
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
 }
 
@@ -183,9 +188,13 @@ def lab(linear):
 
 
 def check_colours():
-    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*), with two kinds of cones, too."""
-    for seen in ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], *DEFICIENCIES.values()):
-        channels = [numpy.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in KINDS]
+    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*) and from the paper, with two kinds of cones,
+    too, on white paper and on the workbench's dark one."""
+    dark = dict(re.findall(r'"(#[0-9a-f]{6})": "(#[0-9a-f]{6})"', DARK.read_text()))
+    assert set(KINDS) & set(dark)
+    palettes = [*KINDS, "#ffffff"], [*(dark.get(c, c) for c in KINDS), "#16191d"]
+    for palette, seen in itertools.product(palettes, ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], *DEFICIENCIES.values())):
+        channels = [numpy.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in palette]
         linear = [numpy.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in channels]
         kinds = [lab(numpy.clip(numpy.array(seen) @ c, 0, 1)) for c in linear]
         least = min(numpy.linalg.norm(a - b) for i, a in enumerate(kinds) for b in kinds[:i])

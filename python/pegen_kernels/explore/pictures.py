@@ -437,8 +437,8 @@ def changes(all_facts: Sequence[Facts]) -> Picture:
 
 
 def score_matrix(f: Facts) -> numpy.ndarray | None:
-    """[tokens, tokens]: scores of equal queries and keys between tokens of the grid; means over heads. Of more than 256
-    every `f.stride`-th along each axis."""
+    """[tokens, tokens]: scores of equal queries and keys between tokens of the grid, every `f.stride`-th along each
+    axis where it has more than 256; means over heads."""
     if f.tokens is not None:
         rows = f.tokens.reshape(len(f.tokens), -1)
         passed = f.data["block"]["leftover_channels"] * f.tokens.shape[1]
