@@ -130,7 +130,9 @@ def check_numbers():
     matrix, lowest, highest = score_matrix(g), g.lowest[0, 2 + 1, 3 + 2], g.highest[0, 2 + 1, 3 + 2]
     pairs = [matrix[h * 4 + w, (h + 1) * 4 + w + 2] for h in range(2) for w in range(2)]
     assert abs(min(pairs) - lowest) < 1e-12 and abs(max(pairs) - highest) < 1e-12
-    large = explain("geope2d", grid=(24, 20))  # every second token: pairs of one displacement differ, and none is a mean
+    large = explain(
+        "geope2d", grid=(24, 20)
+    )  # every second token: pairs of one displacement differ, and none is a mean
     matrix, at = score_matrix(large), tokens_of(large.grid)
     place = tuple(numpy.moveaxis(at[None] - at[:, None] + numpy.array(large.grid) - 1, -1, 0))
     assert len(matrix) == 12 * 10 and large.stride == 2
