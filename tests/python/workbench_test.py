@@ -259,6 +259,15 @@ def check_compare(page, folder):
         "return [...document.querySelectorAll('#picture-decay figure')].map(f => f.view.scale('y').domain())"
     )
     assert len(domains) == 2 and domains[0] == domains[1], domains
+    check_range(page)
+
+
+def check_range(page):
+    """The slider of geope2d's base ends where its description says."""
+    slider = page.find(".control input[type=range][aria-label^='base']")
+    page.drawn(lambda: slider.send_keys(Keys.END))
+    assert page.find("#control-base").get_attribute("value") == "1000000"
+    page.drawn(lambda: page.control("base", "100"))
 
 
 def check_variants(page):
