@@ -139,9 +139,11 @@ static void read_option(lua_State *L, dsl_state *s, spec_option *o) {
     o->choice[i] = arena_strdup(s->memory, luaL_checkstring(L, -1));
     lua_pop(L, 1);
   }
+  o->range[0] = luaL_optnumber(L, 8, 0);
+  o->range[1] = luaL_optnumber(L, 9, 0);
 }
 
-/* core.option(name, value as text, doc, given, kind, default as text, choices as texts): remembers it for the
+/* core.option(name, value as text, doc, given, kind, default as text, choices as texts, range): remembers it for the
  * description. */
 static int option(lua_State *L) {
   dsl_state *s = dsl_state_of(L);

@@ -91,9 +91,26 @@ local function checked_needs(name, needs)
   return copy
 end
 
+-- Where a control of the option goes, which other values may leave: two numbers.
+local function checked_range(name, range, default)
+  local copy = check.list("pe.option", "range", range, "two numbers")
+  if type(default) ~= "number" then check.fail("option '%s' has a range, and is no number", name) end
+  for _, value in ipairs(copy) do
+    if math.type(value) ~= math.type(default) and math.type(default) == "integer" or type(value) ~= "number" then
+      check.fail("option '%s' has %s in its range, %s was expected", name, check.show(value),
+        KINDS[kind_of(default)].expected)
+    end
+  end
+  if #copy ~= 2 or not (-math.huge < copy[1] and copy[1] <= default and default <= copy[2] and copy[1] < copy[2]
+    and copy[2] < math.huge) then
+    check.fail("option '%s' has another 'range' than two numbers, the lower one first and its default between", name)
+  end
+  return copy
+end
+
 -- option(name, default, doc [, choices]): the value of -D name=value, or the default. The default
 -- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers. choices: the
--- values that are allowed, and in its field `needs` what the option has no effect without.
+-- values that are allowed, in its field `needs` what the option has no effect without, and in `range` usual values.
 function options.option(name, default, doc, choices)
   check.identifier("pe.option", "name", name)
   local kind = KINDS[kind_of(default)]
@@ -105,12 +122,13 @@ function options.option(name, default, doc, choices)
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
-  local needs
-  if type(choices) == "table" and choices.needs ~= nil then
+  local needs, range
+  if type(choices) == "table" and (choices.needs ~= nil or choices.range ~= nil) then
     local values
-    needs = checked_needs(name, choices.needs)
+    needs = choices.needs ~= nil and checked_needs(name, choices.needs) or nil
+    range = choices.range ~= nil and checked_range(name, choices.range, default) or nil
     for key, value in pairs(choices) do
-      if key ~= "needs" then
+      if key ~= "needs" and key ~= "range" then
         values = values or {}
         values[key] = value
       end
@@ -135,7 +153,8 @@ function options.option(name, default, doc, choices)
     texts = {}
     for i, choice in ipairs(choices) do texts[i] = text_of(choice) end
   end
-  core.option(name, text_of(value), doc, text ~= nil, kind_of(default), text_of(default), texts)
+  core.option(name, text_of(value), doc, text ~= nil, kind_of(default), text_of(default), texts,
+    table.unpack(range or {}))
   declared[name].value, declared[name].is_given = value, text ~= nil
   return value
 end

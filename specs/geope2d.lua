@@ -6,7 +6,7 @@
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
-local base = pe.option("base", 100.0, "frequency base lambda")
+local base = pe.option("base", 100.0, "frequency base lambda", { range = { 2.0, 1e6 } })
 local sign = pe.option("exponent_sign", 1, "+1: frequencies grow, as printed; -1: they decay, as in RoPE", { 1, -1 })
 local layout = pe.option("layout", "interleaved", "triples (3i, 3i+1, 3i+2) or (i, i + n, i + 2n)", { "interleaved",
   "split" })

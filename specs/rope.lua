@@ -12,7 +12,7 @@
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
-local base = pe.option("base", 10000.0, "frequency base")
+local base = pe.option("base", 10000.0, "frequency base", { range = { 10.0, 1e7 } })
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
 local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
 local scaling = pe.option("scaling", "none",

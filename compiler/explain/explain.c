@@ -299,6 +299,7 @@ static void json_option(json_writer *w, const spec_option *o) {
     for (int i = 0; i < o->n_choices; i++) json_text(w, NULL, o->choice[i]);
     json_end(w, ']');
   }
+  if (o->range[0] < o->range[1]) json_numbers(w, "range", o->range, 2);
   json_end(w, '}');
 }
 

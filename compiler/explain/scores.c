@@ -9,8 +9,9 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
-enum { DRAWS = 4 };               /* random queries, and keys, of a head */
+enum { DRAWS = 4, MOST_PAIRS = 64 }; /* random queries, and keys, of a head; tokens of a displacement they are at */
 static const double WORK = 4e9;   /* operations that matrices may take: heads that are more are left out */
 static const uint64_t SEED = 20260101;
 const double score_quantile[SCORE_QUANTILES] = {0.05, 0.25, 0.5, 0.75, 0.95};
@@ -189,7 +190,13 @@ static void compare_tokens(const work *w, int index, const double *of_tokens, co
   score_map *m = w->map;
   int64_t delta[SPEC_MAX_AXES];
   for (int64_t d = 0; d < m->count; d++) {
-    int64_t pairs = 0, at = index * m->count + d;
+    int64_t pairs = 0, at = index * m->count + d, opposite = index * m->count + m->count - 1 - d;
+    if (of_tokens == of_keys && opposite < at) { /* the same pairs, from the other token */
+      m->equal[at] = m->equal[opposite];
+      m->lowest[at] = m->lowest[opposite];
+      m->highest[at] = m->highest[opposite];
+      continue;
+    }
     displacement_of(m, w->spec->n_axes, d, delta);
     m->lowest[at] = INFINITY;
     m->highest[at] = -INFINITY;
@@ -254,13 +261,16 @@ static void set_quantiles(score_map *m, int64_t d, double *values, int64_t count
 static void compare_draws(const work *w) {
   score_map *m = w->map;
   int64_t rows = (int64_t)m->n_heads * DRAWS, delta[SPEC_MAX_AXES];
-  double *values = arena_array(w->memory, double, rows * m->tokens);
+  double *values = arena_array(w->memory, double, rows *MOST_PAIRS);
   for (int64_t d = 0; d < m->count; d++) {
-    int64_t count = 0;
+    int64_t count = 0, pairs = 1, pair = 0, taken = 0;
     displacement_of(m, w->spec->n_axes, d, delta);
+    for (int axis = 0; axis < w->spec->n_axes; axis++) pairs *= m->grid[axis] - llabs(delta[axis]);
     for (int64_t from = 0; from < m->tokens && !(w->is_relative && count); from++) {
       int64_t to = neighbour(m, w->spec->n_axes, from, delta);
-      for (int64_t row = 0; row < rows && to >= 0; row++)
+      if (to < 0 || pair++ * MOST_PAIRS < taken * pairs) continue; /* evenly over all pairs, where these are more */
+      taken++;
+      for (int64_t row = 0; row < rows; row++)
         values[count++] = product(w->queries + (row * m->tokens + from) * w->width,
                                   w->keys + (row * m->tokens + to) * w->width, w->width);
     }

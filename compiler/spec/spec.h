@@ -225,6 +225,7 @@ typedef struct spec_option {
   const char *name, *value, *otherwise, *doc; /* value and default as texts, the way -D takes them */
   const char **choice; /* values that are allowed, of a list those of each entry; of none: all of its kind */
   int n_choices;
+  double range[2]; /* of numbers: usual values, for controls; 0 and 0: none was stated */
   spec_option_kind kind;
   bool given; /* set by -D, not the default */
 } spec_option;

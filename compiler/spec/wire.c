@@ -28,7 +28,7 @@ _Static_assert(sizeof(spec) == 1816 && sizeof(spec_operand) == 168 && sizeof(spe
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 56 &&
+_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 72 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
 _Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112 && sizeof(spec_part) == 48, "fields of wire.c");
@@ -335,6 +335,8 @@ static void option(wire *w, spec_option *o) {
   text(w, &o->otherwise, WIRE_VALUE);
   text(w, &o->doc, WIRE_TEXT);
   LIST(w, o->choice, o->n_choices, SPEC_MAX_CHOICES, choice);
+  finite_real(w, &o->range[0]);
+  finite_real(w, &o->range[1]);
   NUMBER(w, o->kind, 0, OPTION_KIND_COUNT - 1);
   flag(w, &o->given);
 }

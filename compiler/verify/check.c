@@ -31,12 +31,15 @@ static const check_kind *const kinds[FORM_COUNT] = {
     [FORM_CHANGE_OF_BASIS] = &check_rotors,
 };
 
-static void begin(checker *c, const char *units) {
+static void begin(checker *c, const char *units, const char **targets, int count) {
   if (c->print == CHECK_JSON) {
     json_begin(&c->json, NULL, '{');
     json_text(&c->json, "name", c->spec->name);
     json_text(&c->json, "seed", arena_printf(c->memory, "%llu", (unsigned long long)c->random));
     json_text(&c->json, "units", units);
+    json_begin(&c->json, "targets", '[');
+    for (int i = 0; i < count; i++) json_text(&c->json, NULL, targets[i]);
+    json_end(&c->json, ']');
     json_begin(&c->json, "checks", '[');
   } else if (c->print == CHECK_EVERYTHING) {
     printf("%s: seed %llu; errors %s\n", c->spec->name, (unsigned long long)c->random, units);
@@ -75,7 +78,7 @@ int check_spec(arena *a, const spec *s, const check_options *options) {
     diag_error(s->file, 0, "this machine runs none of the targets '%s'", options->targets ? options->targets : "");
     return 1;
   }
-  begin(&c, kind->units(s));
+  begin(&c, kind->units(s), targets, count);
   if (kind->choose) c.sample = kind->choose(&c);
   bool compiled = true;
   for (int i = 0; compiled && i < count; i++) compiled = check_target(&c, kind, options, targets[i]);

@@ -24,7 +24,7 @@ typedef struct multivector {
 /* sign[a][b]: blade a times blade b is sign * blade (a ^ b); 0 where a null vector is squared. */
 typedef struct cayley {
   int size; /* 2^n */
-  signed char sign[SPEC_MAX_BLADES][SPEC_MAX_BLADES];
+  float sign[SPEC_MAX_BLADES][SPEC_MAX_BLADES];
 } cayley;
 
 /* ---- the algebra ---- */
@@ -52,23 +52,23 @@ static const cayley *cayley_table(const spec_algebra *algebra) {
   of = *algebra;
   table.size = 1 << (algebra->p + algebra->q + algebra->r);
   for (unsigned a = 0; a < (unsigned)table.size; a++)
-    for (unsigned b = 0; b < (unsigned)table.size; b++) table.sign[a][b] = (signed char)reference_sign(algebra, a, b);
+    for (unsigned b = 0; b < (unsigned)table.size; b++) table.sign[a][b] = (float)reference_sign(algebra, a, b);
   return &table;
 }
 
-static multivector multiply(const cayley *table, const multivector *x, const multivector *y) {
-  multivector product = {{0}};
+/* product: neither x nor y. Each coefficient is summed in a register: storing a long double takes longest. */
+static void multiply(const cayley *table, const multivector *x, const multivector *y, multivector *product) {
   int there[SPEC_MAX_BLADES], count = 0; /* rotors and bivectors have half of the blades, or fewer */
-  for (int b = 0; b < table->size; b++)
-    if (y->coefficient[b] != 0) there[count++] = b;
-  for (int a = 0; a < table->size; a++) {
-    if (x->coefficient[a] == 0) continue;
+  for (int a = 0; a < table->size; a++)
+    if (x->coefficient[a] != 0) there[count++] = a;
+  for (int c = 0; c < table->size; c++) {
+    long double sum = 0;
     for (int i = 0; i < count; i++) {
-      int b = there[i];
-      product.coefficient[a ^ b] += table->sign[a][b] * x->coefficient[a] * y->coefficient[b];
+      int a = there[i];
+      if (y->coefficient[a ^ c] != 0) sum += table->sign[a][a ^ c] * x->coefficient[a] * y->coefficient[a ^ c];
     }
+    product->coefficient[c] = sum;
   }
-  return product;
 }
 
 /* The reverse: the factors of every blade in the opposite order. The reverse of exp(B), B a bivector, is exp(-B). */
@@ -94,18 +94,24 @@ static multivector exponential(const cayley *table, const multivector *x) {
     frexpl(norm, &squarings);
     squarings++; /* norm / 2^squarings is in [1/4, 1/2) */
   }
-  multivector scaled = {{0}}, term = {{1}};
+  multivector scaled = {{0}}, term = {{1}}, next;
   for (int i = 0; i < table->size; i++) scaled.coefficient[i] = ldexpl(x->coefficient[i], -squarings);
   /* 0.5^20 / 20! is below 2^-81. */
-  for (int k = 1; k <= 20; k++) {
-    term = multiply(table, &term, &scaled);
+  long double size = norm;
+  for (int k = 1; k <= 20 && size > 0x1p-81L; k++) {
+    multiply(table, &term, &scaled, &next);
+    size = 0;
     for (int i = 0; i < table->size; i++) {
-      if (term.coefficient[i] == 0) continue;
+      if ((term.coefficient[i] = next.coefficient[i]) == 0) continue;
       term.coefficient[i] /= k;
       sum.coefficient[i] += term.coefficient[i];
+      size += fabsl(term.coefficient[i]);
     }
   }
-  for (; squarings > 0; squarings--) sum = multiply(table, &sum, &sum);
+  for (; squarings > 0; squarings--) {
+    multiply(table, &sum, &sum, &next);
+    sum = next;
+  }
   return sum;
 }
 
@@ -128,7 +134,7 @@ static multivector axis_rotor(const spec *s, const cayley *table, int axis, long
 }
 
 static multivector combined_rotor(const spec *s, const cayley *table, const expr_environment *env) {
-  multivector rotor = {{1}};
+  multivector rotor = {{1}}, next;
   switch (s->combine) {
   case COMBINE_SUM:
   case COMBINE_MEAN: {
@@ -140,7 +146,8 @@ static multivector combined_rotor(const spec *s, const cayley *table, const expr
   case COMBINE_PRODUCT:
     for (int i = 0; i < s->n_axes; i++) {
       multivector factor = axis_rotor(s, table, s->order[i], 1, env);
-      rotor = multiply(table, &rotor, &factor);
+      multiply(table, &rotor, &factor, &next);
+      rotor = next;
     }
     return rotor;
   case COMBINE_SYMMETRIC:
@@ -148,8 +155,8 @@ static multivector combined_rotor(const spec *s, const cayley *table, const expr
     rotor = axis_rotor(s, table, s->order[s->n_axes - 1], 1, env);
     for (int i = s->n_axes - 2; i >= 0; i--) {
       multivector half = axis_rotor(s, table, s->order[i], 0.5L, env);
-      rotor = multiply(table, &half, &rotor);
-      rotor = multiply(table, &rotor, &half);
+      multiply(table, &half, &rotor, &next);
+      multiply(table, &next, &half, &rotor);
     }
     return rotor;
   case COMBINE_FUNCTION: break;
@@ -219,8 +226,9 @@ void reference_block(const spec *s, const double *positions, const double *const
   for (int j = 0; j < s->n_components; j++) {
     multivector blade = {{0}};
     blade.coefficient[s->component[j].blade] = s->component[j].sign;
-    multivector turned = multiply(table, &left, &blade);
-    turned = multiply(table, &turned, &right);
+    multivector half, turned;
+    multiply(table, &left, &blade, &half);
+    multiply(table, &half, &right, &turned);
     for (int i = 0; i < s->n_components; i++)
       matrix[i * s->n_components + j] = amplitude * s->component[i].sign * turned.coefficient[s->component[i].blade];
   }

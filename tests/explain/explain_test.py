@@ -100,6 +100,7 @@ def check_settings():
     expect((told["grid"]["kind"], told["grid"]["default"]) == ("list", ""), told["grid"])
     expect((told["layout"]["kind"], told["layout"]["choices"]) == ("string", ["interleaved", "split"]), told["layout"])
     expect(told["exponent_sign"]["choices"] == ["1", "-1"] and "choices" not in told["base"], told)
+    expect(told["base"]["range"] == [2, 1e6] and "range" not in told["head_dim"], told["base"])
 
 
 def check_inputs():

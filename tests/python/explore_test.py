@@ -2,6 +2,7 @@
 import contextlib
 import html.parser
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -18,6 +19,7 @@ from pegen_kernels.explore import explain
 from pegen_kernels.explore import compare, plot
 from pegen_kernels.explore.words import Operands
 from pegen_kernels.explore import facts as facts_of
+from pegen_kernels.explore.facts import tokens_of
 from pegen_kernels.explore.pictures import KINDS, all_pictures, score_matrix
 
 HOSTILE = """local pe = require "pegen"
@@ -123,11 +125,19 @@ def check_numbers():
     exact = numpy.cos(numpy.outer(numpy.arange(-19, 20), frequency)).mean(axis=1)
     assert abs(f.equal[0] - exact).max() < 1e-12 and abs(f.lowest - f.highest).max() < 1e-12
     matrix = score_matrix(f)
-    assert abs(matrix[3, 11] - exact[19 + 8]) < 1e-12 and f.tokens is not None
+    assert abs(matrix[3, 11] - exact[19 + 8]) < 1e-12 and f.tokens is None
     g = explain("geope2d", grid=(3, 4))
     matrix, lowest, highest = score_matrix(g), g.lowest[0, 2 + 1, 3 + 2], g.highest[0, 2 + 1, 3 + 2]
     pairs = [matrix[h * 4 + w, (h + 1) * 4 + w + 2] for h in range(2) for w in range(2)]
     assert abs(min(pairs) - lowest) < 1e-12 and abs(max(pairs) - highest) < 1e-12
+    large = explain(
+        "geope2d", grid=(24, 20)
+    )  # every second token: pairs of one displacement differ, and none is a mean
+    matrix, at = score_matrix(large), tokens_of(large.grid)
+    place = tuple(numpy.moveaxis(at[None] - at[:, None] + numpy.array(large.grid) - 1, -1, 0))
+    assert len(matrix) == 12 * 10 and large.stride == 2
+    assert (matrix > large.lowest[0][place] - 1e-12).all() and (matrix < large.highest[0][place] + 1e-12).all()
+    assert abs(matrix - large.equal[0][place]).max() > 1e-3
     hidden = explain("lookhere", grid=(4, 4))
     assert numpy.isneginf(hidden.bias).any() and hidden.equal is None
     assert explain("rope_mixed", seed=4).operands == {"freqs": "drawn as its init says, seed 4"}
@@ -159,10 +169,14 @@ def check_page(folder):
     assert "broken" not in labels.ids and "wavelengths" in labels.found
 
 
+DARK = pathlib.Path(facts_of.__file__).with_name("static") / "figures.js"
+
+
 # What red, green and blue become to eyes without one kind of cone (G. Machado, M. Oliveira and L. Fernandes, "A
 # physiologically-based model for simulation of color vision deficiency", 2009, severity 1).
 DEFICIENCIES = {
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
 }
 
@@ -176,9 +190,13 @@ def lab(linear):
 
 
 def check_colours():
-    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*), with two kinds of cones, too."""
-    for seen in ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], *DEFICIENCIES.values()):
-        channels = [numpy.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in KINDS]
+    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*) and from the paper, with two kinds of cones,
+    too, on white paper and on the workbench's dark one."""
+    dark = dict(re.findall(r'"(#[0-9a-f]{6})": "(#[0-9a-f]{6})"', DARK.read_text()))
+    assert set(KINDS) & set(dark)
+    palettes = [*KINDS, "#ffffff"], [*(dark.get(c, c) for c in KINDS), "#16191d"]
+    for palette, seen in itertools.product(palettes, ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], *DEFICIENCIES.values())):
+        channels = [numpy.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in palette]
         linear = [numpy.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in channels]
         kinds = [lab(numpy.clip(numpy.array(seen) @ c, 0, 1)) for c in linear]
         least = min(numpy.linalg.norm(a - b) for i, a in enumerate(kinds) for b in kinds[:i])

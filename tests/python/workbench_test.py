@@ -138,6 +138,10 @@ def check_strangers(bench):
         bench.request("GET", path, Origin="http://example.com"), bench.request("GET", path, Origin="null"),
         bench.request("GET", path, Host="example.com"), bench.request("GET", path, Host=f"evil.test:{bench.port}"),
         bench.request("POST", f"/{bench.token}/draw", "{}", Sec_Fetch_Site="cross-site"),
+        *(bench.request(*words) for words in (
+            ("GET", "/vega.js"), ("GET", "/static/workbench.js"), ("GET", "/card?name=rope"), ("GET", "/jobs"),
+            ("GET", "/source?name=rope"), ("POST", "/draw", "{}"), ("POST", "/state", "{}"), ("POST", "/jobs", "{}"),
+            ("POST", "/operand?name=x.npy", "x"), ("POST", "/export", "{}"), ("DELETE", "/jobs/1"))),
     ):  # fmt: skip
         assert refused[0] == 403 and bench.token not in refused[1], refused
     for body in ("", "[]", "{", '{"panes": []}', '{"panes": [{"name": "../x", "text": ""}]}', '{"panes": [3]}',
@@ -171,6 +175,9 @@ def check_gallery(page):
     assert "rope_mixed" in page.run(
         "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
     )
+    page.find("#search").send_keys(" commuting")  # as soon as its card was looked at
+    page.until(lambda: page.find("[data-name=rope_mixed]").is_displayed(), "rope_mixed's axes do not commute")
+    assert not page.find("[data-name=geope2d]").is_displayed()
 
 
 TEXT = """local pe = require "pegen"
@@ -199,6 +206,9 @@ def check_typing(page, folder):
     )
     assert marked == [6], marked
     assert page.maps()[0], "the last picture is gone"
+    page.drawn(lambda: page.type_text(TEXT.replace("return base ^", "return 1e7 * base ^")))
+    page.until(lambda: page.text("#mistake").startswith("Line 3: Warning: "), "no warning is told")
+    assert page.run("return document.querySelectorAll('.line-warning').length") == 1
     page.drawn(lambda: page.type_text(TEXT))
     assert page.text("#mistake") == ""
     (folder / "mine.lua").write_text(TEXT)
@@ -249,6 +259,15 @@ def check_compare(page, folder):
         "return [...document.querySelectorAll('#picture-decay figure')].map(f => f.view.scale('y').domain())"
     )
     assert len(domains) == 2 and domains[0] == domains[1], domains
+    check_range(page)
+
+
+def check_range(page):
+    """The slider of geope2d's base ends where its description says."""
+    slider = page.find(".control input[type=range][aria-label^='base']")
+    page.drawn(lambda: slider.send_keys(Keys.END))
+    assert page.find("#control-base").get_attribute("value") == "1000000"
+    page.drawn(lambda: page.control("base", "100"))
 
 
 def check_variants(page):
@@ -331,12 +350,43 @@ def processes_of(folder):
     return found
 
 
+DROP = """const place = document.querySelector('#control-operand-freqs').closest('.control'), data = new DataTransfer();
+  data.items.add(new File([Uint8Array.from(arguments[1])], arguments[0]));
+  place.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))"""
+
+
+def check_operands(page, folder):
+    """Learned numbers from files that are dropped: pictures are of these."""
+    page.drawn(lambda: page.run("const menu = document.querySelector('#panes select'); menu.value = 'rope_mixed';"
+                                "menu.dispatchEvent(new Event('change'))"))  # fmt: skip
+    drawn = explain("rope_mixed", grid=(5, 4))
+    page.until(lambda: len(page.maps()) == 3 and page.maps()[2], "no third map")
+    shape = drawn.data["operands"][0]["shape"]
+    array, model = folder / "freqs.npy", folder / "model.safetensors"
+    values = numpy.random.default_rng(5).normal(0, 0.3, shape)
+    numpy.save(array, values)
+    floats = (2 * values).astype(numpy.float32).tobytes()
+    head = json.dumps({"a.freqs": {"dtype": "F32", "shape": shape, "data_offsets": [0, len(floats)]}}).encode()
+    model.write_bytes(len(head).to_bytes(8, "little") + head + floats)
+    page.drawn(lambda: page.run(DROP, array.name, list(array.read_bytes())))
+    check_shown(page, explain("rope_mixed", grid=(5, 4), operands={"freqs": array}), 2)
+    page.run(DROP, model.name, list(model.read_bytes()))
+    page.until(lambda: "freqs" in page.text("#mistake"), "a tensor that is not there is not told of")
+    page.drawn(lambda: page.control("operand-freqs", "a.freqs"))
+    check_shown(page, explain("rope_mixed", grid=(5, 4), checkpoint=model, tensors={"freqs": "a.freqs"}), 2)
+    page.drawn(lambda: page.click("[aria-label^='Close rope_mixed']"))
+    page.drawn(lambda: page.click("#panes [role=tab]"))
+
+
 def check_jobs(page, folder):
-    """Check tells its result beside the description; train can be stopped, and nothing of it is left."""
+    """Check and bench tell their results beside the description; train can be stopped, and nothing of it is left."""
     page.drawn(lambda: page.type_text(TEXT))
     page.click("[data-job=check]")
     page.until(lambda: re.search(r"(\d+) of \1 checks pass", page.text("#jobs")), "no result of check")
+    page.click("[data-job=bench]")
+    page.until(lambda: "µs" in page.text("#jobs"), "no result of bench")
     page.click("[data-job=train]")
+    page.until(lambda: re.search(r"about \d+ (s|min) left", page.text("#jobs")), "no time left is told")
     page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
     page.click("#jobs [aria-label^='Stop train']")
     page.until(lambda: "stopped" in page.text("#jobs"), "train was not stopped")
@@ -402,6 +452,8 @@ def check_restart(driver, folder, address):
     page = Page(driver, bench.address)
     page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
     assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
+    page.click("[data-job=train]")
+    page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
     bench.end()
     assert not processes_of(folder)
 
@@ -438,8 +490,8 @@ def main():
                 (check_strangers, [bench]), (check_gallery, [page]), (check_typing, [page, folder]),
                 (check_vocabulary, [page]), (check_slider, [page, folder]), (check_compare, [page, folder]),
                 (check_variants, [page]), (check_export, [page, bench, folder]), (check_two_tabs, [page]),
-                (check_hostile, [page]), (check_jobs, [page, folder]), (check_everyone, [page]),
-                (check_killed, [page, bench, folder]),
+                (check_hostile, [page]), (check_operands, [page, folder]), (check_jobs, [page, folder]),
+                (check_everyone, [page]), (check_killed, [page, bench, folder]),
             ):  # fmt: skip
                 address = step(*arguments) or (address if steps else None)
                 steps.append(f"{step.__name__} {time.monotonic() - begun:.1f}")

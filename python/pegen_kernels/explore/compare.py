@@ -82,7 +82,7 @@ def _explained(
     """What explain tells of each variant, with those of the operands that it has. All are read before anything is
     timed: a mistake in the last is told before hours are spent on the others."""
     words = [f"--grid={grid}"] if grid else []
-    found = [run_explain(request_of(spec, options), spec, words) for spec, options in wanted]
+    found = [run_explain(request_of(spec, options), spec, words)[0] for spec, options in wanted]
     named = {*operands.files, *operands.tensors}
     if not named and operands.checkpoint is None and operands.seed is None:
         return found
@@ -93,7 +93,7 @@ def _explained(
     for i, (spec, options) in enumerate(wanted):
         given = operands.of(own[i]) if named else operands  # a checkpoint without --map is refused by explain
         if own[i]:
-            found[i] = run_explain(request_of(spec, options), spec, words + given.words())
+            found[i] = run_explain(request_of(spec, options), spec, words + given.words())[0]
             found[i]["operands are"] = "; ".join(
                 f"{name}: {operand['from']}" for name, operand in found[i]["numbers"]["operands"].items()
             )

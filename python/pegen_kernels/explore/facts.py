@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -18,6 +19,7 @@ DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}
 _MOST_TOKENS = 1024  # as explain has it
 _MOST_NUMBERS = 1 << 21  # of rotors, beyond which their pictures are left out
 _ORBIT_STEPS = 49
+_MOST_ROTORS = 256  # of tokens: of larger grids every second token's, third's ...
 
 
 def _array(data: Mapping[str, Any], member: str = "values") -> numpy.ndarray:
@@ -43,9 +45,12 @@ class Facts:
     highest: numpy.ndarray | None
     random: numpy.ndarray | None  # [5, displacements...]: quantiles .05, .25, .5, .75, .95
     bias: numpy.ndarray | None  # [heads, displacements...], in units of scale q . k; -infinity hides the key
-    tokens: numpy.ndarray | None  # [tokens, heads, blocks, n, n]: rotors of the grid's tokens, row-major
+    # [tokens, heads, blocks, n, n]: rotors of every `stride`-th token along each axis, row-major; None, too, where scores
+    # are proved to be functions of the displacement
+    tokens: numpy.ndarray | None
     steps: numpy.ndarray | None  # [axes, heads, blocks, n, n]: rotors of the first unit of each axis
     orbits: numpy.ndarray | None  # [axes, ORBIT_STEPS, heads, blocks, n, n]: along each axis, through the grid
+    warnings: tuple[str, ...] = ()  # with the file and line of each
 
     def of(self, head: int | None, block: int | None) -> Facts:
         """One head and one block alone, counted from 0 and up to the last one; None: all."""
@@ -71,6 +76,11 @@ class Facts:
         return [axis["name"] for axis in self.data["axes"]]
 
     @property
+    def stride(self) -> int:
+        """Between tokens along each axis, so that few enough are looked at where all pairs matter."""
+        return _stride(self.grid)
+
+    @property
     def displacements(self) -> list[numpy.ndarray]:
         """By axis, of every displacement: [displacements...]."""
         return numpy.meshgrid(*(numpy.arange(1 - g, g) for g in self.grid), indexing="ij")
@@ -85,19 +95,31 @@ class Facts:
         return {name: operand["from"] for name, operand in self.data["numbers"]["operands"].items()}
 
 
-def run_explain(request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None) -> dict[str, Any]:
-    """The members of its JSON. Raises CompileError."""
+def _stride(grid: Sequence[int]) -> int:
+    return next(step for step in itertools.count(1) if math.prod(-(-g // step) for g in grid) <= _MOST_ROTORS)
+
+
+def run_explain(
+    request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The members of its JSON, and its warnings. Raises CompileError."""
     done = request.run("explain", "--format=json", *words, watch=watch)
     if done.returncode:
         raise CompileError(f"{label}: {(done.stderr or done.stdout).strip()}")
-    return json.loads(done.stdout)
+    return json.loads(done.stdout), tuple(done.stderr.splitlines())
+
+
+def tokens_of(grid: Sequence[int]) -> numpy.ndarray:
+    """[tokens, axes]: the positions that rotors of tokens are of."""
+    places = (numpy.arange(0, g, _stride(grid)) for g in grid)
+    return numpy.stack(numpy.meshgrid(*places, indexing="ij"), -1).reshape(-1, len(grid))
 
 
 def _positions(grid: Sequence[int], with_tokens: bool) -> numpy.ndarray:
     """Units of the axes, steps through the grid along each, and its tokens."""
     units = numpy.eye(len(grid))
     orbits = [unit * at for unit, g in zip(units, grid) for at in numpy.linspace(0, g - 1, _ORBIT_STEPS)]
-    tokens = numpy.stack(numpy.meshgrid(*map(numpy.arange, grid), indexing="ij"), -1).reshape(-1, len(grid))
+    tokens = tokens_of(grid)
     return numpy.concatenate([units, orbits, *([tokens] if with_tokens else [])])
 
 
@@ -108,10 +130,12 @@ def _places(data: dict[str, Any], grid: Sequence[int]) -> tuple[int, bool]:
         return 0, False
     heads, blocks, axes = phases["shape"]
     size = heads * blocks * data["block"]["size"] ** 2
-    few, tokens = axes * (1 + _ORBIT_STEPS), math.prod(grid)
+    few, tokens = axes * (1 + _ORBIT_STEPS), len(tokens_of(grid))
     if few * size > _MOST_NUMBERS:
         return 0, False
-    return few, data["role"] == "separable" and tokens <= 256 and (few + tokens) * size <= _MOST_NUMBERS
+    relative = data["properties"]["translation_invariant"]
+    proved = relative["holds"] == "yes" and relative["known"] == "proved"
+    return few, data["role"] == "separable" and not proved and (few + tokens) * size <= _MOST_NUMBERS
 
 
 def _rotors(numbers: dict[str, Any], few: int) -> dict[str, numpy.ndarray]:
@@ -126,20 +150,20 @@ def _sizes(data: dict[str, Any]) -> list[Any]:
     """What decides which positions are asked for."""
     phases = data["numbers"].get("phases")
     return [data["role"], data["axes"] and [a.get("grid") for a in data["axes"]], phases and phases["shape"],
-            data["block"]["size"]]  # fmt: skip
+            data["block"]["size"], data["properties"]["translation_invariant"]["holds"]]  # fmt: skip
 
 
 def _told(
     request: Any, name: str, words: Sequence[str], watch: Watch | None, like: Facts | None
-) -> dict[str, Any] | None:
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """None: `like` is not like it, after all."""
     try:
-        data = run_explain(request, name, words, watch)
+        data, warnings = run_explain(request, name, words, watch)
     except CompileError:
         if like is None:
             raise
         return None
-    return None if like and _sizes(like.data) != _sizes(data) else data
+    return None if like and _sizes(like.data) != _sizes(data) else (data, warnings)
 
 
 def explain(
@@ -171,7 +195,7 @@ def explain(
     words = Operands(files, kept, dict(tensors or {}), seed).words()
     name = label or os.path.basename(os.fspath(spec)).removesuffix(".lua")
     # The axes and the size of what there is to ask for.
-    data = like.data if like else run_explain(request, name, words, watch)
+    data = like.data if like else run_explain(request, name, words, watch)[0]
     wanted = grid
     grid = grid or tuple(axis["grid"] for axis in data["axes"] if "grid" in axis) or DEFAULT_GRID.get(len(data["axes"]))
     if grid is None or math.prod(grid) > _MOST_TOKENS:
@@ -187,7 +211,7 @@ def explain(
     if told is None:
         return explain(spec, grid=wanted, operands=operands, checkpoint=checkpoint, tensors=tensors, seed=seed,
                        label=label, defines={**(defines or {}), **options}, watch=watch)  # fmt: skip
-    data = told
+    data, warnings = told
     scores = data["numbers"]["scores"]
     equal, random, bias = (scores.get(member) for member in ("equal", "random", "bias"))
     rotors = _rotors(data["numbers"], few) if few else {}
@@ -205,4 +229,5 @@ def explain(
         tokens=rotors.get("tokens"),
         steps=rotors.get("steps"),
         orbits=rotors.get("orbits"),
+        warnings=warnings,
     )

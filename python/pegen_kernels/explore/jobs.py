@@ -29,6 +29,7 @@ _STUDY = {  # data by how many axes a position has, with settings that two minut
     3: 'set = "moving_shapes"\nframes = [4]\nsamples = 600\ntested = 200',
 }
 _EPOCHS = {1: 6, 2: 12, 3: 6}
+_USUAL = {"bench": 3.0, "train": 120.0}  # seconds: what bench repeats its calls for, and what studies are sized to
 
 
 def _die_with_parent() -> None:
@@ -45,7 +46,7 @@ class Job:
     state: str = "waits"  # runs, done, failed, stopped
     started: float = 0.0
     seconds: float = 0.0
-    expected: float | None = None  # seconds, by the last one of its kind
+    expected: float | None = None  # seconds: as usual, then by the last one of its kind, then by what is done
     message: str = ""
     result: Any = None
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +85,7 @@ class Jobs:
         self.all: dict[int, Job] = {}
         self._room = asyncio.Semaphore(_MOST)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last: dict[str, float] = {}  # seconds by kind
+        self._last = dict(_USUAL)  # seconds by kind
         self._folder = tempfile.TemporaryDirectory(dir=descriptions.folder)
 
     def _command(self, kind: str, panes: Sequence[Pane], number: int, facts: Sequence[Facts]) -> list[str]:
@@ -146,13 +147,19 @@ class Jobs:
 
     async def _read(self, job: Job) -> str:
         assert job.process and job.process.stdout
-        found = []
+        found: list[str] = []
+        checked: set[str] = set()  # targets: each takes as long as another
         async for line in job.process.stdout:
             text = line.decode(errors="replace")
             if job.kind == "train" and text.startswith("{"):
                 job.curve.append(json.loads(text))
-            else:
-                found.append(text)
+                continue
+            found.append(text)
+            if job.kind == "check" and '"target": ' in text and text not in checked:
+                checked.add(text)
+                targets = re.search(r'"targets": \[(.*?)\]', "".join(found), re.DOTALL)
+                if targets:
+                    job.expected = (time.monotonic() - job.started) * (targets[1].count('"') // 2) / len(checked)
         return "".join(found)
 
     async def _messages(self, job: Job) -> str:

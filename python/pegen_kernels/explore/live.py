@@ -216,14 +216,14 @@ class Descriptions:
         shown = found.of(pane.head, pane.block)
         return Facts(**{**vars(shown), "label": pane.label})
 
-    def error_of(self, pane: Pane, error: PegenError) -> dict[str, Any]:
-        """For the page: the words, and the line where they are of the pane's own text."""
-        message = str(error).removeprefix(f"{pane.name}: ")
+    def message_of(self, pane: Pane, told: PegenError | str) -> dict[str, Any]:
+        """An error or a warning for the page: the words, and the line where they are of the pane's own text."""
+        message = str(told).removeprefix(f"{pane.name}: ")
         folder = re.escape(str(self.folder / "texts")) + r"/[0-9a-f]+/"
         place = re.match(folder + re.escape(f"{pane.name}.lua") + r":(\d+): ", message)
         words = re.sub(folder, "", message)
         if place:
-            words = re.sub(r"^[^:]*:\d+: (error: )?", "", words)
+            words = re.sub(r"^[^:]*:\d+: (error: |warning: )?", "", words)
         return {"line": int(place[1]) if place else None, "message": words}
 
     def request(self, pane: Pane) -> Request:

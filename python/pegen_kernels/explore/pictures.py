@@ -13,7 +13,7 @@ import altair
 import numpy
 import pandas
 
-from .facts import Facts
+from .facts import Facts, tokens_of
 
 _SIZE = 300  # pixels
 _DIVERGING = "blueorange"
@@ -437,15 +437,15 @@ def changes(all_facts: Sequence[Facts]) -> Picture:
 
 
 def score_matrix(f: Facts) -> numpy.ndarray | None:
-    """[tokens, tokens]: scores of equal queries and keys between all tokens of the grid; means over heads."""
-    tokens = int(numpy.prod(f.grid))
+    """[tokens, tokens]: scores of equal queries and keys between tokens of the grid, every `f.stride`-th along each
+    axis where it has more than 256; means over heads."""
     if f.tokens is not None:
-        rows = f.tokens.reshape(tokens, -1)
+        rows = f.tokens.reshape(len(f.tokens), -1)
         passed = f.data["block"]["leftover_channels"] * f.tokens.shape[1]
         return (rows @ rows.T + passed) / (f.data["head_dim"] * f.tokens.shape[1])
     if f.equal is None:
         return None
-    at = numpy.stack(numpy.meshgrid(*map(numpy.arange, f.grid), indexing="ij"), -1).reshape(tokens, -1)
+    at = tokens_of(f.grid)
     index = at[None] - at[:, None] + (numpy.array(f.grid) - 1)
     return _heads(f.equal)[tuple(numpy.moveaxis(index, -1, 0))]
 
@@ -465,8 +465,8 @@ def spectrum(all_facts: Sequence[Facts]) -> Picture:
     picture = Picture(
         "spectrum",
         "Spectrum of the scores",
-        "Singular values of the matrix of scores between all tokens of the grid, as shares of their sum: the steeper"
-        " they fall, the fewer places can be told apart.",
+        "Singular values of the matrix of scores between all tokens of the grid (of a large one between every second or"
+        " third along each axis), as shares of their sum: the steeper they fall, the fewer places can be told apart.",
     )
     for label, table in _tables(picture, all_facts, _spectrum_table).items():
         x = altair.X("rank:Q", title="rank").scale(type="log", nice=False)

@@ -168,9 +168,10 @@ class Workbench:
         for pane, f in zip(panes, found):
             if isinstance(f, Facts):
                 whole = self.descriptions.facts(dataclasses.replace(pane, head=None, block=None), watch)
-                answers.append({"label": pane.label, "facts": _told(f, whole)})
+                warnings = [self.descriptions.message_of(pane, text) for text in f.warnings]
+                answers.append({"label": pane.label, "facts": _told(f, whole), "warnings": warnings})
             else:
-                answers.append({"label": pane.label, "error": self.descriptions.error_of(pane, f)})
+                answers.append({"label": pane.label, "error": self.descriptions.message_of(pane, f)})
         drawn = []
         for picture in pictures.all_pictures(good, keys) if good else ():
             if watch.cancelled:

@@ -144,7 +144,7 @@ def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
 @functools.lru_cache(maxsize=None)
 def _explained(request: Any, label: str) -> dict[str, Any]:
     """Studies ask for the same descriptions again and again."""
-    return run_explain(request, label)
+    return run_explain(request, label)[0]
 
 
 def _variant(name: str, given: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:

@@ -45,20 +45,22 @@ function set_option({ name, default: otherwise }, value) {
 
 function rounded(value) { return String(Number(value.toPrecision(3))); }
 
-// The slider's range: numbers above 0 by powers, whole numbers by steps that blocks go into.
-function scale_of({ kind, default: otherwise }) {
+// The slider's range, which the description states or the default suggests: numbers above 0 go by powers, whole numbers
+// by steps that blocks go into.
+function scale_of({ kind, default: otherwise, range }) {
   const value = Number(otherwise);
   if (kind === "integer") {
-    const step = value >= 16 && value % 8 === 0 ? 8 : 1, most = Math.max(4 * value, 16);
-    return { min: value < 0 ? -most : Math.min(step, value), max: most, step, to: x => x, from: x => String(x) };
+    const step = !range && value >= 16 && value % 8 === 0 ? 8 : 1, most = Math.max(4 * value, 16);
+    const [min, max] = range ?? [value < 0 ? -most : Math.min(step, value), most];
+    return { min, max, step, to: x => x, from: x => String(x) };
   }
-  if (value > 0) {
-    const low = Math.log(value / SPREAD), high = Math.log(value * SPREAD);
+  if (range ? range[0] > 0 : value > 0) {
+    const [low, high] = (range ?? [value / SPREAD, value * SPREAD]).map(Math.log);
     return { min: 0, max: STEPS, step: 1, to: x => (Math.log(x) - low) / (high - low) * STEPS,
              from: t => rounded(Math.exp(low + (high - low) * t / STEPS)) };
   }
-  const most = Math.max(2 * Math.abs(value), 1);
-  return { min: -most, max: most, step: most / STEPS, to: x => x, from: x => rounded(Number(x)) };
+  const most = Math.max(2 * Math.abs(value), 1), [min, max] = range ?? [-most, most];
+  return { min, max, step: (max - min) / (2 * STEPS), to: x => x, from: x => rounded(Number(x)) };
 }
 
 function option_control(setting) {

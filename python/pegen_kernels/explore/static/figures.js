@@ -2,7 +2,7 @@
 import { element, element_of } from "./common.js";
 
 const WIDTHS = [[1, 1], [2, 0.82], [3, 0.72], [12, 0.6]]; // shares of a picture's size by how many stand side by side
-const DARK = { "#000000": "#e6e9ed", "#1f5fa8": "#6cb0f5", "#0072b2": "#4aa8e8" }; // of lines that dark paper swallows
+const DARK = { "#000000": "#e6e9ed", "#1f5fa8": "#6cb0f5", "#0072b2": "#8a68ff" }; // of lines that dark paper swallows
 const PROPERTIES = ["norm kept", "translation invariant", "commuting generators", "distance decay"];
 
 function is_dark() { return document.documentElement.dataset.theme === "dark"; }

@@ -120,7 +120,8 @@ function look() {
 async function show_answer(answer, panes, pictures) {
   const { state } = bench, mistakes = answer.panes.filter(pane => pane.error);
   answer.panes.forEach((pane, i) => pane.facts && bench.known.set(panes[i].of, pane.facts));
-  mark(answer.panes.find((pane, i) => pane.error && panes[i].of === active().id)?.error);
+  const mine = answer.panes.filter((pane, i) => panes[i].of === active().id), error = mine.find(pane => pane.error)?.error;
+  mark(error ? [error] : mine[0]?.warnings ?? [], error ? "mistake" : "warning");
   element("pictures").classList.toggle("late", mistakes.length > 0);
   if (mistakes.length) {
     status(mistakes.length === 1 ? `A mistake in ${mistakes[0].label}; the pictures are of before`
@@ -235,19 +236,21 @@ function show_text() {
     editor.swapDoc(CodeMirror.Doc(text, "lua"));
     editor.pane = id;
   }
-  mark(null);
+  mark([]);
 }
 
-// An error at its line; without one, below the editor.
-function mark(error) {
+// Errors and warnings (kind: mistake, warning) at their lines; those without a line stand below the editor alone.
+function mark(found, kind) {
   for (const clear of marks) clear();
-  marks = [];
-  element("mistake").textContent = error ? `${error.line ? `Line ${error.line}: ` : ""}${error.message}` : "";
-  if (!error?.line) return;
-  const line = Math.min(error.line, editor.lineCount()) - 1;
-  const words = element_of("div", { class: "mistake-words", "aria-hidden": "true" }, error.message);
-  const widget = editor.addLineWidget(line, words), handle = editor.addLineClass(line, "background", "line-mistake");
-  marks = [() => widget.clear(), () => editor.removeLineClass(handle, "background", "line-mistake")];
+  const words_of = ({ line, message }) => `${line ? `Line ${line}: ` : ""}${kind === "warning" ? "Warning: " : ""}${message}`;
+  element("mistake").textContent = found.map(words_of).join("\n");
+  element("mistake").className = kind ?? "";
+  marks = found.filter(({ line }) => line).flatMap(({ line, message }) => {
+    const at = Math.min(line, editor.lineCount()) - 1;
+    const widget = editor.addLineWidget(at, element_of("div", { class: `${kind}-words`, "aria-hidden": "true" }, message));
+    const handle = editor.addLineClass(at, "background", `line-${kind}`);
+    return [() => widget.clear(), () => editor.removeLineClass(handle, "background", `line-${kind}`)];
+  });
 }
 
 function word_at(cursor) {
