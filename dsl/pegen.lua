@@ -51,11 +51,6 @@ for name, word in pairs(words) do pe[name] = core.word(word) end
 for name, word in pairs(core.arithmetic) do pe[name] = word end
 pe.exp, pe.log = core.word(rotors.exp), core.word(rotors.log) -- of rotors, too
 
--- log(1 + exp x), without overflow and right to the last digits for very negative x. The larger of x and 0 is half of
--- x + |x|, whose derivative at 0 is 1/2, as softplus' is: with max it would be 0, and weights that begin at 0 would
--- never learn.
-pe.softplus = core.word(function(x) return x / 2 + pe.abs(x) / 2 + pe.log1p(pe.exp(-pe.abs(x))) end)
-
 local check = core.include "check"
 
 -- pe.learned{...} declares an operand of numbers, pe.learned.skew(b, {...}) one of matrices.

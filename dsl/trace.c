@@ -167,6 +167,8 @@ static double number_function(expr_op op, double x) {
   case EXPR_LOG: return log(x);
   case EXPR_LOG1P: return log1p(x);
   case EXPR_TANH: return tanh(x);
+  case EXPR_SIGMOID:
+  case EXPR_SOFTPLUS: return expr_apply(op, x, 0, 0);
   case EXPR_ROUND32: return (float)x;
   case EXPR_FLOOR: return floor(x);
   case EXPR_SINQ: return sin(x);
@@ -221,6 +223,12 @@ static int fold_word(lua_State *L) {
   return 1;
 }
 
+static int relu_word(lua_State *L) {
+  lua_settop(L, 1);
+  lua_pushinteger(L, 0);
+  return fold_word(L);
+}
+
 /* where(a < b ...): where(x, y, then, otherwise) is `then` where x < y. */
 static int where_word(lua_State *L) {
   if (lua_gettop(L) != 4)
@@ -237,11 +245,15 @@ static const struct {
   expr_op op;
   lua_CFunction function;
 } words[] = {
-    {"abs", EXPR_ABS, unary_word},         {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
-    {"log", EXPR_LOG, unary_word},         {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
-    {"sin", EXPR_SINQ, unary_word},        {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
-    {"max", EXPR_MAX, fold_word},          {"where", EXPR_SELECT, where_word}, {"tanh", EXPR_TANH, unary_word},
+    {"abs", EXPR_ABS, unary_word},         {"sqrt", EXPR_SQRT, unary_word},
+    {"exp", EXPR_EXP, unary_word},         {"log", EXPR_LOG, unary_word},
+    {"log1p", EXPR_LOG1P, unary_word},     {"floor", EXPR_FLOOR, unary_word},
+    {"sin", EXPR_SINQ, unary_word},        {"cos", EXPR_COSQ, unary_word},
+    {"min", EXPR_MIN, fold_word},          {"max", EXPR_MAX, fold_word},
+    {"where", EXPR_SELECT, where_word},    {"tanh", EXPR_TANH, unary_word},
     {"float32", EXPR_ROUND32, unary_word}, {"atan2", EXPR_ATAN2, atan2_word},
+    {"sigmoid", EXPR_SIGMOID, unary_word}, {"softplus", EXPR_SOFTPLUS, unary_word},
+    {"relu", EXPR_MAX, relu_word},
 };
 enum { WORDS = sizeof words / sizeof *words };
 

@@ -75,5 +75,5 @@ set(LONG_UNDER_SANITIZERS
   "^interface.(float8|care|spherical|rope_mixed|geope3d)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
-  "^python_(formulas|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|vit|packed|cuda)"
+  "^python_(formulas|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit|packed|cuda)"
   "^(valgrind|growth|package|static|stock|mutation|docs|examples)")

@@ -100,16 +100,44 @@ static const char *plain(arena *a, const char *text) {
   return result;
 }
 
-static bool has(arena *a, const char *text, const char *word) { return strstr(plain(a, text), word) != NULL; }
+static bool is_sign(char c) { return !isalnum((unsigned char)c); }
+
+/* Whether text goes on with a plain word here, signs left out. A number is meant as a whole: 1 is not 12. */
+static bool begins(const char *text, const char *word) {
+  const char *last = text;
+  for (; *word && *text; text++) {
+    if (is_sign(*text)) continue;
+    if (tolower((unsigned char)*text) != *word++) return false;
+    last = text;
+  }
+  return !*word && !(isdigit((unsigned char)*last) && isdigit((unsigned char)last[1]));
+}
+
+/* Whether one of the text's words begins what was asked for: "wan" is not in "Vaswani". */
+static bool has(const char *text, const char *word) {
+  for (const char *at = text; *at; at++)
+    if (!is_sign(*at) && (at == text || is_sign(at[-1])) && begins(at, word)) return true;
+  return false;
+}
 
 static bool matches(arena *a, stock *s, const char *word) {
   bool *models = arena_array(a, bool, s->spec->n_models + 1), any = false;
   for (int i = 0; i < s->spec->n_models; i++)
     for (int k = 0; k < s->spec->model[i].n_names; k++)
-      if (!word || has(a, s->spec->model[i].name[k], word)) models[i] = any = true;
+      if (!word || has(s->spec->model[i].name[k], word)) models[i] = any = true;
   s->models = models;
-  s->named = !word || has(a, s->name, word) || has(a, s->spec->doc, word);
+  s->named = !word || has(s->name, word) || has(s->spec->doc, word);
   return any || s->named;
+}
+
+/* Whether two words have the same digits. Another number is another model, and no misspelling. */
+static bool have_same_digits(const char *x, const char *y) {
+  for (;; x++, y++) {
+    while (*x && !isdigit((unsigned char)*x)) x++;
+    while (*y && !isdigit((unsigned char)*y)) y++;
+    if (*x != *y) return false;
+    if (!*x) return true;
+  }
 }
 
 /* The name of a description or a model that is nearest to the word. */
@@ -125,9 +153,14 @@ static const char *nearest(arena *a, const stock *list, int count, const char *w
     for (int k = 0; k < list[i].spec->n_models; k++)
       for (int j = 0; j < list[i].spec->model[k].n_names; j++) names[n++] = list[i].spec->model[k].name[j];
   }
-  for (int i = 0; i < n; i++) plains[i] = plain(a, names[i]);
-  const char *found = diag_nearest(word, plains, n);
-  for (int i = 0; found && i < n; i++)
+  int likely = 0;
+  for (int i = 0; i < n; i++) {
+    names[likely] = names[i];
+    plains[likely] = plain(a, names[i]);
+    likely += have_same_digits(plains[likely], word);
+  }
+  const char *found = diag_nearest(word, plains, likely);
+  for (int i = 0; found && i < likely; i++)
     if (plains[i] == found) return names[i];
   return NULL;
 }

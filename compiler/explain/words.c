@@ -177,6 +177,8 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   case EXPR_EXP:
   case EXPR_LOG1P:
   case EXPR_TANH:
+  case EXPR_SIGMOID:
+  case EXPR_SOFTPLUS:
   case EXPR_LOG: total->exponentials += times; return;
   default: total->arithmetic += times; return;
   }

@@ -49,6 +49,27 @@ static two_float tanh_f32(context c, const two_float *v) {
   return two_float_f32(math_tanh_f32(c->b, v[0].hi, c->has_fma));
 }
 
+/* exp(-|x|): what a sigmoid and a softplus are made of, and no overflow. */
+static ir_value minus_size(ir *b, ir_value x) { return ir_op1(b, "arith.negf", ir_op1(b, "math.absf", x)); }
+static ir_value one_number(ir *b, ir_value x, double value) { return ir_float(b, ir_type(x), value); }
+static ir_value below_0(ir *b, ir_value x) { return ir_compare_float(b, "olt", x, one_number(b, x, 0)); }
+
+static ir_value sigmoid_of(ir *b, ir_value x, ir_value decay) {
+  ir_value one = one_number(b, x, 1), numerator = ir_select(b, below_0(b, x), decay, one);
+  return ir_op2(b, "arith.divf", numerator, add(b, one, decay));
+}
+/* NaN stays: it is not below 0. */
+static ir_value softplus_of(ir *b, ir_value x, ir_value log1p) {
+  return add(b, ir_select(b, below_0(b, x), one_number(b, x, 0), x), log1p);
+}
+static two_float sigmoid_f32(context c, const two_float *v) {
+  return two_float_f32(sigmoid_of(c->b, v[0].hi, math_exp_f32(c->b, minus_size(c->b, v[0].hi), c->has_fma)));
+}
+static two_float softplus_f32(context c, const two_float *v) {
+  ir_value decay = math_decay_f32(c->b, minus_size(c->b, v[0].hi), c->has_fma);
+  return two_float_f32(softplus_of(c->b, v[0].hi, math_log1p_unit_f32(c->b, decay)));
+}
+
 #define FLOAT64(name, function) \
   static two_float name(context c, const two_float *v) { return two_float_f32(function(c->b, v[0].hi)); }
 FLOAT64(floor_f64, math_floor_f64)
@@ -56,6 +77,11 @@ FLOAT64(exp_f64, math_exp_f64)
 FLOAT64(log_f64, math_log_f64)
 FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(tanh_f64, math_tanh_f64)
+static ir_value decay_f64(ir *b, ir_value x) { return math_exp_f64(b, minus_size(b, x)); }
+static ir_value sigmoid(ir *b, ir_value x) { return sigmoid_of(b, x, decay_f64(b, x)); }
+static ir_value softplus(ir *b, ir_value x) { return softplus_of(b, x, math_log1p_f64(b, decay_f64(b, x))); }
+FLOAT64(sigmoid_f64, sigmoid)
+FLOAT64(softplus_f64, softplus)
 static two_float round32_f64(context c, const two_float *v) {
   return two_float_f32(ir_cast(c->b, "arith.extf", ir_cast(c->b, "arith.truncf", v[0].hi, c->b->f32), c->b->f64));
 }
@@ -86,7 +112,8 @@ static two_float to_float64(ir *b, two_float x) {
 }
 
 static const arithmetic FLOAT32 = {
-    .operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32, [EXPR_TANH] = tanh_f32},
+    .operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32, [EXPR_TANH] = tanh_f32, [EXPR_SIGMOID] = sigmoid_f32,
+                  [EXPR_SOFTPLUS] = softplus_f32},
     .constant = constant_f32,
     .convert = to_float32,
     .less = one_less,
@@ -97,9 +124,10 @@ static const arithmetic FLOAT32 = {
 /* There is no floor in SSE2, and no vector of elementary functions anywhere. */
 static const arithmetic FLOAT64 = {
     .operation = {ONE_INSTRUCTION, [EXPR_FLOOR] = floor_f64, [EXPR_EXP] = exp_f64, [EXPR_LOG] = log_f64,
-                  [EXPR_LOG1P] = log1p_f64, [EXPR_TANH] = tanh_f64, [EXPR_ATAN2] = atan2_f64,
-                  [EXPR_ROUND32] = round32_f64, [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64,
-                  [EXPR_SIN_FOLDED] = sin_folded_f64, [EXPR_COS_FOLDED] = cos_folded_f64},
+                  [EXPR_LOG1P] = log1p_f64, [EXPR_TANH] = tanh_f64, [EXPR_SIGMOID] = sigmoid_f64,
+                  [EXPR_SOFTPLUS] = softplus_f64, [EXPR_ATAN2] = atan2_f64, [EXPR_ROUND32] = round32_f64,
+                  [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64, [EXPR_SIN_FOLDED] = sin_folded_f64,
+                  [EXPR_COS_FOLDED] = cos_folded_f64},
     .constant = constant_f64,
     .convert = to_float64,
     .less = one_less,
@@ -170,6 +198,20 @@ static two_float two_settle(context c, expr_op op, const two_float *v, two_float
   return settled;
 }
 
+static two_float two_decay(context c, two_float x) {
+  return two_float_exp(c->b, two_float_neg(c->b, two_float_abs(c->b, x)));
+}
+static two_float two_sigmoid(context c, const two_float *v) {
+  two_float zero = two_float_const(c->b, 0), one = two_float_const(c->b, 1), decay = two_decay(c, v[0]);
+  two_float numerator = two_float_select(c->b, two_float_less(c->b, v[0], zero), decay, one);
+  return two_float_div(c->b, numerator, two_float_add(c->b, one, decay));
+}
+static two_float two_softplus(context c, const two_float *v) {
+  two_float zero = two_float_const(c->b, 0), log1p = two_float_log1p(c->b, two_decay(c, v[0]));
+  two_float terms[] = {two_float_select(c->b, two_float_less(c->b, v[0], zero), zero, v[0]), log1p};
+  return two_settle(c, EXPR_ADD, terms, two_float_add(c->b, terms[0], terms[1]));
+}
+
 static two_float constant_two(ir *b, int lanes, double value) {
   (void)lanes; /* a thread's numbers are scalars */
   return two_float_const(b, value);
@@ -184,8 +226,9 @@ static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_
   [EXPR_ADD] = ring##_add, [EXPR_SUB] = ring##_sub, [EXPR_MUL] = ring##_mul, [EXPR_DIV] = rest##_div, \
   [EXPR_MIN] = two_min, [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = rest##_sqrt, \
   [EXPR_FLOOR] = rest##_floor, [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, \
-  [EXPR_TANH] = two_tanh, [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = rest##_sinq, \
-  [EXPR_COSQ] = rest##_cosq, [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
+  [EXPR_TANH] = two_tanh, [EXPR_SIGMOID] = two_sigmoid, [EXPR_SOFTPLUS] = two_softplus, [EXPR_ATAN2] = two_atan2, \
+  [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = rest##_sinq, [EXPR_COSQ] = rest##_cosq, \
+  [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
   .settle = two_settle, .constant = constant_two, .convert = to_two, .less = two_float_less, \
   .nonzero = two_float_nonzero, .select = two_float_select
@@ -230,16 +273,31 @@ static ir_value fast_tanh(ir *b, ir_value x) {
   return ir_select(b, is_near, near, far);
 }
 
+static ir_value fast_decay(ir *b, ir_value x) {
+  return fast_power(b, times(b, minus_size(b, x), 1.44269504088896340736));
+}
+static ir_value fast_log_of_1_and(ir *b, ir_value x) {
+  return times(b, fast_log2(b, add(b, x, ir_float(b, b->f32, 1))), 0.69314718055994530942);
+}
+static ir_value fast_sigmoid_of(ir *b, ir_value x) {
+  ir_value decay = fast_decay(b, x), one = ir_float(b, b->f32, 1);
+  ir_value inverse = fast_reciprocal(b, add(b, one, decay));
+  return ir_select(b, below_0(b, x), mul(b, decay, inverse), inverse);
+}
+
 FAST(fast_exp, two_exp(c, v), fast_power(b, times(b, x, 1.44269504088896340736)))
 FAST(fast_log, two_log(c, v), times(b, fast_log2(b, x), 0.69314718055994530942))
-FAST(fast_log1p, two_log1p(c, v), times(b, fast_log2(b, add(b, x, ir_float(b, b->f32, 1))), 0.69314718055994530942))
+FAST(fast_log1p, two_log1p(c, v), fast_log_of_1_and(b, x))
 FAST(fast_tanh_of, two_tanh(c, v), fast_tanh(b, x))
+FAST(fast_sigmoid, two_sigmoid(c, v), fast_sigmoid_of(b, x))
+FAST(fast_softplus, two_softplus(c, v), softplus_of(b, x, fast_log_of_1_and(b, fast_decay(b, x))))
 FAST(fast_sqrt, two_sqrt(c, v), fast_root(b, x))
 FAST(fast_div, two_div(c, v), mul(b, x, fast_reciprocal(b, v[1].hi)))
 
 static const arithmetic FAST32 = {
     .operation = {ONE_CYCLE, [EXPR_EXP] = fast_exp, [EXPR_LOG] = fast_log, [EXPR_LOG1P] = fast_log1p,
-                  [EXPR_TANH] = fast_tanh_of, [EXPR_DIV] = fast_div, [EXPR_SQRT] = fast_sqrt},
+                  [EXPR_TANH] = fast_tanh_of, [EXPR_SIGMOID] = fast_sigmoid, [EXPR_SOFTPLUS] = fast_softplus,
+                  [EXPR_DIV] = fast_div, [EXPR_SQRT] = fast_sqrt},
     .constant = constant_f32,
     .convert = to_narrow,
     .less = one_less,

@@ -99,18 +99,6 @@ static bool fused(expr_walker *w, const expr *x, int lanes, two_float *v) {
 
 /* ---- idioms: nodes that are dearer one by one ---- */
 
-/* exp(-|x|), which lies between 0 and 1: what a softplus is made of. */
-static bool is_decay(const expr *x) {
-  return x->op == EXPR_EXP && x->arg[0]->op == EXPR_NEG && x->arg[0]->arg[0]->op == EXPR_ABS;
-}
-
-/* What the exponential loses of a NaN, softplus has from x + |x|. */
-static two_float softplus(expr_walker *w, const expr *x, int lanes) {
-  ir *b = w->context.b;
-  ir_value decay = math_decay_f32(b, argument(w, x->arg[0]->arg[0], lanes, true).hi, w->context.has_fma);
-  return two_float_f32(math_log1p_unit_f32(b, decay));
-}
-
 /* A phase that is a product goes unrounded into its reduction. */
 static math_phase phase_of(expr_walker *w, const expr *phase, int lanes) {
   if (!w->context.has_fma || !lanes || phase->op != EXPR_MUL)
@@ -142,7 +130,6 @@ static two_float wide_turn(expr_walker *w, const expr *turn, int lanes) {
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
   if (fused(w, x, lanes, v)) return true;
   if (!w->machine->has_idioms) return false;
-  if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
   if (!x->is_f32 && is_turn(x)) return *v = wide_turn(w, x, lanes), true;
   if (x->op != EXPR_NARROW || (x->arg[0]->op != EXPR_SINQ && x->arg[0]->op != EXPR_COSQ)) return false;
   return *v = rounded_turn(w, x->arg[0], lanes), true;

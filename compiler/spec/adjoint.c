@@ -181,7 +181,7 @@ static void back_SQRT(adjoint *t, const expr *x) {
   give(t, x->arg[0], guarded(t, t->incoming, g));
 }
 
-/* Beyond it exp and tanh have reached their limits in float64. */
+/* Beyond it exp, tanh and sigmoid have reached their limits in float64. */
 static const double SATURATED = 745;
 
 /* g where x is below that, which is said of x: a kernel's exponential or hyperbolic tangent may come near its limit and
@@ -206,6 +206,18 @@ static void back_TANH(adjoint *t, const expr *x) {
   const expr *slope = expr_sub(t->pool, expr_const(t->pool, 1), expr_mul(t->pool, x, x));
   const expr *a = x->arg[0], *g = times(t, t->incoming, slope);
   if (is_active(t, a)) give_limit(t, a, a->unbounded ? unsaturated(t, expr_unary(t->pool, EXPR_ABS, a), g) : g);
+}
+
+/* x = sigmoid(a): g x sigmoid(-a), since 1 - x has no digits where x is near 1. */
+static void back_SIGMOID(adjoint *t, const expr *x) {
+  const expr *a = x->arg[0], *rest = expr_unary(t->pool, EXPR_SIGMOID, expr_neg(t->pool, a));
+  const expr *g = times(t, t->incoming, expr_mul(t->pool, x, rest));
+  if (is_active(t, a)) give_limit(t, a, a->unbounded ? unsaturated(t, expr_unary(t->pool, EXPR_ABS, a), g) : g);
+}
+
+static void back_SOFTPLUS(adjoint *t, const expr *x) {
+  const expr *a = x->arg[0], *g = times(t, t->incoming, expr_unary(t->pool, EXPR_SIGMOID, a));
+  if (is_active(t, a)) give_limit(t, a, a->unbounded ? unsaturated(t, expr_neg(t->pool, a), g) : g);
 }
 
 /* x = angle of (b, a): g b / (a^2 + b^2), and -g a of the same; where there is no angle, nothing. */

@@ -38,6 +38,8 @@ bool expr_op_is_elementary(expr_op op) {
   case EXPR_LOG:
   case EXPR_LOG1P:
   case EXPR_TANH:
+  case EXPR_SIGMOID:
+  case EXPR_SOFTPLUS:
   case EXPR_SINQ:
   case EXPR_COSQ:
   case EXPR_SIN_FOLDED:
@@ -143,6 +145,8 @@ static bool is_at_least_0(const expr *x) {
   case EXPR_ABS:
   case EXPR_SQRT:
   case EXPR_EXP:
+  case EXPR_SIGMOID:
+  case EXPR_SOFTPLUS:
   case EXPR_LESS: return true;
   case EXPR_MUL: return x->arg[0] == x->arg[1] || (is_at_least_0(x->arg[0]) && is_at_least_0(x->arg[1]));
   case EXPR_ADD: return is_at_least_0(x->arg[0]) && is_at_least_0(x->arg[1]);
@@ -172,6 +176,7 @@ static bool is_unbounded(const expr *x) {
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED:
   case EXPR_TANH:
+  case EXPR_SIGMOID:
   case EXPR_ATAN2:
   case EXPR_LESS: return false;
   case EXPR_DIV:
@@ -298,6 +303,8 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
     case EXPR_LOG: return log##suffix(a); \
     case EXPR_LOG1P: return log1p##suffix(a); \
     case EXPR_TANH: return tanh##suffix(a); \
+    case EXPR_SIGMOID: return (a < 0 ? exp##suffix(a) : 1) / (1 + exp##suffix(-fabs##suffix(a))); \
+    case EXPR_SOFTPLUS: return (0 > a ? 0 : a) + log1p##suffix(exp##suffix(-fabs##suffix(a))); \
     case EXPR_SINQ: return sinq##suffix(a); \
     case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1); \
     case EXPR_SIN_FOLDED: return sinq##suffix(2 * (a - nearbyint##suffix(a))); \

@@ -46,6 +46,8 @@
   X(LOG, 1, "log") \
   X(LOG1P, 1, "log1p") /* log(1 + x), also of small x to the last digits */ \
   X(TANH, 1, "tanh") \
+  X(SIGMOID, 1, "sigmoid")   /* 1 / (1 + exp(-x)), without overflow */ \
+  X(SOFTPLUS, 1, "softplus") /* log(1 + exp x), without overflow, also of very negative x to the last digits */ \
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
   X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \

@@ -324,6 +324,8 @@ static interval bound_LOG1P(bounder *t, const operands *o) {
 }
 
 static interval bound_TANH(bounder *t, const operands *o) { return shifted(t, slack(t, monotone(t, o), 0), TINY); }
+#define bound_SIGMOID bound_EXP
+#define bound_SOFTPLUS bound_EXP
 
 static const double HALF_TURN = 3.14159265358979323846;
 

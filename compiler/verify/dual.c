@@ -92,6 +92,9 @@ static dual unary(expr_op op, dual a) {
   case EXPR_LOG: return (dual){logl(x), times(t, 1 / x)};
   case EXPR_LOG1P: return (dual){log1pl(x), times(t, 1 / (1 + x))};
   case EXPR_TANH: return y = 1 / coshl(x), (dual){tanhl(x), through(t, y * y)};
+  case EXPR_SIGMOID: return y = expl(-fabsl(x)), (dual){(x < 0 ? y : 1) / (1 + y), through(t, y / (1 + y) / (1 + y))};
+  case EXPR_SOFTPLUS:
+    return y = expl(-fabsl(x)), (dual){(0 > x ? 0 : x) + log1pl(y), through(t, (x < 0 ? y : 1) / (1 + y))};
   case EXPR_SINQ: return (dual){sine(x, 0), times(t, RADIANS_PER_QUARTER_TURN * sine(x, 1))};
   case EXPR_COSQ: return (dual){sine(x, 1), times(t, -RADIANS_PER_QUARTER_TURN * sine(x, 0))};
   case EXPR_SIN_FOLDED:

@@ -14,6 +14,7 @@ from . import _native
 from ._native import library
 from .arrays import CPU, CUDA, View, empty_like, give_back, has_room_beside, view, zeros_like
 from .calls import Call, cuda_workspace, entry_of, run
+from .config import described
 from .errors import ArgumentError, CheckFailed, CompileError
 from .records import Gained, GradientTable, Input, Operand, Table
 from .refusals import explain, refusal
@@ -29,8 +30,10 @@ def _first(token: int) -> dict[str, int]:
 
 
 def compile(
-    spec: str | os.PathLike[str],
+    spec: str | os.PathLike[str] | None = None,
     *,
+    config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    layer_type: str | None = None,
     targets: str | Sequence[str] | None = None,
     dtypes: str | Sequence[str] | None = None,
     name: str | None = None,
@@ -46,6 +49,8 @@ def compile(
     """Compiles a description, or finds what was compiled of it before.
 
     spec: the name of a stock description (`stock()`), a path, or Lua text (anything with a line's end in it).
+    config: in place of a description, a model's `config.json` (or its fields) of transformers, of which the rotary ones
+    are read; layer_type: of which layers ("full_attention"), where these turn differently.
     options: values of the description's own options: head_dim=128, heads=12, grid=(14, 14). Those whose names are
     parameters of this function go into `defines`.
     targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind and, when the
@@ -58,8 +63,15 @@ def compile(
 
     Raises CompileError with the file and line of a mistake.
     """
+    made: dict[str, Any] = {}
+    if (spec is None) == (config is None):
+        raise CompileError(f"{'neither' if spec is None else 'both'} of a description and 'config'; one was expected")
+    if config is None and layer_type is not None:
+        raise CompileError("layer_type is of a 'config', and none was given")
+    if config is not None:
+        spec, made = described(config, layer_type)
     request = request_of(
-        spec, {**(defines or {}), **options}, targets, dtypes, label=label, name=name,
+        spec, {**made, **(defines or {}), **options}, targets, dtypes, label=label, name=name,
         cache=None if cache is None else os.fspath(cache), trust_spec=trust_spec, max_seconds=max_seconds,
         max_memory=max_memory, max_cache=max_cache,
     )  # fmt: skip

@@ -5,10 +5,12 @@ local pe = require "pegen"
 local kind = pe.option("kind", "planes", "which description",
   { "planes", "vectors", "multivectors", "parts", "inputs", "sides" })
 local map = pe.option("map", "softplus", "what becomes of a channel",
-  { "softplus", "cubic", "tanh", "kink", "wave", "root", "same" })
+  { "softplus", "sigmoid", "relu", "cubic", "tanh", "kink", "wave", "root", "same" })
 
 local maps = {
   softplus = pe.softplus,
+  sigmoid = pe.sigmoid,
+  relu = pe.relu,
   cubic = function(x) return x ^ 3 - x + 0.25 end,
   tanh = function(x) return 3 * pe.tanh(x / 2) end,
   kink = function(x) return pe.where(x, -0.25, -x / 4, pe.max(x, 0.125)) end,

@@ -11,7 +11,7 @@ case $module in
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
-  models | transformers | checkpoints | vit) modules="torch transformers torchvision timm" ;;
+  models | transformers | checkpoints | config | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;
 esac
 for module in $modules; do

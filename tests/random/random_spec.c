@@ -260,9 +260,13 @@ static const char *draw_amplitude(draw *d) {
 }
 
 static const char *draw_map(draw *d) {
-  static const char *const maps[] = {"pe.tanh", "pe.softplus", "function(x) return x * x - x / 2 end",
+  static const char *const maps[] = {"pe.tanh",
+                                     "pe.softplus",
+                                     "pe.sigmoid",
+                                     "pe.relu",
+                                     "function(x) return x * x - x / 2 end",
                                      "function(x) return pe.where(x, 0.25, x, 2 * x - 0.25) end"};
-  return TEXT(d, "  pre = %s,\n", maps[below(d, 4)]);
+  return TEXT(d, "  pre = %s,\n", maps[below(d, sizeof maps / sizeof *maps)]);
 }
 
 /* Of two axes or more, in a group whose rotors have logarithms. */

@@ -219,8 +219,12 @@ static void saturated_values_have_limits(void **state) {
   const expr *grown = expr_unary(pool, EXPR_EXP, expr_div(pool, f.y, size));
   const expr *saturated[] = {expr_unary(pool, EXPR_EXP, expr_mul(pool, f.y, log)),
                              expr_unary(pool, EXPR_EXP, expr_neg(pool, inverse)),
-                             expr_div(pool, one, expr_add(pool, one, grown)), expr_unary(pool, EXPR_TANH, inverse),
-                             expr_unary(pool, EXPR_TANH, expr_mul(pool, f.y, log))};
+                             expr_div(pool, one, expr_add(pool, one, grown)),
+                             expr_unary(pool, EXPR_TANH, inverse),
+                             expr_unary(pool, EXPR_TANH, expr_mul(pool, f.y, log)),
+                             expr_unary(pool, EXPR_SIGMOID, inverse),
+                             expr_unary(pool, EXPR_SIGMOID, expr_mul(pool, f.y, log)),
+                             expr_unary(pool, EXPR_SOFTPLUS, expr_mul(pool, f.y, log))};
   for (size_t i = 0; i < sizeof saturated / sizeof *saturated; i++) {
     point at = {.positions = {0, 1.5, 0}, .cotangents = {3}}, near = {.positions = {0.75, 1.5, 0}, .cotangents = {3}};
     assert_true(isfinite(value(pool, saturated[i], &at)));
@@ -319,7 +323,7 @@ static void choices_pass_one_branch_alone(void **state) {
 static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *random) {
   expr_pool *pool = f->pool;
   const expr *one = expr_const(pool, 1), *square = expr_mul(pool, a, a), *half = expr_const(pool, 0.5);
-  switch (random_below(random, 17)) {
+  switch (random_below(random, 19)) {
   case 0: return expr_mul(pool, expr_add(pool, a, b), half);
   case 1: return expr_mul(pool, expr_sub(pool, a, b), half);
   case 2: return expr_mul(pool, expr_mul(pool, a, b), half);
@@ -336,6 +340,8 @@ static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *ran
   case 13: return expr_unary(pool, EXPR_COS_FOLDED, expr_mul(pool, a, expr_const(pool, 1.0 / 16)));
   case 14: return expr_unary(pool, EXPR_TANH, a);
   case 15: return expr_binary(pool, EXPR_ATAN2, a, expr_add(pool, one, expr_mul(pool, b, b)));
+  case 16: return expr_unary(pool, EXPR_SIGMOID, a);
+  case 17: return expr_unary(pool, EXPR_SOFTPLUS, a);
   default: return expr_neg(pool, a);
   }
 }
