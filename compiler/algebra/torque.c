@@ -210,8 +210,8 @@ static void through_function(arena *a, collector *c, const expr *const *tau) {
 
 /* y = gain R x, of which log(gain) gains <g, y>, in either frame; where it divides as much less. */
 static void give_gain(collector *c, const expr *tau) {
-  const expr *gained = expr_widen(c->pool, tau);
-  give(c, expr_unary(c->pool, EXPR_LOG, spec_gain(c->spec)), c->spec->inverse ? expr_neg(c->pool, gained) : gained);
+  const expr *gained = expr_widen(c->pool, tau), *logarithm = expr_unary(c->pool, EXPR_LOG, spec_gain(c->spec));
+  give(c, logarithm, c->spec->inverse ? expr_neg(c->pool, gained) : gained);
 }
 
 static void give_entries(collector *c, const expr *const *tau) {
