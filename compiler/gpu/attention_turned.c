@@ -15,10 +15,7 @@ bool attend_has_plain(const attention_plan *p) {
   return attend_next_plain(p, 0, &end) < p->head_dim;
 }
 
-int64_t attend_turned_word_bytes(const attention_plan *p) {
-  int words = p->spec->n_components < 2 ? 2 : p->spec->n_components; /* a thread's number, too */
-  return 4LL * PEGEN_PTX_BLOCK * words;
-}
+int64_t attend_turned_word_bytes(const attention_plan *p) { return 4LL * PEGEN_PTX_BLOCK * p->spec->n_components; }
 
 int64_t attend_turned_bytes(const attention_plan *p, const attend_shape *tile) {
   if (!p->matrix) return 0;
@@ -109,7 +106,8 @@ void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first) {
   gaining_pair pair = {.g = g, .row = row};
   pair.passing = attend_row_at(t, g->passing[ATTEND_OF_KEYS].memory, column, g->passing[ATTEND_OF_KEYS].pitch);
   pair.gained = ir_load(b, b->f32, attend_score_at(t, row, column), 4);
-  pair.encoded = attend_is_encoded(g, first, row, column);
+  attend_pair_of of = attend_tile_pair(g, first, row, column);
+  pair.encoded = attend_encoded(t, of.query_token, of.key_token);
   attend_walk_blocks(t, g->of_keys ? column : row, g->of_keys ? row : column, add_block, &pair);
   ir_end_for(b, columns);
   ir_end_for(b, rows);

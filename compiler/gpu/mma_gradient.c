@@ -3,6 +3,7 @@
  * With D = <dout, out> - dlse of a query, P = 2^(T - lse) and dS = P (dP - D) times the derivative of the score. A pair
  * that is not seen has P = 0 and dS = 0, whatever its numbers are.
  */
+#include "gpu/give.h"
 #include "gpu/index.h"
 #include "gpu/mma.h"
 
@@ -167,35 +168,6 @@ void mma_weight(mma *m, const tile_op *op) {
   for (int i = 0; i < registers; i++) weight[i] = mma_power(m, m->sum[op->arg[0]][i], fact_of(m, op->value, i, 0));
 }
 
-two_float *mma_open_gain(mma *m, const attend_pair_of *of, ir_value product, two_float *gained) {
-  thread_emitter *e = &m->t->exprs;
-  two_float *remembered = emit_thread_remember(e);
-  if (m->t->places.ptr) attend_pair_place(m->t, of->query, of->key);
-  attend_pair_numbers(m->t, of);
-  if (product.ptr) e->positions[SPEC_OF_SCORE] = two_float_f32(mul(m->b, product, m->scale));
-  e->cotangents = gained;
-  e->n_cotangents = 1;
-  e->first_cotangent = 0;
-  return remembered;
-}
-
-void mma_close_gain(mma *m, two_float *remembered) {
-  emit_thread_forget(&m->t->exprs, remembered);
-  m->t->exprs.cotangents = NULL;
-}
-
-/* What a product gains of what its score does; a pair that is not encoded has its product for a score. */
-static ir_value product_gain(mma *m, ir_value gained, ir_value product, const attend_pair_of *of) {
-  ir *b = m->b;
-  attend *t = m->t;
-  ir_value encoded = attend_encoded(t, of->query_token, of->key_token), zero = ir_float(b, b->f32, 0), gain = zero;
-  two_float cotangent = two_float_f32(gained), *remembered = mma_open_gain(m, of, product, &cotangent);
-  if (t->p->gain) gain = emit_thread_f32(&t->exprs, t->p->gain, 0);
-  mma_close_gain(m, remembered);
-  gain = ir_select(b, ir_compare_float(b, "une", gained, zero), gain, zero);
-  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
-}
-
 ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta) {
   ir *b = m->b;
   ir_value zero = ir_float(b, b->f32, 0), gained = mul(b, weight, sub(b, coming, delta));
@@ -205,7 +177,8 @@ ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta
 ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
                      const attend_pair_of *of) {
   ir_value gained = mma_score_gain(m, weight, coming, delta);
-  return m->t->p->score ? product_gain(m, gained, product, of) : gained;
+  if (!m->t->p->score) return gained;
+  return attend_product_gain(m->t, gained, mul(m->b, product, m->scale), of);
 }
 
 void mma_gain(mma *m, const tile_op *op) {
