@@ -15,11 +15,9 @@
 
 #include "kernel/launch.h"
 
-#include <math.h>
-
 enum { CHANNELS = ATTEND_QUAD * ATTEND_LANES };
 
-static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+static const double LN_2 = 0.69314718055994530942;
 
 static ir_value zero(const attend *t) { return ir_float(t->b, t->b->f32, 0); }
 
@@ -32,24 +30,6 @@ static attend_rows rows_of(attend_gradient *g, int parameter, ir_value head, int
 }
 
 /* ---- what is known of queries ---- */
-
-/* The address of a query's number among [batches][heads][queries]. */
-static ir_value less_at(attend_gradient *g, ir_value head, ir_value token) {
-  ir *b = g->t.b;
-  ir_value heads = g->t.parameter[PEGEN_PTX_ATTENTION_HEADS], tokens = g->t.parameter[PEGEN_PTX_ATTENTION_TOKENS];
-  ir_value row = add(b, mul(b, wide(b, g->t.batch), heads), wide(b, head));
-  ir_value at = add(b, mul(b, row, tokens), wide(b, token));
-  return ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_LESS], mul(b, at, i64(b, 4))));
-}
-
-/* A query that saw nothing has weights of 0 by an infinite one. */
-static ir_value load_lse(attend_gradient *g, ir_value head, ir_value token) {
-  ir *b = g->t.b;
-  attend_rows rows = attend_rows_of(&g->t, attend_lse_parameter(g->t.p->spec), head, 1);
-  ir_value lse = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
-  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
-  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
-}
 
 /* Those past the last see no key. */
 static ir_value limit_of(attend_gradient *g, ir_value token) {
@@ -82,19 +62,6 @@ static ir_value outputs_gain(attend_gradient *g, int row) {
   return sum;
 }
 
-/* The gradient of lse that comes in; 0 where there is none. */
-static ir_value load_g_lse(attend_gradient *g, ir_value token) {
-  ir *b = g->t.b;
-  ir_value x, none;
-  attend_rows rows = rows_of(g, PEGEN_PTX_ATTENTION_G_LSE, g->t.head, 1);
-  ir_choice given = ir_choose(b, is_wanted(g, PEGEN_PTX_ATTENTION_G_LSE), 1, &b->f32);
-  x = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
-  ir_choose_else(b, &given, 1, &x);
-  none = zero(&g->t);
-  ir_end_choose(b, given, 1, &none, &x);
-  return x;
-}
-
 /* D of the thread's queries, which all of a team have; the second entry reads it, too. */
 static void make_less(attend_gradient *g, attend_query_facts *facts) {
   attend *t = &g->t;
@@ -106,10 +73,10 @@ static void make_less(attend_gradient *g, attend_query_facts *facts) {
   ir_wait(b, IR_BARRIER_WARP);
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value token = add(b, t->first, attend_own_row(t, i)), sum = attend_sum_words(t, attend_own_row(t, i));
-    facts[i].less = sub(b, sum, load_g_lse(g, clamped(b, token, t->tokens)));
+    facts[i].less = sub(b, sum, attend_load_g_lse(t, g->parameter, clamped(b, token, t->tokens)));
     ir_value writes = both(b, ir_compare_int(b, "eq", t->lane, i32(b, 0)), less(b, token, t->tokens));
     ir_branch one = ir_if(b, writes);
-    ir_store(b, facts[i].less, less_at(g, t->head, token), 4, false);
+    ir_store(b, facts[i].less, attend_delta_at(t, g->parameter, token), 4, false);
     ir_end_if(b, one);
   }
 }
@@ -178,7 +145,7 @@ static void store_sums(attend_gradient *g, int parameter, ir_value head, ir_valu
 
 /* What rows of q or k that stay gain, at the parameter, of those that pass. */
 static void add_row_sums(attend_gradient *g, int parameter, ir_value first, ir_value *sums) {
-  if (attend_has_plain(g->t.p)) attend_add_sums(g, is_wanted(g, parameter), ATTEND_OF_KEYS, sums);
+  attend_add_sums(g, is_wanted(g, parameter), ATTEND_OF_KEYS, sums);
   attend_turned_add(g, is_wanted(g, parameter), first);
 }
 
@@ -275,7 +242,7 @@ static void begin_queries(attend_gradient *g, attend_query_facts *facts, const i
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value token = add(b, t->first, attend_own_row(t, i));
     facts[i].limit = limit_of(g, token);
-    facts[i].lse = load_lse(g, t->head, clamped(b, token, t->tokens));
+    facts[i].lse = attend_load_lse(t, clamped(b, token, t->tokens));
   }
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the outputs */
   lay_query_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries);
@@ -345,8 +312,8 @@ static void lay_query_numbers(attend_gradient *g, ir_value first) {
   ir *b = t->b;
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
   ir_value token = clamped(b, add(b, first, t->thread), t->tokens);
-  ir_store(b, load_lse(g, t->head, token), number_at(g, 0, t->thread), 4, false);
-  ir_store(b, ir_load(b, b->f32, less_at(g, t->head, token), 4), number_at(g, 1, t->thread), 4, false);
+  ir_store(b, attend_load_lse(t, token), number_at(g, 0, t->thread), 4, false);
+  ir_store(b, ir_load(b, b->f32, attend_delta_at(t, g->parameter, token), 4), number_at(g, 1, t->thread), 4, false);
   ir_end_if(b, some);
 }
 

@@ -105,14 +105,13 @@ void attend_lay_product_gains(attend_gradient *g, ir_value first);
 
 /* ---- gpu/attention_turned.c: what rows gain of pairs that are rotated ---- */
 
-bool attend_has_plain(const attention_plan *p); /* channels that no rotation turns */
 int64_t attend_turned_word_bytes(const attention_plan *p); /* of a block of threads */
 int64_t attend_turned_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory */
 /* Nothing where no pairs are rotated. All threads of a warp. */
 void attend_turned_clear(attend_gradient *g); /* before the first tile of rows that pass */
 /* Of the tile from `first` on, whose rows of q or k stand in shared memory, its gains of scores at attend_score_at. */
 void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first);
-void attend_turned_merge(attend_gradient *g, ir_value *sums); /* to those of channels that no rotation turns */
+void attend_turned_merge(attend_gradient *g, ir_value *sums); /* adds them */
 
 /* ---- gpu/attention_turned_rows.c: rows that are turned once each; nothing where they are not ---- */
 

@@ -56,7 +56,7 @@ static void set_torques(attend_gradient *g, const attend_give_pair *pair, two_fl
   attend_block_of_row(t, g->of_keys ? other : own, q);
   attend_block_of_row(t, g->of_keys ? own : other, k);
   for (int i = 0; i < t->p->n_entries; i++) entry[i] = emit_thread_f32(e, t->p->entry[i], 0);
-  attend_turn_block(t, entry, false, (ir_value){NULL}, k, y);
+  attend_turn_block(t, entry, false, k, y);
   ir_value natural = mul(b, pair->gained, ir_float(b, b->f32, LN_2)); /* queries are in powers of two */
   for (int i = 0; i < n; i++) q[i] = mul(b, natural, q[i]);
   for (int i = 0; i < basis->count; i++) torques[i] = two_float_f32(torque(b, &basis->element[i], q, y));

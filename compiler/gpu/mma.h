@@ -265,10 +265,8 @@ void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 
 /* ---- gpu/mma_gradient.c ---- */
 
-/* What is known of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another
- * wrote it. */
-ir_value mma_load_lse(mma *m, ir_value token);
-/* That lse less what columns leave out, as weights of products need it; row: of the query's tile. */
+/* What is known of a query that exists: lse (attend_load_lse) less what columns leave out, as weights of products need
+ * it, row: of the query's tile; D, as the block or another wrote it. */
 ir_value mma_product_lse(mma *m, ir_value row, ir_value token);
 ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */
