@@ -67,6 +67,7 @@ void attend_lay_product_gains(attend_gradient *g, ir_value first) {
   ir *b = t->b;
   if (!t->p->score) return;
   ir_value row, column;
+  ir_wait(b, IR_BARRIER_WARP); /* other lanes have read what scores gain */
   ir_loop pairs = begin_pair(t, &row, &column);
   ir_value at = attend_score_at(t, row, column), gained = ir_load(b, b->f32, at, 4);
   ir_value product = ir_load(b, b->f32, product_at(g, row, column), 4);
