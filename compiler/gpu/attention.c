@@ -115,8 +115,7 @@ static void emit_scores(attend *t, key_run *k) {
   bool pairs = t->p->bias || t->p->matrix;
   for (int i = 0; i < s->rows * s->columns; i++) k->score[i] = ir_float(b, b->f32, 0);
   if (attend_has_columns(t->p)) add_columns(t, k->first, k->score);
-  for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
-    add_products(t, begin, end, begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, k->score);
+  add_products(t, 0, t->p->head_dim, ATTEND_QUAD, k->score);
   if (pairs && !attend_pair_is_short(t->p)) lay_pairs(t, k->first);
   for (int i = 0; pairs && i < s->rows * s->columns; i++)
     k->score[i] = attend_paired(t, k->score[i], pair_of(t, i / s->columns, i % s->columns, k->first));

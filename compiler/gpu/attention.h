@@ -83,6 +83,12 @@ int attend_lse_parameter(const spec *s); /* the first of lse's */
 ir_value attend_lse_is_wanted(attend *t);
 /* ln 2 maximum + ln sum of query `query` of the tile, by the thread that has one (i1). */
 void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum, ir_value sum);
+/* Of query `token` of the head: lse in powers of two, infinity where it saw nothing, so that its weights are 0; the
+ * gradient of lse that comes in, 0 where there is none; and the address of D. gradient: parameters from
+ * PEGEN_PTX_ATTENTION_G_OUT on. */
+ir_value attend_load_lse(attend *t, ir_value token);
+ir_value attend_load_g_lse(attend *t, const ir_value *gradient, ir_value token);
+ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);
 
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
@@ -228,18 +234,15 @@ ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
  * unit; what it gives goes on to the next block, from 0 on, and out. */
 typedef ir_value attend_visit_block(void *context, attend *t, const ir_value *entry, ir_value sum);
 ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context);
-/* The block's channels of a row in shared memory; R x of a pair that is encoded (i1; null: all are), or R^T x. */
+/* The block's channels of a row in shared memory; R x, or R^T x. */
 void attend_block_of_row(attend *t, ir_value row, ir_value *x);
-void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
-                       ir_value *turned);
+void attend_turn_block(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned);
 /* What turning changes, R x - x or R^T x - x: 0 where the pair is not encoded. */
 void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
                          ir_value *changed);
 /* sum + q . (R k - k) of a block. */
 ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, const ir_value *q, const ir_value *k,
                            ir_value sum);
-/* Runs of channels that no rotation turns. */
-int attend_next_plain(const attention_plan *p, int from, int *end);
 
 /* ---- gpu/attention_numbers.c: what scores read of tokens beside their coordinates; nothing where they do not ---- */
 

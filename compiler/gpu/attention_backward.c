@@ -15,11 +15,9 @@
 
 #include "kernel/launch.h"
 
-#include <math.h>
-
 enum { CHANNELS = ATTEND_QUAD * ATTEND_LANES };
 
-static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+static const double LN_2 = 0.69314718055994530942;
 
 static ir_value zero(const attend *t) { return ir_float(t->b, t->b->f32, 0); }
 
@@ -27,32 +25,11 @@ static ir_value is_wanted(attend_gradient *g, int rows) {
   return ir_compare_int(g->t.b, "ne", g->parameter[rows + PEGEN_PTX_ROWS_ADDRESS], i64(g->t.b, 0));
 }
 
-/* Whether what operands gain is wanted. */
-static ir_value has_chunk(attend_gradient *g) { return ir_compare_int(g->t.b, "ne", g->chunk, i64(g->t.b, 0)); }
-
 static attend_rows rows_of(attend_gradient *g, int parameter, ir_value head, int width) {
   return attend_rows_of(&g->t, (int)(g->parameter - g->t.parameter) + parameter, head, width);
 }
 
 /* ---- what is known of queries ---- */
-
-/* The address of a query's number among [batches][heads][queries]. */
-static ir_value less_at(attend_gradient *g, ir_value head, ir_value token) {
-  ir *b = g->t.b;
-  ir_value heads = g->t.parameter[PEGEN_PTX_ATTENTION_HEADS], tokens = g->t.parameter[PEGEN_PTX_ATTENTION_TOKENS];
-  ir_value row = add(b, mul(b, wide(b, g->t.batch), heads), wide(b, head));
-  ir_value at = add(b, mul(b, row, tokens), wide(b, token));
-  return ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_LESS], mul(b, at, i64(b, 4))));
-}
-
-/* A query that saw nothing has weights of 0 by an infinite one. */
-static ir_value load_lse(attend_gradient *g, ir_value head, ir_value token) {
-  ir *b = g->t.b;
-  attend_rows rows = attend_rows_of(&g->t, attend_lse_parameter(g->t.p->spec), head, 1);
-  ir_value lse = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
-  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
-  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
-}
 
 /* Those past the last see no key. */
 static ir_value limit_of(attend_gradient *g, ir_value token) {
@@ -85,19 +62,6 @@ static ir_value outputs_gain(attend_gradient *g, int row) {
   return sum;
 }
 
-/* The gradient of lse that comes in; 0 where there is none. */
-static ir_value load_g_lse(attend_gradient *g, ir_value token) {
-  ir *b = g->t.b;
-  ir_value x, none;
-  attend_rows rows = rows_of(g, PEGEN_PTX_ATTENTION_G_LSE, g->t.head, 1);
-  ir_choice given = ir_choose(b, is_wanted(g, PEGEN_PTX_ATTENTION_G_LSE), 1, &b->f32);
-  x = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
-  ir_choose_else(b, &given, 1, &x);
-  none = zero(&g->t);
-  ir_end_choose(b, given, 1, &none, &x);
-  return x;
-}
-
 /* D of the thread's queries, which all of a team have; the second entry reads it, too. */
 static void make_less(attend_gradient *g, attend_query_facts *facts) {
   attend *t = &g->t;
@@ -109,10 +73,10 @@ static void make_less(attend_gradient *g, attend_query_facts *facts) {
   ir_wait(b, IR_BARRIER_WARP);
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value token = add(b, t->first, attend_own_row(t, i)), sum = attend_sum_words(t, attend_own_row(t, i));
-    facts[i].less = sub(b, sum, load_g_lse(g, clamped(b, token, t->tokens)));
+    facts[i].less = sub(b, sum, attend_load_g_lse(t, g->parameter, clamped(b, token, t->tokens)));
     ir_value writes = both(b, ir_compare_int(b, "eq", t->lane, i32(b, 0)), less(b, token, t->tokens));
     ir_branch one = ir_if(b, writes);
-    ir_store(b, facts[i].less, less_at(g, t->head, token), 4, false);
+    ir_store(b, facts[i].less, attend_delta_at(t, g->parameter, token), 4, false);
     ir_end_if(b, one);
   }
 }
@@ -181,7 +145,7 @@ static void store_sums(attend_gradient *g, int parameter, ir_value head, ir_valu
 
 /* What rows of q or k that stay gain, at the parameter, of those that pass. */
 static void add_row_sums(attend_gradient *g, int parameter, ir_value first, ir_value *sums) {
-  if (attend_has_plain(g->t.p)) attend_add_sums(g, is_wanted(g, parameter), ATTEND_OF_KEYS, sums);
+  attend_add_sums(g, is_wanted(g, parameter), ATTEND_OF_KEYS, sums);
   attend_turned_add(g, is_wanted(g, parameter), first);
 }
 
@@ -230,26 +194,7 @@ static ir_value without_constant(attend_gradient *g, ir_value lse, ir_value quer
 
 /* ---- tiles of queries ---- */
 
-/* A tile's sums in one list: what queries gain, then what operands do, then what weights do. */
 static int n_query_sums(const attend_gradient *g) { return g->t.shape.rows * g->shape.quads[ATTEND_OF_KEYS]; }
-
-/* Those of operands that gain of pairs. */
-static int n_gain_sums(const attend_gradient *g) {
-  return attend_gaining_of_pairs(g->t.p) ? attend_gain_values(g->t.p) : 0;
-}
-
-static void add_gains(attend_gradient *g, ir_value first, ir_value *sums) {
-  ir *b = g->t.b;
-  int count = attend_gain_values(g->t.p);
-  MlirType types[2 * ATTEND_MOST_GAINS];
-  ir_value more[2 * ATTEND_MOST_GAINS];
-  if (!attend_gaining_of_pairs(g->t.p)) return;
-  for (int i = 0; i < count; i++) types[i] = b->f32, more[i] = sums[i];
-  ir_choice choice = ir_choose(b, has_chunk(g), count, types);
-  attend_gains_add(g, first, more);
-  ir_choose_else(b, &choice, count, more);
-  ir_end_choose(b, choice, count, sums, sums);
-}
 
 static void emit_key_tile(attend_gradient *g, const passing_rows *from, const attend_query_facts *facts, ir_value first,
                           const ir_value *origin, ir_value *sums) {
@@ -267,9 +212,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   attend_make_gains(g, &p);
   take_turns(g, from, ATTEND_OF_KEYS, first);
   attend_lay_numbers(g, p.gained);
-  add_gains(g, first, sums + n_query_sums(g));
-  attend_weights_add(g, first, sums + n_query_sums(g) + n_gain_sums(g));
-  attend_places_add(g, first);
+  attend_gives_add(g, first);
   attend_lay_product_gains(g, first);
   attend_torques_add(g, first);
   add_row_sums(g, PEGEN_PTX_ATTENTION_G_Q, first, sums);
@@ -279,9 +222,8 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
 /* Keys that some query of the tile sees, where anything comes of them: [0, end). */
 static ir_value end_of_keys(attend_gradient *g) {
   ir *b = g->t.b;
-  ir_value of_rows = is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), gains = ir_op2(b, "arith.ori", of_rows, has_chunk(g));
-  if (attend_gives_places(&g->shape, g->t.p)) gains = ir_op2(b, "arith.ori", gains, attend_places_wanted(g));
-  if (g->shape.weighs) gains = ir_op2(b, "arith.ori", gains, attend_weights_wanted(g));
+  ir_value of_rows = is_wanted(g, PEGEN_PTX_ATTENTION_G_Q),
+           gains = ir_op2(b, "arith.ori", of_rows, attend_gives_wanted(g));
   return ir_select(b, gains, attend_end_of_keys(&g->t), i32(b, 0));
 }
 
@@ -300,7 +242,7 @@ static void begin_queries(attend_gradient *g, attend_query_facts *facts, const i
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value token = add(b, t->first, attend_own_row(t, i));
     facts[i].limit = limit_of(g, token);
-    facts[i].lse = load_lse(g, t->head, clamped(b, token, t->tokens));
+    facts[i].lse = attend_load_lse(t, clamped(b, token, t->tokens));
   }
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the outputs */
   lay_query_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries);
@@ -323,16 +265,13 @@ static void emit_query_tile(attend_gradient *g) {
   ir_value origin[SPEC_MAX_AXES];
   find_origin(g, origin);
   ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
-  int of_queries = n_query_sums(g), of_weights = of_queries + n_gain_sums(g),
-      count = of_weights + attend_weight_values(g);
-  clear_sums(g, of_queries, sums);
+  int count = n_query_sums(g);
+  clear_sums(g, count, sums);
   begin_queries(g, facts, origin);
   begin_pairs(g);
-  attend_places_begin(g);
-  attend_places_clear(g);
+  attend_gives_begin(g);
+  attend_gives_clear(g);
   attend_turned_clear(g);
-  if (attend_gaining_of_pairs(t->p)) attend_gains_begin(g, sums + of_queries);
-  attend_weights_begin(g, sums + of_weights);
   ir_value tiles = quotient_up(b, end_of_keys(g), t->shape.keys);
   ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, tiles), count, sums, now);
   emit_key_tile(g, &from, facts, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
@@ -340,35 +279,15 @@ static void emit_query_tile(attend_gradient *g) {
   attend_turned_merge(g, sums);
   attend_sums_turn_back(g, ATTEND_OF_KEYS, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_Q, t->head, t->tokens, ATTEND_OF_KEYS, LN_2, attend_scale(&g->t), sums);
-  attend_weights_end(g, sums + of_weights);
-  if (attend_gaining_of_pairs(t->p)) {
-    ir_branch wanted = ir_if(b, has_chunk(g));
-    attend_gains_end(g, sums + of_queries);
-    ir_end_if(b, wanted);
-  }
+  attend_gives_end(g);
   ir_wait(b, IR_BARRIER_BLOCK); /* memory is free for the next */
-}
-
-/* The address of the warp's sums; 0 where they are not wanted. */
-static void find_chunk(attend_gradient *g) {
-  ir *b = g->t.b;
-  const spec *s = g->t.p->spec;
-  int64_t bytes = TWO_FLOAT_BYTES * spec_elements_before(s, s->n_operands);
-  ir_value chunks = g->parameter[PEGEN_PTX_ATTENTION_CHUNKS], none = i64(b, 0);
-  ir_value warp = add(b, scaled(b, g->t.block, ATTEND_WARPS), quotient(b, g->t.thread, PEGEN_PTX_BLOCK / ATTEND_WARPS));
-  ir_value own = add(b, chunks, mul(b, wide(b, warp), i64(b, bytes)));
-  g->chunk = ir_select(b, ir_compare_int(b, "eq", chunks, none), none, own);
-  if (!attend_gaining_of_pairs(g->t.p)) return;
-  ir_branch wanted = ir_if(b, has_chunk(g));
-  attend_gains_clear(g);
-  ir_end_if(b, wanted);
 }
 
 static void emit_queries(attend_gradient *g) {
   attend *t = &g->t;
   ir *b = t->b;
   ir_value each = g->parameter[PEGEN_PTX_ATTENTION_EACH], items = g->parameter[PEGEN_PTX_ATTENTION_ITEMS];
-  find_chunk(g);
+  attend_gives_clear_block(g);
   ir_value begin = mul(b, wide(b, t->block), each), end = smaller(b, add(b, begin, each), items);
   ir_loop loop = ir_for(b, begin, end);
   two_float *remembered = emit_thread_remember(&t->exprs);
@@ -393,8 +312,8 @@ static void lay_query_numbers(attend_gradient *g, ir_value first) {
   ir *b = t->b;
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
   ir_value token = clamped(b, add(b, first, t->thread), t->tokens);
-  ir_store(b, load_lse(g, t->head, token), number_at(g, 0, t->thread), 4, false);
-  ir_store(b, ir_load(b, b->f32, less_at(g, t->head, token), 4), number_at(g, 1, t->thread), 4, false);
+  ir_store(b, attend_load_lse(t, token), number_at(g, 0, t->thread), 4, false);
+  ir_store(b, ir_load(b, b->f32, attend_delta_at(t, g->parameter, token), 4), number_at(g, 1, t->thread), 4, false);
   ir_end_if(b, some);
 }
 
@@ -432,7 +351,7 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_V), ATTEND_OF_VALUES, sums + n_query_sums(g));
   take_turns(g, from, ATTEND_OF_KEYS, first);
   attend_lay_numbers(g, p.gained);
-  attend_places_add(g, first);
+  attend_gives_add(g, first);
   attend_lay_product_gains(g, first);
   attend_torques_add(g, first);
   add_row_sums(g, PEGEN_PTX_ATTENTION_G_K, first, sums);
@@ -451,8 +370,11 @@ static void emit_head(attend_gradient *g, const ir_value *origin, int count, ir_
   ir_value now[IR_MAX_RESULTS], none = i32(b, 0);
   attend_lay_numbers_of(t, true, t->first, t->shape.queries);
   begin_pairs(g);
-  attend_places_begin_head(g);
-  attend_places_begin(g);
+  if (t->p->sums_inputs) { /* keys have a share of each head of q */
+    g->owner = t->head;
+    attend_gives_clear(g);
+  }
+  attend_gives_begin(g);
   ir_value causal = ir_compare_int(b, "ne", t->parameter[PEGEN_PTX_ATTENTION_CAUSAL], i64(b, 0));
   ir_value seeing = larger(b, add(b, sub(b, t->first, t->keys), t->tokens), none);
   ir_value begin = quotient(b, ir_select(b, causal, seeing, none), t->shape.keys),
@@ -510,7 +432,7 @@ static void emit_keys(attend_gradient *g) {
   ir_value origin[SPEC_MAX_AXES];
   find_origin(g, origin);
   clear_sums(g, count, sums);
-  attend_places_begin_keys(g);
+  if (!t->p->sums_inputs) attend_gives_clear(g);
   attend_turned_clear(g);
   attend_clear_spoilt(&g->t);
   key_rows own = {k, v, t->turns_rows && rotates_by_head(t->p)};
@@ -553,8 +475,7 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
   t->scores = declare(g, "scores", 4LL * s->queries * s->score_pitch);
   t->spoilt = declare(g, "spoilt", 4);
   if (of_keys) g->numbers = declare(g, "numbers", 8LL * s->keys);
-  else if (attend_gaining_of_pairs(t->p) && attend_gains_bytes(t->p, s))
-    g->gains = declare(g, "gains", attend_gains_bytes(t->p, s));
+  if (attend_gives_bytes(&g->shape, t->p)) g->given = declare(g, "given", attend_gives_bytes(&g->shape, t->p));
   t->queries = (of_keys ? g->passing : g->own)[ATTEND_OF_KEYS].memory;
   t->rows = (of_keys ? g->own : g->passing)[ATTEND_OF_KEYS].memory;
   if (t->p->matrix) {
@@ -571,7 +492,6 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
   if (g->shape.moves || (g->shape.weighs && !of_keys)) {
     t->query_places = g->scratch;
     t->places = ir_offset_const(t->b, g->scratch, place * (of_keys ? s->keys : s->queries));
-    g->words = ir_offset_const(t->b, g->scratch, place * (s->keys + s->queries));
   }
   attend_declare_numbers(t, of_keys ? s->keys : s->queries, of_keys ? s->queries : s->keys);
   if (!attend_has_places(t->p)) return;

@@ -16,6 +16,7 @@
 
 #include "base/number.h"
 #include "gpu/attention.h"
+#include "gpu/give.h"
 
 #include "kernel/launch.h"
 
@@ -38,8 +39,7 @@ unsigned attend_gaining_of_pairs(const attention_plan *p);
 /* ---- shared by the files that emit them ---- */
 
 enum { ATTEND_OF_KEYS, ATTEND_OF_VALUES }; /* kinds of rows: of q and k, of g_out and v */
-/* Most sums that a thread keeps at once of operands that stand by themselves. */
-enum { ATTEND_MOST_GAINS = 16, ATTEND_WARPS = PEGEN_PTX_ATTENTION_WARPS };
+enum { ATTEND_WARPS = PEGEN_PTX_ATTENTION_WARPS };
 
 typedef struct attend_gradient_shape {
   attend_shape tile; /* queries: the rows that stay, of whichever; keys: those that pass; one pitch for all */
@@ -59,15 +59,13 @@ typedef struct attend_gradient {
   attend_matrix own[2]; /* q and g_out, or k and v */
   attend_matrix passing[2]; /* k and v, or q and g_out */
   ir_value numbers; /* of queries that pass: log-sum-exps, then what is taken off */
-  ir_value gains; /* shared memory of a warp's gains and their places; null: no place is computed */
+  ir_value given; /* shared memory of what threads give (gpu/give.h); null: nothing gains beside rows */
   attend_matrix turned; /* of rows that stay, what they gain of pairs that are rotated; null: none are */
   ir_value turned_words; /* where a team adds it up */
   ir_value scratch; /* shared memory in which columns of queries are made; null: there are none. When they are, places
                      * of a polynomial's pairs stand in it */
-  ir_value words; /* behind them, where teams add up what weights gain */
   ir_value products; /* shared memory of what a score is a function of, as pairs stand in t.scores; null: of nothing */
   ir_value lane; /* i32: the thread of its warp */
-  ir_value chunk; /* i64: address of the warp's sums of elements; 0: not wanted */
   bool of_keys; /* rows that stay are keys */
   ir_value owner; /* i32: their head */
 } attend_gradient;
@@ -100,19 +98,20 @@ void attend_add_sums(attend_gradient *g, ir_value wanted, int kind, ir_value *su
 void attend_products_begin(attend_gradient *g); /* once where a head is known */
 /* p->weight, products, become scores; the products are kept. */
 void attend_finish_scores(attend_gradient *g, attend_pair_tile *p);
+/* A pair of the tile; first: of the rows that pass; row, column: of the tile; i32. */
+attend_pair_of attend_tile_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column);
 /* In place of what scores gain, at attend_score_at, what products do. All threads of a warp. */
 void attend_lay_product_gains(attend_gradient *g, ir_value first);
 
 /* ---- gpu/attention_turned.c: what rows gain of pairs that are rotated ---- */
 
-bool attend_has_plain(const attention_plan *p); /* channels that no rotation turns */
 int64_t attend_turned_word_bytes(const attention_plan *p); /* of a block of threads */
 int64_t attend_turned_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory */
 /* Nothing where no pairs are rotated. All threads of a warp. */
 void attend_turned_clear(attend_gradient *g); /* before the first tile of rows that pass */
 /* Of the tile from `first` on, whose rows of q or k stand in shared memory, its gains of scores at attend_score_at. */
 void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first);
-void attend_turned_merge(attend_gradient *g, ir_value *sums); /* to those of channels that no rotation turns */
+void attend_turned_merge(attend_gradient *g, ir_value *sums); /* adds them */
 
 /* ---- gpu/attention_turned_rows.c: rows that are turned once each; nothing where they are not ---- */
 
@@ -125,50 +124,29 @@ void attend_passing_turn(attend_gradient *g, int kind, bool watched);
 /* Sums of a kind that rows that stay gained, in their memory, which is free behind it. */
 void attend_sums_turn_back(attend_gradient *g, int kind, ir_value *sums);
 
-/* ---- gpu/attention_gains.c: what operands of a bias gain ---- */
+/* ---- gpu/attention_gives.c: what operands, coordinates and inputs gain ---- */
 
-/* Sums of a tile's pairs that go from tile to tile: two numbers a scatter that stands by itself, of the first few. */
-int attend_gain_values(const attention_plan *p);
-void attend_gains_clear(attend_gradient *g); /* the warp's sums of elements, before the first item */
-void attend_gains_begin(attend_gradient *g, ir_value *sums); /* of an item; loads what gradients are made of */
-/* Of the tile of keys from `first` on, whose gains of scores stand at attend_score_at. All threads of a warp. */
-void attend_gains_add(attend_gradient *g, ir_value first, ir_value *sums);
-void attend_gains_end(attend_gradient *g, const ir_value *sums); /* after a barrier; to elements */
-int64_t attend_gains_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory */
-/* Where the product of a pair of the tile is, of which its score is a function; row, column: i32. */
-ir_value attend_product_at(attend_gradient *g, ir_value row, ir_value column);
-/* Begins what a pair of the tile gives, of what its score gains: expressions' leaves, until emit_thread_forget. first:
- * of the rows that pass; row, column: of the tile; i32. */
-two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir_value column, two_float *gained);
-/* i1: neither its query nor its key is a prefix token; null: there are none. */
-ir_value attend_is_encoded(attend_gradient *g, ir_value first, ir_value row, ir_value column);
-/* What its score gains; 0 of a pair that is not encoded. */
-ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column);
-/* What the threads of a warp sum up, in order, to the leaf's element at the emitter's unit, by way of a room for a
- * number of each thread of the block. */
-void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, two_float own);
-/* The value of a gradient: 0 of a pair that is not seen, whatever its bias is. */
-ir_value attend_gain_value(attend_gradient *g, const expr *gradient, ir_value gained);
+attend_give attend_give_of(attend_gradient *g, ir_value first); /* first: of the rows that pass, i32 */
+int64_t attend_gives_bytes(const attend_gradient_shape *s, const attention_plan *p); /* of shared memory */
+bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p);
+ir_value attend_gives_wanted(attend_gradient *g); /* i1: anything of queries */
+/* Of a plan whose inputs gain: which of a token's sums elements of their rows do. */
+const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p);
+/* Zeros: the warp's sums of elements, once a block; what the rows that stay gain, before their first tile. */
+void attend_gives_clear_block(attend_gradient *g);
+void attend_gives_clear(attend_gradient *g);
+void attend_gives_begin(attend_gradient *g); /* once where a head is known */
+/* Of the tile of rows that pass from `first` on, whose gains of scores stand at attend_score_at. All threads of a warp.
+ */
+void attend_gives_add(attend_gradient *g, ir_value first);
+void attend_gives_end(attend_gradient *g); /* of a tile of queries */
 
 /* ---- gpu/attention_columns.c: what weights and coordinates gain of a bias that is a polynomial ---- */
 
-/* Sums of a query's weights that go from tile to tile: a thread has those of every eighth weight of its rows. Of the
- * others nothing where there are none. */
-int attend_weight_values(const attend_gradient *g);
-int64_t attend_weight_word_bytes(void); /* of shared memory, in which teams add up */
-ir_value attend_weights_wanted(attend_gradient *g); /* i1 */
-void attend_weights_begin(attend_gradient *g, ir_value *sums);
-/* Of the tile of keys from `first` on, whose gains of scores stand at attend_score_at. All threads of a warp. */
-void attend_weights_add(attend_gradient *g, ir_value first, ir_value *sums);
-void attend_weights_end(attend_gradient *g, const ir_value *sums); /* to PEGEN_PTX_ATTENTION_WEIGHTS */
-/* The thread's columns of the tile from `first` on that exist, and rows of the block's that do, i64: their loops are
- * not unrolled, for which a thread has too few registers. All threads have as many rows. */
-ir_value attend_columns_left(attend_gradient *g, ir_value first);
-ir_value attend_rows_left(attend_gradient *g);
-bool attend_columns_move(const attention_plan *p); /* the bias is not the same everywhere */
-/* Adds what a pair of the tile, whose score gains so much, gives to the key's coordinates to sums[n_axes]. */
-void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value gained,
-                         ir_value *sums);
+ir_value attend_weights_wanted(attend_give *g); /* i1 */
+void attend_clear_weights(attend_give *g); /* of own queries, at PEGEN_PTX_ATTENTION_WEIGHTS */
+void attend_give_weights(attend_give *g);
+void attend_give_moves(attend_give *g);
 
 /* ---- gpu/attention_weights.c: from weights to inputs and operands ---- */
 
@@ -176,24 +154,6 @@ bool attend_weights_fit(const attention_plan *p);
 void attend_add_weight_entries(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
 void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                                 bool host);
-
-/* ---- gpu/attention_places.c: what coordinates gain of a bias or a score ---- */
-
-bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p);
-ir_value attend_places_wanted(attend_gradient *g); /* i1; of a plan that gives some */
-/* Of a plan whose inputs gain: which of a token's sums elements of their rows do. */
-const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p);
-/* Of the rows that stay: zeros, before their first tile; operands, once where a head is known; what the tile of rows
- * that pass from `first` on gives, whose gains of scores stand at attend_score_at. All threads of a warp. */
-void attend_places_clear(attend_gradient *g);
-/* The same of rows that are keys: once a tile, or, where inputs gain of scores, once a head of q, whose keys' are its
- * own. */
-void attend_places_begin_keys(attend_gradient *g);
-void attend_places_begin_head(attend_gradient *g);
-void attend_places_begin(attend_gradient *g);
-void attend_places_add(attend_gradient *g, ir_value first);
-/* A sum of the thread's columns, with those of its team, to an axis of the row's (i32) place. */
-void attend_place_give(attend_gradient *g, ir_value row, int axis, ir_value sum);
 
 /* ---- gpu/attention_torques.c: what operands and coordinates gain of rotations that pairs have ---- */
 

@@ -35,9 +35,7 @@ static bool columns_fit(const attention_plan *p, attend_shape *t, int64_t room) 
 
 /* Of what weights and coordinates gain, when columns are made. */
 static int64_t displacement_bytes(const attention_plan *p, const attend_gradient_shape *s) {
-  if (!s->weighs && !s->moves) return 0;
-  int64_t places = attend_place_bytes(p) * (s->tile.queries + s->tile.keys);
-  return places + (s->weighs ? attend_weight_word_bytes() : 0);
+  return s->weighs || s->moves ? attend_place_bytes(p) * (s->tile.queries + s->tile.keys) : 0;
 }
 
 /* Of the entry of queries or that of keys, whichever has more. */
@@ -50,7 +48,7 @@ static int64_t number_bytes_of(const attention_plan *p, const attend_shape *t) {
 static bool fits(const attention_plan *p, attend_gradient_shape *s) {
   attend_shape *t = &s->tile;
   int64_t room = 4LL * t->query_pitch * (2 * t->queries + (s->is_shared ? 1 : 2) * t->keys) +
-                 4LL * t->queries * t->score_pitch + 8LL * t->keys + attend_gains_bytes(p, t) +
+                 4LL * t->queries * t->score_pitch + 8LL * t->keys + attend_gives_bytes(s, p) +
                  attend_turned_bytes(p, t) + SMALL;
   if (p->score) room += 4LL * t->queries * t->score_pitch;
   if (attend_has_places(p)) room += attend_place_bytes(p) * (t->queries + t->keys);

@@ -67,9 +67,7 @@ void attend_make_weights(attend_gradient *g, attend_pair_tile *p) {
   ir *b = t->b;
   for (int i = 0; i < n_pairs(t); i++) p->weight[i] = zero(t);
   if (attend_has_columns(t->p)) add_columns(g, p);
-  for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
-    attend_add_products(t, g->own[ATTEND_OF_KEYS], g->passing[ATTEND_OF_KEYS], begin, end,
-                        begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, p->weight);
+  attend_add_products(t, g->own[ATTEND_OF_KEYS], g->passing[ATTEND_OF_KEYS], 0, t->p->head_dim, ATTEND_QUAD, p->weight);
   bool adds = t->p->bias || t->p->matrix;
   if (adds && !attend_pair_is_short(t->p)) lay_biases(g, p);
   for (int i = 0; i < n_pairs(t) && adds; i++)

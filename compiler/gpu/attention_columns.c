@@ -4,9 +4,6 @@
  * A bias is a sum of weights times shapes of the displacement (algebra/polynomial.h): a weight gains what scores gain
  * times its shape. As on processors (cpu/attention/column_sums) shapes are those of the displacement itself, not of
  * columns that count from further away: of keys nearby, differences of what columns gain would have no digits.
- *
- * Every thread sums what the pairs of its columns give to 8 weights of a row, the team's 8 threads tell each other, and
- * each of them adds up, in order, what is one weight's, which stays with it from tile to tile.
  */
 #include "gpu/attention_backward.h"
 #include "gpu/index.h"
@@ -14,40 +11,21 @@
 
 #include "kernel/launch.h"
 
-/* Of weights that a team adds up at a time; words of a team, so many that teams of a warp meet different banks. */
-enum { HALF = ATTEND_LANES / 2, WORDS = HALF * ATTEND_LANES + ATTEND_LANES };
+enum { TOGETHER = 8 /* weights that gain in one walk over a tile's pairs */ };
 
-static const polynomial *polynomial_of(const attend_gradient *g) { return g->t.p->columns->p; }
-static int groups_of(int weights) { return (weights + ATTEND_LANES - 1) / ATTEND_LANES; }
-
-int64_t attend_weight_word_bytes(void) { return 4LL * WORDS * (PEGEN_PTX_BLOCK / ATTEND_LANES); }
-
-/* ---- a pair ---- */
+static const polynomial *polynomial_of(const attend_give *g) { return g->t->p->columns->p; }
 
 /* A key's place less a query's, as float32; 0 where the score gains nothing, for the key may be nowhere. */
-static void set_displacement(attend_gradient *g, ir_value row, ir_value column, ir_value gained, power_table *powers) {
-  attend *t = &g->t;
+static power_table powers_of(attend_give *g, const attend_give_pair *pair) {
+  attend *t = g->t;
   ir *b = t->b;
-  ir_value query = g->of_keys ? column : row, key = g->of_keys ? row : column, zero = ir_float(b, b->f32, 0),
-           counts = ir_compare_float(b, "une", gained, zero);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    powers->at[axis][1] = ir_select(b, counts, attend_narrow_displacement(t, query, key, axis), zero);
-}
-
-ir_value attend_columns_left(attend_gradient *g, ir_value first) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  ir_value end = g->of_keys ? t->tokens : t->keys, own = sub(b, sub(b, end, first), t->lane),
-           left = quotient_up(b, larger(b, own, i32(b, 0)), ATTEND_LANES);
-  return wide(b, smaller(b, left, i32(b, t->shape.columns)));
-}
-
-ir_value attend_rows_left(attend_gradient *g) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  ir_value end = g->of_keys ? t->keys : t->tokens;
-  ir_value left = quotient_up(b, sub(b, end, t->first), PEGEN_PTX_BLOCK / ATTEND_LANES);
-  return wide(b, smaller(b, left, i32(b, t->shape.rows)));
+  power_table powers = {.b = b, .type = b->f32};
+  ir_value zero = ir_float(b, b->f32, 0), counts = ir_compare_float(b, "une", pair->gained, zero);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
+    ir_value displacement = attend_narrow_displacement(t, pair->of.query, pair->of.key, axis);
+    powers.at[axis][1] = ir_select(b, counts, displacement, zero);
+  }
+  return powers;
 }
 
 /* The shape of a weight. */
@@ -62,134 +40,76 @@ static ir_value shape_of(const polynomial_weight *weight, power_table *powers) {
 
 /* ---- weights ---- */
 
-int attend_weight_values(const attend_gradient *g) {
-  return g->shape.weighs && !g->of_keys ? g->t.shape.rows * groups_of(polynomial_of(g)->n_weights) : 0;
+ir_value attend_weights_wanted(attend_give *g) {
+  return ir_compare_int(g->t->b, "ne", g->gradient[PEGEN_PTX_ATTENTION_WEIGHTS], i64(g->t->b, 0));
 }
 
-ir_value attend_weights_wanted(attend_gradient *g) {
-  return ir_compare_int(g->t.b, "ne", g->parameter[PEGEN_PTX_ATTENTION_WEIGHTS], i64(g->t.b, 0));
+static ir_value weights_at(attend_give *g, int parameter, ir_value query) {
+  ir *b = g->t->b;
+  return ir_pointer(b, add(b, g->gradient[parameter], attend_weight_byte(g->t, query)));
 }
 
-/* What the thread's columns give to weights [begin, begin + n) of a row. */
-static void sum_columns(attend_gradient *g, ir_value first, ir_value row, int begin, int n, ir_value *sums) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  ir_value now[ATTEND_LANES];
-  for (int i = 0; i < n; i++) sums[i] = ir_float(b, b->f32, 0);
-  ir_loop columns = ir_for_with(b, i64(b, 0), attend_columns_left(g, first), n, sums, now);
-  ir_value column = attend_column_of_thread(t, narrow(b, columns.index)),
-           gained = attend_gain_of_pair(g, first, row, column);
-  power_table powers = {.b = b, .type = b->f32};
-  set_displacement(g, row, column, gained, &powers);
-  for (int i = 0; i < n; i++)
-    now[i] = ir_fma(b, shape_of(&polynomial_of(g)->weight[begin + i], &powers), gained, now[i]);
-  ir_end_for_with(b, columns, n, now, sums);
+void attend_clear_weights(attend_give *g) {
+  ir *b = g->t->b;
+  ir_branch wanted = ir_if(b, attend_weights_wanted(g)), first = attend_if_first(g);
+  ir_value at = weights_at(g, PEGEN_PTX_ATTENTION_WEIGHTS, attend_own_token(g));
+  ir_loop weights = ir_for(b, i64(b, 0), i64(b, polynomial_of(g)->n_weights));
+  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, at, mul(b, weights.index, i64(b, 4))), 4, false);
+  ir_end_for(b, weights);
+  ir_end_if(b, first);
+  ir_end_if(b, wanted);
 }
 
-/* Of `n` numbers of each of a team's threads, HALF at most, the sum of those that are the lane's. */
-static ir_value sum_team(attend_gradient *g, int n, const ir_value *numbers) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  ir_value words = ir_offset(b, g->words, wide(b, scaled(b, t->team, 4LL * WORDS))),
-           to = ir_offset(b, words, wide(b, scaled(b, t->lane, 4))),
-           own = ir_offset(b, words, wide(b, scaled(b, rest(b, t->lane, HALF), 4LL * ATTEND_LANES))), sum = {NULL};
-  for (int i = 0; i < n; i++) ir_store(b, numbers[i], ir_offset_const(b, to, 4LL * ATTEND_LANES * i), 4, false);
-  ir_wait(b, IR_BARRIER_WARP);
-  for (int i = 0; i < ATTEND_LANES; i += ATTEND_QUAD) {
-    ir_value four = ir_load(b, ir_vector(b, ATTEND_QUAD, b->f32), ir_offset_const(b, own, 4LL * i), 16);
-    for (int k = 0; k < ATTEND_QUAD; k++) {
-      ir_value word = ir_extract(b, four, k);
-      sum = sum.ptr ? add(b, sum, word) : word;
-    }
-  }
-  ir_wait(b, IR_BARRIER_WARP);
-  return sum;
+/* Neighbouring weights. */
+typedef struct weight_run {
+  int first, count;
+} weight_run;
+
+static void add_weights(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  const weight_run *run = context;
+  power_table powers = powers_of(g, pair);
+  for (int i = 0; i < run->count; i++)
+    sums[i] = ir_fma(g->t->b, shape_of(&polynomial_of(g)->weight[run->first + i], &powers), pair->gained, sums[i]);
 }
 
-static void add_rows(attend_gradient *g, ir_value first, int count, ir_value *sums) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  int weights = polynomial_of(g)->n_weights, groups = groups_of(weights);
-  ir_value *now = arena_array(t->memory, ir_value, count), of_columns[ATTEND_LANES];
-  ir_loop rows = ir_for_with(b, i64(b, 0), attend_rows_left(g), count, sums, now);
-  ir_value index = narrow(b, rows.index), row = attend_row_of_thread(t, index);
-  for (int group = 0; group < groups; group++) {
-    int begin = group * ATTEND_LANES, n = weights - begin < ATTEND_LANES ? weights - begin : ATTEND_LANES;
-    sum_columns(g, first, row, begin, n, of_columns);
-    ir_value own = sum_team(g, n < HALF ? n : HALF, of_columns);
-    if (n > HALF) {
-      ir_value others = sum_team(g, n - HALF, of_columns + HALF);
-      own = ir_select(b, less(b, t->lane, i32(b, HALF)), own, others);
-    }
-    for (int i = 0; i < t->shape.rows; i++) {
-      ir_value *sum = &now[i * groups + group];
-      *sum = ir_select(b, ir_compare_int(b, "eq", index, i32(b, i)), add(b, *sum, own), *sum);
-    }
-  }
-  ir_end_for_with(b, rows, count, now, sums);
-}
-
-void attend_weights_add(attend_gradient *g, ir_value first, ir_value *sums) {
-  ir *b = g->t.b;
-  int count = attend_weight_values(g);
-  if (!count) return;
-  MlirType *types = arena_array(g->t.memory, MlirType, count);
-  ir_value *more = arena_array(g->t.memory, ir_value, count);
-  for (int i = 0; i < count; i++) types[i] = b->f32, more[i] = sums[i];
-  ir_choice choice = ir_choose(b, attend_weights_wanted(g), count, types);
-  add_rows(g, first, count, more);
-  ir_choose_else(b, &choice, count, more);
-  ir_end_choose(b, choice, count, sums, sums);
-}
-
-void attend_weights_begin(attend_gradient *g, ir_value *sums) {
-  for (int i = 0; i < attend_weight_values(g); i++) sums[i] = ir_float(g->t.b, g->t.b->f32, 0);
-}
-
-void attend_weights_end(attend_gradient *g, const ir_value *sums) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  if (!attend_weight_values(g)) return;
-  int weights = polynomial_of(g)->n_weights, groups = groups_of(weights);
+void attend_give_weights(attend_give *g) {
+  ir *b = g->t->b;
+  int all = polynomial_of(g)->n_weights;
   ir_branch wanted = ir_if(b, attend_weights_wanted(g));
-  ir_value scale = attend_natural_scale(t);
-  for (int i = 0; i < t->shape.rows; i++) {
-    ir_value token = add(b, t->first, attend_own_row(t, i));
-    ir_branch given = ir_if(b, less(b, token, t->tokens));
-    ir_value at = ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_WEIGHTS], attend_weight_byte(t, token)));
-    for (int group = 0; group < groups; group++) {
-      ir_value weight = add(b, t->lane, i32(b, (int64_t)group * ATTEND_LANES));
-      ir_branch exists = ir_if(b, below(b, weight, i32(b, weights)));
-      ir_store(b, mul(b, sums[i * groups + group], scale), ir_offset(b, at, wide(b, scaled(b, weight, 4))), 4, false);
-      ir_end_if(b, exists);
+  ir_value scale = attend_natural_scale(g->t);
+  for (weight_run run = {0, 0}; run.first < all; run.first += TOGETHER) {
+    ir_value sums[TOGETHER];
+    run.count = all - run.first < TOGETHER ? all - run.first : TOGETHER;
+    attend_sum_rows(g, run.count, add_weights, &run, sums);
+    ir_branch first = attend_if_first(g);
+    ir_value at = weights_at(g, PEGEN_PTX_ATTENTION_WEIGHTS, attend_own_token(g));
+    for (int i = 0; i < run.count; i++) {
+      ir_value weight = ir_offset_const(b, at, 4LL * (run.first + i)), before = ir_load(b, b->f32, weight, 4);
+      ir_store(b, ir_fma(b, sums[i], scale, before), weight, 4, false);
     }
-    ir_end_if(b, given);
+    ir_end_if(b, first);
   }
   ir_end_if(b, wanted);
 }
 
 /* ---- coordinates ---- */
 
-bool attend_columns_move(const attention_plan *p) {
-  bool moves = false;
-  for (int w = 0; attend_has_columns(p) && w < p->columns->p->n_weights; w++)
-    for (int i = 0; i < p->columns->p->weight[w].n_monomials; i++)
-      moves = moves || monomial_degree(&p->columns->p->weight[w].monomial[i]) > 0;
-  return moves;
+static bool moves(const polynomial *p) {
+  for (int w = 0; w < p->n_weights; w++)
+    for (int i = 0; i < p->weight[w].n_monomials; i++)
+      if (monomial_degree(&p->weight[w].monomial[i]) > 0) return true;
+  return false;
 }
 
-void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value gained,
-                         ir_value *sums) {
-  attend *t = &g->t;
-  ir *b = t->b;
+static void add_slopes(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  ir *b = g->t->b;
   const polynomial *p = polynomial_of(g);
-  ir_value zero = ir_float(b, b->f32, 0), counts = ir_compare_float(b, "une", gained, zero);
-  ir_value query = g->of_keys ? add(b, first, column) : clamped(b, add(b, t->first, row), t->tokens),
-           weights = ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_KEPT], attend_weight_byte(t, query)));
-  ir_value scale = attend_natural_scale(t);
-  power_table powers = {.b = b, .type = b->f32};
-  set_displacement(g, row, column, gained, &powers);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
+  ir_value zero = ir_float(b, b->f32, 0), counts = ir_compare_float(b, "une", pair->gained, zero);
+  ir_value query = clamped(b, pair->of.query_token, g->t->tokens),
+           weights = weights_at(g, PEGEN_PTX_ATTENTION_KEPT, query), scale = attend_natural_scale(g->t);
+  power_table powers = powers_of(g, pair);
+  (void)context;
+  for (int axis = 0; axis < g->t->p->spec->n_axes; axis++) {
     ir_value slope = zero;
     for (int w = 0; w < p->n_weights; w++) {
       ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
@@ -198,6 +118,10 @@ void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_va
         slope = ir_fma(b, weight, of_shape, slope);
       }
     }
-    sums[axis] = add(b, sums[axis], ir_select(b, counts, mul(b, gained, slope), zero));
+    sums[axis] = add(b, sums[axis], ir_select(b, counts, mul(b, pair->gained, slope), zero));
   }
+}
+
+void attend_give_moves(attend_give *g) {
+  if (moves(polynomial_of(g))) attend_give_shares(g, (1u << g->t->p->spec->n_axes) - 1, add_slopes, NULL);
 }

@@ -13,12 +13,20 @@ void attend_products_begin(attend_gradient *g) {
   if (g->t.p->gain) emit_thread_operands(&g->t.exprs, &g->t.p->gain, 1);
 }
 
+static ir_value product_at(attend_gradient *g, ir_value row, ir_value column) {
+  ir *b = g->t.b;
+  ir_value index = add(b, scaled(b, row, g->t.shape.score_pitch), column);
+  return ir_offset(b, g->products, wide(b, scaled(b, index, 4)));
+}
+
+attend_pair_of attend_tile_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column) {
+  ir_value own = add(g->t.b, g->t.first, row), other = add(g->t.b, first, column);
+  return g->of_keys ? (attend_pair_of){column, other, row, own} : (attend_pair_of){row, own, column, other};
+}
+
 static ir_value score_of(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value product) {
-  attend *t = &g->t;
-  ir_value own = add(t->b, t->first, row), other = add(t->b, first, column);
-  attend_pair_of pair = {row, own, column, other};
-  if (g->of_keys) pair = (attend_pair_of){column, other, row, own};
-  return attend_score(t, product, &pair);
+  attend_pair_of pair = attend_tile_pair(g, first, row, column);
+  return attend_score(&g->t, product, &pair);
 }
 
 /* Calls for the row and the column of each of the thread's pairs, one after the other. */
@@ -38,13 +46,13 @@ void attend_finish_scores(attend_gradient *g, attend_pair_tile *p) {
   bool is_short = attend_pair_is_short(t->p);
   for (int i = 0; i < n_pairs(t); i++) {
     ir_value row = attend_own_row(t, i / t->shape.columns), column = attend_own_column(t, i % t->shape.columns);
-    ir_store(b, p->weight[i], attend_product_at(g, row, column), 4, false);
+    ir_store(b, p->weight[i], product_at(g, row, column), 4, false);
     if (is_short) p->weight[i] = score_of(g, p->first, row, column, p->weight[i]);
   }
   if (is_short) return;
   ir_value row, column;
   ir_loop pairs = begin_pair(t, &row, &column);
-  ir_value product = ir_load(b, b->f32, attend_product_at(g, row, column), 4);
+  ir_value product = ir_load(b, b->f32, product_at(g, row, column), 4);
   ir_value score = score_of(g, p->first, row, column, product);
   ir_store(b, score, attend_score_at(t, row, column), 4, false);
   ir_end_for(b, pairs);
@@ -54,25 +62,17 @@ void attend_finish_scores(attend_gradient *g, attend_pair_tile *p) {
   }
 }
 
-/* A pair that is not encoded has its product for a score. */
-static ir_value product_gain(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value gained) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
-  ir_value encoded = attend_is_encoded(g, first, row, column),
-           gain = t->p->gain ? attend_gain_value(g, t->p->gain, gained) : ir_float(b, b->f32, 0);
-  emit_thread_forget(&t->exprs, remembered);
-  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
-}
-
 void attend_lay_product_gains(attend_gradient *g, ir_value first) {
   attend *t = &g->t;
   ir *b = t->b;
   if (!t->p->score) return;
   ir_value row, column;
+  ir_wait(b, IR_BARRIER_WARP); /* other lanes have read what scores gain */
   ir_loop pairs = begin_pair(t, &row, &column);
   ir_value at = attend_score_at(t, row, column), gained = ir_load(b, b->f32, at, 4);
-  ir_store(b, product_gain(g, first, row, column, gained), at, 4, false);
+  ir_value product = ir_load(b, b->f32, product_at(g, row, column), 4);
+  attend_pair_of pair = attend_tile_pair(g, first, row, column);
+  ir_store(b, attend_product_gain(t, gained, product, &pair), at, 4, false);
   ir_end_for(b, pairs);
   ir_wait(b, IR_BARRIER_WARP);
 }

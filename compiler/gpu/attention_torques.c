@@ -1,9 +1,8 @@
 /* gpu/attention_torques: see gpu/attention_backward.h.
  *
  * A pair's torque in the frame of what was turned (algebra/torque.h), in float32, and from there expressions of its
- * displacement in two-float arithmetic. What operands gain is summed block by block: each thread goes through its pairs
- * of the tile, its warp's sums are added up in order, and one thread adds them to the warp's own elements. What
- * coordinates gain goes pair by pair through the blocks, and to the row's place as what a bias gives them does.
+ * displacement in two-float arithmetic. What operands gain is summed block by block, what coordinates gain pair by pair
+ * through the blocks, and both go on as what a bias gives does (gpu/give.h).
  */
 #include "gpu/attention_backward.h"
 #include "gpu/index.h"
@@ -22,20 +21,13 @@ unsigned attend_turning_operands(const attention_plan *p) {
   return bits;
 }
 
-static int n_places(const attend_gradient *g) {
-  int count = 0;
-  for (int axis = 0; axis < g->t.p->spec->n_axes; axis++) count += torques_of(g)->place[axis] != NULL;
-  return count;
-}
-
 /* ---- a pair ---- */
 
 /* The displacement as it is, not narrowed: the leaves of rotations. */
-static void place_pair(attend_gradient *g, ir_value row, ir_value column) {
+static void place_pair(attend_gradient *g, const attend_give_pair *pair) {
   attend *t = &g->t;
-  ir_value query = g->of_keys ? column : row, key = g->of_keys ? row : column;
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    t->exprs.positions[axis] = attend_displacement(t, query, key, axis);
+    t->exprs.positions[axis] = attend_displacement(t, pair->of.query, pair->of.key, axis);
 }
 
 /* x^T E y. */
@@ -51,20 +43,21 @@ static ir_value torque(ir *b, const torque_element *element, const ir_value *x, 
 }
 
 /* The expressions' leaves of the emitter's unit: torques of what the pair's product gains, [SPEC_MAX_BIVECTORS]. */
-static void set_torques(attend_gradient *g, ir_value row, ir_value column, ir_value gained, two_float *torques) {
+static void set_torques(attend_gradient *g, const attend_give_pair *pair, two_float *torques) {
   attend *t = &g->t;
   ir *b = t->b;
   thread_emitter *e = &t->exprs;
   const torque_basis *basis = &torques_of(g)->basis;
   int n = t->p->spec->n_components;
   ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], y[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-  ir_value own = attend_row_at(t, g->own[ATTEND_OF_KEYS].memory, row, g->own[ATTEND_OF_KEYS].pitch),
-           other = attend_row_at(t, g->passing[ATTEND_OF_KEYS].memory, column, g->passing[ATTEND_OF_KEYS].pitch);
+  attend_matrix rows = g->own[ATTEND_OF_KEYS], passing = g->passing[ATTEND_OF_KEYS];
+  ir_value own = attend_row_at(t, rows.memory, pair->row, rows.pitch),
+           other = attend_row_at(t, passing.memory, pair->column, passing.pitch);
   attend_block_of_row(t, g->of_keys ? other : own, q);
   attend_block_of_row(t, g->of_keys ? own : other, k);
   for (int i = 0; i < t->p->n_entries; i++) entry[i] = emit_thread_f32(e, t->p->entry[i], 0);
-  attend_turn_block(t, entry, false, (ir_value){NULL}, k, y);
-  ir_value natural = mul(b, gained, ir_float(b, b->f32, LN_2)); /* queries are in powers of two */
+  attend_turn_block(t, entry, false, k, y);
+  ir_value natural = mul(b, pair->gained, ir_float(b, b->f32, LN_2)); /* queries are in powers of two */
   for (int i = 0; i < n; i++) q[i] = mul(b, natural, q[i]);
   for (int i = 0; i < basis->count; i++) torques[i] = two_float_f32(torque(b, &basis->element[i], q, y));
   e->cotangents = torques;
@@ -113,99 +106,74 @@ static void end_blocks(attend_gradient *g, block_loop blocks, int n, const ir_va
 
 /* ---- operands ---- */
 
-/* What the thread's pairs of the tile give n scatters in the emitter's block. */
-static void sum_pairs(attend_gradient *g, ir_value first, const adjoint_scatter *scatter, int n, two_float *sums) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  two_float torques[SPEC_MAX_BIVECTORS];
-  ir_value values[2 * ATTEND_MOST_GAINS], now[2 * ATTEND_MOST_GAINS];
-  int count = 2 * n;
-  for (int i = 0; i < count; i++) values[i] = ir_float(b, b->f32, 0);
-  ir_loop pairs = ir_for_with(b, i64(b, 0), i64(b, (int64_t)t->shape.rows * t->shape.columns), count, values, now);
-  ir_value pair = narrow(b, pairs.index);
-  ir_value row = attend_row_of_thread(t, quotient(b, pair, t->shape.columns)),
-           column = attend_column_of_thread(t, rest(b, pair, t->shape.columns));
-  ir_value gained = attend_gain_of_pair(g, first, row, column);
-  two_float *remembered = emit_thread_remember(&t->exprs);
-  place_pair(g, row, column);
-  set_torques(g, row, column, gained, torques);
-  for (int i = 0; i < n; i++) {
-    two_float old = {.hi = now[2 * i], .lo = now[2 * i + 1]};
-    two_float sum = two_float_add(b, old, value_of(g, scatter[i].gradient, gained));
-    now[2 * i] = sum.hi;
-    now[2 * i + 1] = sum.lo;
-  }
+typedef struct scatter_list {
+  attend_gradient *g;
+  int count;
+  const adjoint_scatter *of[GIVE_MOST_TOGETHER];
+} scatter_list;
+
+static void add_pair(void *context, attend_give *give, const attend_give_pair *pair, ir_value *sums) {
+  const scatter_list *list = context;
+  attend *t = give->t;
+  two_float torques[SPEC_MAX_BIVECTORS], *remembered = emit_thread_remember(&t->exprs);
+  place_pair(list->g, pair);
+  set_torques(list->g, pair, torques);
+  for (int i = 0; i < list->count; i++)
+    attend_add_sum(t->b, sums, i, value_of(list->g, list->of[i]->gradient, pair->gained));
   emit_thread_forget(&t->exprs, remembered);
-  ir_end_for_with(b, pairs, count, now, values);
-  for (int i = 0; i < n; i++) sums[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
 }
 
-static void add_group(attend_gradient *g, ir_value first, const adjoint_scatter *scatter, int n) {
-  const expr *gradients[ATTEND_MOST_GAINS];
-  two_float sums[ATTEND_MOST_GAINS];
-  for (int i = 0; i < n; i++) gradients[i] = scatter[i].gradient;
-  block_loop blocks = begin_blocks(g, n, gradients, 0, NULL, NULL);
-  sum_pairs(g, first, scatter, n, sums);
-  for (int i = 0; i < n; i++) attend_gain_by_warp(g, g->turned_words, scatter[i].leaf, sums[i]);
-  end_blocks(g, blocks, 0, NULL, NULL);
+static void give_group(attend_give *give, scatter_list *list) {
+  const expr *gradients[GIVE_MOST_TOGETHER];
+  for (int i = 0; i < list->count; i++) gradients[i] = list->of[i]->gradient;
+  block_loop blocks = begin_blocks(list->g, list->count, gradients, 0, NULL, NULL);
+  attend_give_elements(give, list->count, list->of, add_pair, list);
+  end_blocks(list->g, blocks, 0, NULL, NULL);
 }
 
-static void add_operands(attend_gradient *g, ir_value first) {
+static void give_operands(attend_gradient *g, attend_give *give) {
   ir *b = g->t.b;
   const attention_torques *of = torques_of(g);
+  scatter_list list = {.g = g};
   if (g->of_keys || !attend_turning_operands(g->t.p)) return;
-  ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", g->chunk, i64(b, 0)));
-  for (int from = 0; from < of->n_scatters; from += ATTEND_MOST_GAINS) {
-    int left = of->n_scatters - from;
-    add_group(g, first, of->scatter + from, left < ATTEND_MOST_GAINS ? left : ATTEND_MOST_GAINS);
+  ir_branch wanted = ir_if(b, attend_operands_wanted(give));
+  for (int i = 0; i < of->n_scatters; i++) {
+    list.of[list.count++] = &of->scatter[i];
+    if (list.count < GIVE_MOST_TOGETHER && i + 1 < of->n_scatters) continue;
+    give_group(give, &list);
+    list.count = 0;
   }
   ir_end_if(b, wanted);
 }
 
 /* ---- coordinates ---- */
 
-/* What a pair gives, of all blocks, is added to sums[n_axes]. */
-static void add_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value *sums) {
-  attend *t = &g->t;
+/* What a pair gives, of all blocks, to coordinates that gain. */
+static void add_places(void *context, attend_give *give, const attend_give_pair *pair, ir_value *sums) {
+  attend_gradient *g = context;
+  attend *t = give->t;
   ir *b = t->b;
-  const attention_torques *of = torques_of(g);
-  int axes = t->p->spec->n_axes, count = 0;
+  int count = 0;
   const expr *gradients[SPEC_MAX_AXES];
   two_float torques[SPEC_MAX_BIVECTORS], *remembered = emit_thread_remember(&t->exprs);
-  ir_value now[SPEC_MAX_AXES], gained = attend_gain_of_pair(g, first, row, column);
-  for (int axis = 0; axis < axes; axis++)
-    if (of->place[axis]) gradients[count++] = of->place[axis];
-  place_pair(g, row, column);
+  ir_value now[SPEC_MAX_AXES];
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
+    if (torques_of(g)->place[axis]) gradients[count++] = torques_of(g)->place[axis];
+  place_pair(g, pair);
   for (int i = 0; i < t->p->n_shared; i++) emit_thread_value(&t->exprs, t->p->shared[i], 0);
-  block_loop blocks = begin_blocks(g, count, gradients, axes, sums, now);
-  set_torques(g, row, column, gained, torques);
-  for (int axis = 0; axis < axes; axis++)
-    if (of->place[axis]) now[axis] = add(b, now[axis], two_float_narrow(b, value_of(g, of->place[axis], gained)));
-  end_blocks(g, blocks, axes, now, sums);
+  block_loop blocks = begin_blocks(g, count, gradients, count, sums, now);
+  set_torques(g, pair, torques);
+  for (int i = 0; i < count; i++) now[i] = add(b, now[i], two_float_narrow(b, value_of(g, gradients[i], pair->gained)));
+  end_blocks(g, blocks, count, now, sums);
   emit_thread_forget(&t->exprs, remembered);
 }
 
-static void add_places(attend_gradient *g, ir_value first) {
-  attend *t = &g->t;
-  ir *b = t->b;
-  int axes = t->p->spec->n_axes;
-  ir_value sums[SPEC_MAX_AXES], now[SPEC_MAX_AXES];
-  if (!attend_gives_places(&g->shape, t->p) || n_places(g) == 0) return;
-  ir_branch wanted = ir_if(b, attend_places_wanted(g));
-  ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
-  ir_value row = attend_row_of_thread(t, narrow(b, rows.index));
-  for (int axis = 0; axis < axes; axis++) sums[axis] = ir_float(b, b->f32, 0);
-  ir_loop columns = ir_for_with(b, i64(b, 0), i64(b, t->shape.columns), axes, sums, now);
-  add_pair(g, first, row, attend_column_of_thread(t, narrow(b, columns.index)), now);
-  ir_end_for_with(b, columns, axes, now, sums);
-  for (int axis = 0; axis < axes; axis++)
-    if (torques_of(g)->place[axis]) attend_place_give(g, row, axis, sums[axis]);
-  ir_end_for(b, rows);
-  ir_end_if(b, wanted);
-}
-
 void attend_torques_add(attend_gradient *g, ir_value first) {
+  unsigned axes = 0;
   if (!torques_of(g)) return;
-  add_operands(g, first);
-  add_places(g, first);
+  attend_give give = attend_give_of(g, first);
+  give_operands(g, &give);
+  if (!attend_gives_places(&g->shape, g->t.p)) return;
+  for (int axis = 0; axis < g->t.p->spec->n_axes; axis++) axes |= torques_of(g)->place[axis] ? 1u << axis : 0;
+  attend_give_shares(&give, axes, add_places, g);
 }

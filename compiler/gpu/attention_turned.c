@@ -3,22 +3,14 @@
  * Every thread turns the rows that pass by the rotations of its own pairs again, a block at a time, and lays what the
  * pair gives the block side by side with the other 7 of its team, who have the same row; each of them then adds up some
  * components, in order, to the row's sums in shared memory. A pair whose score gains nothing gives nothing, whatever
- * its rows hold. Channels that no rotation turns are summed as elsewhere (attend_add_rows).
+ * its rows hold. What is summed so is what rotations change: rows as they are add up elsewhere (attend_add_rows).
  */
 #include "gpu/attention_backward.h"
 #include "gpu/index.h"
 
 static int n_components(const attend_gradient *g) { return g->t.p->spec->n_components; }
 
-bool attend_has_plain(const attention_plan *p) {
-  int end;
-  return attend_next_plain(p, 0, &end) < p->head_dim;
-}
-
-int64_t attend_turned_word_bytes(const attention_plan *p) {
-  int words = p->spec->n_components < 2 ? 2 : p->spec->n_components; /* a thread's number, too */
-  return 4LL * PEGEN_PTX_BLOCK * words;
-}
+int64_t attend_turned_word_bytes(const attention_plan *p) { return 4LL * PEGEN_PTX_BLOCK * p->spec->n_components; }
 
 int64_t attend_turned_bytes(const attention_plan *p, const attend_shape *tile) {
   if (!p->matrix) return 0;
@@ -83,12 +75,12 @@ static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_va
   const gaining_pair *pair = context;
   attend_gradient *g = pair->g;
   ir *b = t->b;
-  ir_value x[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES], zero = ir_float(b, b->f32, 0);
+  ir_value x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES], zero = ir_float(b, b->f32, 0);
   ir_value counts = ir_compare_float(b, "une", pair->gained, zero), words = words_of(g, t->thread);
   attend_block_of_row(t, pair->passing, x);
-  attend_turn_block(t, entry, g->of_keys, pair->encoded, x, turned);
+  attend_change_block(t, entry, g->of_keys, pair->encoded, x, changed);
   for (int i = 0; i < n_components(g); i++) {
-    ir_value given = ir_select(b, counts, mul(b, pair->gained, turned[i]), zero);
+    ir_value given = ir_select(b, counts, mul(b, pair->gained, changed[i]), zero);
     ir_store(b, given, ir_offset_const(b, words, 4LL * i), 4, false);
   }
   ir_wait(b, IR_BARRIER_WARP);
@@ -109,7 +101,8 @@ void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first) {
   gaining_pair pair = {.g = g, .row = row};
   pair.passing = attend_row_at(t, g->passing[ATTEND_OF_KEYS].memory, column, g->passing[ATTEND_OF_KEYS].pitch);
   pair.gained = ir_load(b, b->f32, attend_score_at(t, row, column), 4);
-  pair.encoded = attend_is_encoded(g, first, row, column);
+  attend_pair_of of = attend_tile_pair(g, first, row, column);
+  pair.encoded = attend_encoded(t, of.query_token, of.key_token);
   attend_walk_blocks(t, g->of_keys ? column : row, g->of_keys ? row : column, add_block, &pair);
   ir_end_for(b, columns);
   ir_end_for(b, rows);
@@ -118,40 +111,17 @@ void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first) {
 
 /* ---- results ---- */
 
-/* 1 where a rotation turns the channel; a table. */
-static const char *turned_table(attend_gradient *g) {
-  const spec *s = g->t.p->spec;
-  int width = g->shape.quads[ATTEND_OF_KEYS] * ATTEND_QUAD * ATTEND_LANES;
-  int32_t *is_turned = arena_array(g->t.memory, int32_t, width);
-  const char *name = arena_printf(g->t.memory, "%s_turned_channels", g->t.entry->name);
-  for (int i = 0; i < s->n_components * s->n_blocks; i++) is_turned[s->channel[i]] = 1;
-  ir_table(g->t.b, name, width, NULL, is_turned);
-  return name;
-}
-
 void attend_turned_merge(attend_gradient *g, ir_value *sums) {
   attend *t = &g->t;
   ir *b = t->b;
   if (!t->p->matrix) return;
   ir_wait(b, IR_BARRIER_WARP);
-  bool has_plain = attend_has_plain(t->p);
   int quads = g->shape.quads[ATTEND_OF_KEYS];
-  const char *table = has_plain ? turned_table(g) : NULL;
-  MlirType flags = ir_vector(b, ATTEND_QUAD, b->i32), four = ir_vector(b, ATTEND_QUAD, b->f32);
-  for (int i = 0; i < t->shape.rows; i++)
-    for (int quad = 0; quad < quads; quad++) {
-      ir_value *sum = &sums[i * quads + quad], row = attend_own_row(t, i);
-      ir_value channel = add(b, scaled(b, t->lane, ATTEND_QUAD), i32(b, (int64_t)quad * ATTEND_QUAD * ATTEND_LANES));
-      ir_value turned = ir_load(b, four, sum_at(g, row, channel), 16), merged[ATTEND_QUAD];
-      if (!has_plain) {
-        *sum = turned;
-        continue;
-      }
-      ir_value flag = ir_load(b, flags, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, channel, 4))), 4);
-      for (int c = 0; c < ATTEND_QUAD; c++) {
-        ir_value is_turned = ir_compare_int(b, "ne", ir_extract(b, flag, c), i32(b, 0)), x = ir_extract(b, turned, c);
-        merged[c] = ir_select(b, is_turned, x, ir_extract(b, *sum, c));
-      }
-      *sum = ir_elements(b, four, ATTEND_QUAD, merged);
-    }
+  MlirType four = ir_vector(b, ATTEND_QUAD, b->f32);
+  for (int i = 0; i < t->shape.rows * quads; i++) {
+    ir_value channel =
+                 add(b, scaled(b, t->lane, ATTEND_QUAD), i32(b, (int64_t)(i % quads) * ATTEND_QUAD * ATTEND_LANES)),
+             row = attend_own_row(t, i / quads);
+    sums[i] = add(b, sums[i], ir_load(b, four, sum_at(g, row, channel), 16));
+  }
 }

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static const double LN_2 = 0.69314718055994530942;
+static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
 
 int attend_lse_parameter(const spec *s) {
   return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands, s->n_inputs);
@@ -47,4 +47,40 @@ void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum,
   ir_value at = ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride)));
   ir_store(b, lse_of(t, query, maximum, sum), at, 4, false);
   ir_end_if(b, one);
+}
+
+/* ---- gradients ---- */
+
+/* A float32 of a query; parameter: of rows of one number. */
+static ir_value load_number(attend *t, int parameter, ir_value token) {
+  ir *b = t->b;
+  attend_rows rows = attend_rows_of(t, parameter, t->head, 1);
+  return ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
+}
+
+ir_value attend_load_lse(attend *t, ir_value token) {
+  ir *b = t->b;
+  ir_value lse = load_number(t, attend_lse_parameter(t->p->spec), token);
+  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
+  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
+}
+
+ir_value attend_load_g_lse(attend *t, const ir_value *gradient, ir_value token) {
+  ir *b = t->b;
+  int parameter = (int)(gradient - t->parameter) + PEGEN_PTX_ATTENTION_G_LSE;
+  ir_value given = ir_compare_int(b, "ne", t->parameter[parameter + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0)), x, none;
+  ir_choice choice = ir_choose(b, given, 1, &b->f32);
+  x = load_number(t, parameter, token);
+  ir_choose_else(b, &choice, 1, &x);
+  none = ir_float(b, b->f32, 0);
+  ir_end_choose(b, choice, 1, &none, &x);
+  return x;
+}
+
+ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token) {
+  ir *b = t->b;
+  ir_value row = mul(b, wide(b, t->batch), t->parameter[PEGEN_PTX_ATTENTION_HEADS]);
+  row = mul(b, add(b, row, wide(b, t->head)), t->parameter[PEGEN_PTX_ATTENTION_TOKENS]);
+  ir_value at = mul(b, add(b, row, wide(b, token)), i64(b, 4));
+  return ir_pointer(b, add(b, gradient[PEGEN_PTX_ATTENTION_LESS], at));
 }

@@ -127,7 +127,6 @@ struct mma {
   ir_value scratch_of; /* shared memory of streamed tiles, before they are loaded */
   ir_value seen_of; /* shared memory of what warps find: gpu/mma_seen.c */
   ir_value given_of; /* shared memory: gpu/mma_give.c */
-  ir_value elements; /* i64: address of the warp's sums of operands' elements */
   ir_value rotated_of; /* shared memory of what rows gain by rotations of pairs: gpu/mma_rotated.c */
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
@@ -266,10 +265,8 @@ void mma_store_state(mma *m, int value); /* the thread's rows of a sum */
 
 /* ---- gpu/mma_gradient.c ---- */
 
-/* What is known of a query that exists: lse in powers of two, infinity where it sees no key; D, as the block or another
- * wrote it. */
-ir_value mma_load_lse(mma *m, ir_value token);
-/* That lse less what columns leave out, as weights of products need it; row: of the query's tile. */
+/* What is known of a query that exists: lse (attend_load_lse) less what columns leave out, as weights of products need
+ * it, row: of the query's tile; D, as the block or another wrote it. */
 ir_value mma_product_lse(mma *m, ir_value row, ir_value token);
 ir_value mma_load_delta(mma *m, ir_value token);
 /* What a product gains, by its weight and what the weight gains. */
@@ -278,10 +275,6 @@ ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, i
 /* What its score does; delta of register i's query. */
 ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta);
 ir_value mma_delta_of(mma *m, int value, int i);
-/* Expressions' leaves are those of a pair whose score gains so much, until mma_close_gain. product: null: it is not
- * read. */
-two_float *mma_open_gain(mma *m, const attend_pair_of *of, ir_value product, two_float *gained);
-void mma_close_gain(mma *m, two_float *remembered);
 
 int64_t mma_fact_bytes(const mma *m); /* of a stage, in shared memory */
 void mma_own_facts(mma *m); /* lse and delta of own queries; delta is also written for the program of keys */
@@ -292,11 +285,11 @@ void mma_weight(mma *m, const tile_op *op);
 void mma_gain(mma *m, const tile_op *op);
 void mma_store_gradient(mma *m, const tile_op *op);
 
-/* ---- gpu/mma_give.c: what scores gain goes on to what they read; nothing where no op gives ---- */
+/* ---- gpu/mma_give.c: what scores gain goes on to what they read (gpu/give.h); nothing where no op gives ---- */
 
 int64_t mma_give_bytes(const mma *m); /* of shared memory */
 bool mma_gives_operands(const mma *m);
-void mma_find_elements(mma *m); /* of a program that gives to operands, once a block: zeros */
+void mma_clear_elements(mma *m); /* of a program that gives to operands, once a block */
 /* Begins what own rows give, before the turns of a head of q (is_first, i1: the first head), and ends it behind them.
  */
 void mma_begin_gives(mma *m, ir_value is_first);

@@ -3,16 +3,13 @@
  * With D = <dout, out> - dlse of a query, P = 2^(T - lse) and dS = P (dP - D) times the derivative of the score. A pair
  * that is not seen has P = 0 and dS = 0, whatever its numbers are.
  */
+#include "gpu/give.h"
 #include "gpu/index.h"
 #include "gpu/mma.h"
 
 #include "kernel/launch.h"
 
-#include <math.h>
-
 enum { FACT_BYTES = 8 };
-
-static const double LOG2_E = 1.44269504088896340736;
 
 int64_t mma_fact_bytes(const mma *m) {
   return m->gradient && m->p->owns_keys ? (int64_t)FACT_BYTES * m->shape.tile.streamed : 0;
@@ -20,33 +17,10 @@ int64_t mma_fact_bytes(const mma *m) {
 
 /* ---- what is known of queries ---- */
 
-static ir_value delta_at(mma *m, ir_value token) {
-  ir *b = m->b;
-  const ir_value *of = m->t->parameter;
-  ir_value row = add(b, mul(b, wide(b, m->t->batch), of[PEGEN_PTX_ATTENTION_HEADS]), wide(b, m->q_head));
-  ir_value at = add(b, mul(b, row, of[PEGEN_PTX_ATTENTION_TOKENS]), wide(b, token));
-  return ir_pointer(b, add(b, m->gradient[PEGEN_PTX_ATTENTION_LESS], mul(b, at, i64(b, 4))));
-}
-
-/* A float32 of a query; parameter: of rows of one number. */
-static ir_value load_number(mma *m, int parameter, ir_value token) {
-  ir *b = m->b;
-  attend_rows rows = attend_rows_of(m->t, parameter, m->q_head, 1);
-  return ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
-}
-
 static ir_value fact_at(mma *m, ir_value stage, ir_value index) {
   ir *b = m->b;
   ir_value row = add(b, scaled(b, stage, m->shape.tile.streamed), index);
   return ir_offset(b, m->facts_of, wide(b, scaled(b, row, FACT_BYTES)));
-}
-
-/* In powers of two; a query that saw nothing has weights of 0 by an infinite one. */
-ir_value mma_load_lse(mma *m, ir_value token) {
-  ir *b = m->b;
-  ir_value lse = load_number(m, attend_lse_parameter(m->t->p->spec), token);
-  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
-  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
 }
 
 /* What columns leave out of the products of own query `row`. */
@@ -56,22 +30,12 @@ static ir_value without_constant(mma *m, ir_value lse, ir_value row) {
 }
 
 ir_value mma_product_lse(mma *m, ir_value row, ir_value token) {
-  if (!m->p->owns_keys) return without_constant(m, mma_load_lse(m, token), row);
+  if (!m->p->owns_keys) return without_constant(m, attend_load_lse(m->t, token), row);
   return ir_load(m->b, m->b->f32, fact_at(m, m->stage, row), 4);
 }
 
-ir_value mma_load_delta(mma *m, ir_value token) { return ir_load(m->b, m->b->f32, delta_at(m, token), 4); }
-
-static ir_value load_g_lse(mma *m, ir_value token) {
-  ir *b = m->b;
-  int parameter = (int)(m->gradient - m->t->parameter) + PEGEN_PTX_ATTENTION_G_LSE;
-  ir_value given = ir_compare_int(b, "ne", m->t->parameter[parameter + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0)), x, none;
-  ir_choice choice = ir_choose(b, given, 1, &b->f32);
-  x = load_number(m, parameter, token);
-  ir_choose_else(b, &choice, 1, &x);
-  none = ir_float(b, b->f32, 0);
-  ir_end_choose(b, choice, 1, &none, &x);
-  return x;
+ir_value mma_load_delta(mma *m, ir_value token) {
+  return ir_load(m->b, m->b->f32, attend_delta_at(m->t, m->gradient, token), 4);
 }
 
 /* The sum over an access's numbers of both rows; 0 where it is not one of theirs (i1; null: it is). */
@@ -125,10 +89,10 @@ void mma_own_facts(mma *m) {
     ir_value row = add(b, m->own_first, mma_row_of(m, h)), token = clamped(b, row, m->t->tokens);
     m->lse[h] = mma_product_lse(m, mma_row_of(m, h), token);
     ir_value sum = mma_row_sum(m, outputs_gain(m, token));
-    m->delta[h] = sub(b, sum, load_g_lse(m, token));
+    m->delta[h] = sub(b, sum, attend_load_g_lse(m->t, m->gradient, token));
     ir_value writes = both(b, ir_compare_int(b, "eq", m->quad, i32(b, 0)), less(b, row, m->t->tokens));
     ir_branch one = ir_if(b, writes);
-    ir_store(b, m->delta[h], delta_at(m, token), 4, false);
+    ir_store(b, m->delta[h], attend_delta_at(m->t, m->gradient, token), 4, false);
     ir_end_if(b, one);
   }
 }
@@ -137,7 +101,7 @@ void mma_store_facts(mma *m, ir_value token, ir_value stage, ir_value constant) 
   ir *b = m->b;
   ir_value at = fact_at(m, stage, m->t->thread);
   token = clamped(b, token, m->t->tokens);
-  ir_value lse = mma_load_lse(m, token);
+  ir_value lse = attend_load_lse(m->t, token);
   ir_store(b, constant.ptr ? sub(b, lse, constant) : lse, at, 4, false);
   ir_store(b, mma_load_delta(m, token), ir_offset_const(b, at, 4), 4, false);
 }
@@ -167,35 +131,6 @@ void mma_weight(mma *m, const tile_op *op) {
   for (int i = 0; i < registers; i++) weight[i] = mma_power(m, m->sum[op->arg[0]][i], fact_of(m, op->value, i, 0));
 }
 
-two_float *mma_open_gain(mma *m, const attend_pair_of *of, ir_value product, two_float *gained) {
-  thread_emitter *e = &m->t->exprs;
-  two_float *remembered = emit_thread_remember(e);
-  if (m->t->places.ptr) attend_pair_place(m->t, of->query, of->key);
-  attend_pair_numbers(m->t, of);
-  if (product.ptr) e->positions[SPEC_OF_SCORE] = two_float_f32(mul(m->b, product, m->scale));
-  e->cotangents = gained;
-  e->n_cotangents = 1;
-  e->first_cotangent = 0;
-  return remembered;
-}
-
-void mma_close_gain(mma *m, two_float *remembered) {
-  emit_thread_forget(&m->t->exprs, remembered);
-  m->t->exprs.cotangents = NULL;
-}
-
-/* What a product gains of what its score does; a pair that is not encoded has its product for a score. */
-static ir_value product_gain(mma *m, ir_value gained, ir_value product, const attend_pair_of *of) {
-  ir *b = m->b;
-  attend *t = m->t;
-  ir_value encoded = attend_encoded(t, of->query_token, of->key_token), zero = ir_float(b, b->f32, 0), gain = zero;
-  two_float cotangent = two_float_f32(gained), *remembered = mma_open_gain(m, of, product, &cotangent);
-  if (t->p->gain) gain = emit_thread_f32(&t->exprs, t->p->gain, 0);
-  mma_close_gain(m, remembered);
-  gain = ir_select(b, ir_compare_float(b, "une", gained, zero), gain, zero);
-  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
-}
-
 ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta) {
   ir *b = m->b;
   ir_value zero = ir_float(b, b->f32, 0), gained = mul(b, weight, sub(b, coming, delta));
@@ -205,7 +140,8 @@ ir_value mma_score_gain(mma *m, ir_value weight, ir_value coming, ir_value delta
 ir_value mma_gain_of(mma *m, ir_value weight, ir_value coming, ir_value delta, ir_value product,
                      const attend_pair_of *of) {
   ir_value gained = mma_score_gain(m, weight, coming, delta);
-  return m->t->p->score ? product_gain(m, gained, product, of) : gained;
+  if (!m->t->p->score) return gained;
+  return attend_product_gain(m->t, gained, mul(m->b, product, m->scale), of);
 }
 
 void mma_gain(mma *m, const tile_op *op) {

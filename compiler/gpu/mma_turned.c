@@ -66,9 +66,9 @@ static void turn_block(turner *u, const ir_value *entry, ir_value from, ir_value
     x[i] = emit_number_value(b, t->exprs.native, dtype, bits);
   }
   ir_choice back = ir_choose(b, u->back, n, types);
-  attend_turn_block(t, entry, true, (ir_value){NULL}, x, turned);
+  attend_turn_block(t, entry, true, x, turned);
   ir_choose_else(b, &back, n, turned);
-  attend_turn_block(t, entry, false, (ir_value){NULL}, x, other);
+  attend_turn_block(t, entry, false, x, other);
   ir_end_choose(b, back, n, other, turned);
   ir_value one = ir_float(b, b->f32, 1), inverse = ir_float(b, b->f32, 1 / s->amplitude),
            factor = ir_select(b, u->of_keys, one, inverse);
@@ -83,8 +83,10 @@ static void copy_plain(turner *u, ir_value from, ir_value to) {
   attend *t = &u->t;
   ir *b = t->b;
   int plain[SPEC_MAX_HEAD_DIM], count = 0, units = t->p->spec->n_blocks, bytes = t->entry->tile->element;
-  for (int end, at = attend_next_plain(t->p, 0, &end); at < t->p->head_dim; at = attend_next_plain(t->p, end, &end))
-    while (at < end) plain[count++] = at++;
+  bool turned[SPEC_MAX_HEAD_DIM] = {false};
+  for (int i = 0; i < t->p->spec->n_components * units; i++) turned[t->p->spec->channel[i]] = true;
+  for (int i = 0; i < t->p->head_dim; i++)
+    if (!turned[i]) plain[count++] = i;
   for (int first = 0; first < count; first += units) {
     int *values = arena_array(t->memory, int, units);
     for (int i = 0; i < units; i++) values[i] = first + i < count ? plain[first + i] : -1;

@@ -552,7 +552,7 @@ static void emit_tiles(mma *m) {
     emit_program(m);
     return;
   }
-  mma_find_elements(m);
+  mma_clear_elements(m);
   ir_value each = m->gradient[PEGEN_PTX_ATTENTION_EACH], begin = mul(b, wide(b, m->t->block), each);
   ir_loop loop = ir_for(b, begin, smaller(b, add(b, begin, each), m->gradient[PEGEN_PTX_ATTENTION_ITEMS]));
   two_float *remembered = emit_thread_remember(&m->t->exprs);

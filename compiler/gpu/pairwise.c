@@ -11,15 +11,6 @@ enum { SHORT_OPERATIONS = 12 };
 
 bool attend_pair_is_short(const attention_plan *p) { return !p->matrix && p->operations <= SHORT_OPERATIONS; }
 
-int attend_next_plain(const attention_plan *p, int from, int *end) {
-  const spec *s = p->spec;
-  bool turned[SPEC_MAX_HEAD_DIM] = {false};
-  for (int i = 0; p->matrix && i < s->n_components * s->n_blocks; i++) turned[s->channel[i]] = true;
-  while (from < p->head_dim && turned[from]) from++;
-  for (*end = from; *end < p->head_dim && !turned[*end];) ++*end;
-  return from;
-}
-
 void attend_pair_begin(attend *t) {
   const attention_plan *p = t->p;
   const expr **roots = arena_array(t->memory, const expr *, p->n_shared + 3);
@@ -126,12 +117,9 @@ void attend_block_of_row(attend *t, ir_value row, ir_value *x) {
     x[i] = float_at(t, row, emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks));
 }
 
-void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
-                       ir_value *turned) {
+void attend_turn_block(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned) {
   if (t->p->mirror) mirror(t, entry, back, false, x, turned);
   else turn(t, entry, back, x, turned);
-  for (int i = 0; i < t->p->spec->n_components && encoded.ptr; i++)
-    turned[i] = ir_select(t->b, encoded, turned[i], x[i]);
 }
 
 void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
@@ -167,15 +155,13 @@ typedef struct rotated_pair {
   ir_value q_row, k_row, encoded;
 } rotated_pair;
 
-/* q . (R k) of one block, the emitter's unit, added to sum; where the pair is not encoded, q . k. */
+/* What rotating one block, the emitter's unit, changes of q . k, added to sum. */
 static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_value sum) {
   const rotated_pair *pair = context;
-  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES];
+  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES];
   attend_block_of_row(t, pair->q_row, q);
   attend_block_of_row(t, pair->k_row, k);
-  attend_turn_block(t, entry, false, pair->encoded, k, turned);
-  for (int i = 0; i < t->p->spec->n_components; i++) sum = ir_fma(t->b, q[i], turned[i], sum);
-  return sum;
+  return attend_add_change(t, entry, pair->encoded, q, k, sum);
 }
 
 ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context) {

@@ -1,0 +1,413 @@
+/* gpu/give: see gpu/give.h. */
+#include "gpu/give.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+enum { WARP = 32, NUMBER = TWO_FLOAT_BYTES, NOWHERE = -1 };
+
+static bool is_placed(const adjoint_scatter *s) { return s->leaf->op == EXPR_ELEMENT; }
+
+int attend_give_single(const attention_plan *p) {
+  int count = 0;
+  for (int i = 0; i < p->n_scatters; i++) count += !is_placed(&p->scatter[i]);
+  return count;
+}
+
+int64_t attend_give_bytes(int kept) { return (int64_t)NUMBER * PEGEN_PTX_BLOCK * (1 + kept); }
+
+static ir_value zero(ir *b) { return ir_float(b, b->f32, 0); }
+
+static ir_value has_address(attend_give *g, int parameter) {
+  return ir_compare_int(g->t->b, "ne", g->gradient[parameter], i64(g->t->b, 0));
+}
+
+/* A number of each thread of the block: what is told or dealt out (0), sums that are kept behind it. */
+static ir_value number_at(attend_give *g, int number, ir_value thread) {
+  ir *b = g->t->b;
+  ir_value first = ir_offset_const(b, g->numbers, (int64_t)number * NUMBER * PEGEN_PTX_BLOCK);
+  return ir_offset(b, first, wide(b, scaled(b, thread, NUMBER)));
+}
+
+static ir_value thread_of(attend_give *g, ir_value lane) {
+  ir *b = g->t->b;
+  return add(b, scaled(b, g->warp, WARP), lane);
+}
+
+/* ---- a lane's pairs ---- */
+
+static int lanes_of_row(const attend_give *g) { return WARP / g->rows; }
+
+static ir_value lane_row(attend_give *g) {
+  ir *b = g->t->b;
+  ir_value first = scaled(b, g->warp, g->together), row = rest(b, g->lane, g->rows);
+  if (g->together == g->rows) return add(b, first, row);
+  ir_value before = scaled(b, quotient(b, row, g->together), (int64_t)g->together * PEGEN_PTX_ATTENTION_WARPS);
+  return add(b, add(b, first, rest(b, row, g->together)), before);
+}
+
+ir_value attend_own_token(attend_give *g) { return add(g->t->b, g->own_first, lane_row(g)); }
+
+static ir_value has_own(attend_give *g) {
+  return less(g->t->b, attend_own_token(g), g->of_keys ? g->t->keys : g->t->tokens);
+}
+
+static ir_value pair_at(attend_give *g, ir_value memory, ir_value row, ir_value column) {
+  ir *b = g->t->b;
+  return ir_offset(b, memory, wide(b, scaled(b, add(b, scaled(b, row, g->pitch), column), 4)));
+}
+
+/* The lane's pair number `index` (i64). */
+static attend_give_pair pair_of(attend_give *g, ir_value index) {
+  ir *b = g->t->b;
+  ir_value row = lane_row(g), part = quotient(b, g->lane, g->rows);
+  ir_value column = add(b, scaled(b, part, g->columns / lanes_of_row(g)), narrow(b, index));
+  ir_value own = attend_own_token(g), streamed = add(b, g->streamed_first, column);
+  attend_give_pair pair = {.row = row, .column = column, .of = {row, own, column, streamed}};
+  if (g->of_keys) pair.of = (attend_pair_of){column, streamed, row, own};
+  ir_value encoded = attend_encoded(g->t, pair.of.query_token, pair.of.key_token), counts = has_own(g), none = zero(b);
+  if (encoded.ptr) counts = both(b, counts, encoded);
+  pair.gained = ir_select(b, counts, ir_load(b, b->f32, pair_at(g, g->gains, row, column), 4), none);
+  return pair;
+}
+
+/* Calls for the lane's pairs of the tile, one after the other. */
+static void walk(attend_give *g, attend_give_visit *visit, void *context, int count, ir_value *sums) {
+  ir *b = g->t->b;
+  ir_value now[2 * GIVE_MOST_TOGETHER];
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, g->columns / lanes_of_row(g)), count, sums, now);
+  attend_give_pair pair = pair_of(g, loop.index);
+  visit(context, g, &pair, now);
+  ir_end_for_with(b, loop, count, now, sums);
+}
+
+two_float *attend_open_gain(attend *t, const attend_pair_of *of, ir_value product, two_float *gained) {
+  thread_emitter *e = &t->exprs;
+  two_float *remembered = emit_thread_remember(e);
+  if (t->places.ptr) attend_pair_place(t, of->query, of->key);
+  attend_pair_numbers(t, of);
+  if (product.ptr) e->positions[SPEC_OF_SCORE] = two_float_f32(product);
+  e->cotangents = gained;
+  e->n_cotangents = 1;
+  e->first_cotangent = 0;
+  return remembered;
+}
+
+void attend_close_gain(attend *t, two_float *remembered) {
+  emit_thread_forget(&t->exprs, remembered);
+  t->exprs.cotangents = NULL;
+}
+
+static ir_value counting(ir *b, ir_value gained, ir_value x) {
+  ir_value none = zero(b);
+  return ir_select(b, ir_compare_float(b, "une", gained, none), x, none);
+}
+
+/* A pair that is not encoded has its product for a score. */
+ir_value attend_product_gain(attend *t, ir_value gained, ir_value product, const attend_pair_of *of) {
+  ir *b = t->b;
+  ir_value encoded = attend_encoded(t, of->query_token, of->key_token), gain = zero(b);
+  two_float cotangent = two_float_f32(gained), *remembered = attend_open_gain(t, of, product, &cotangent);
+  if (t->p->gain) gain = emit_thread_f32(&t->exprs, t->p->gain, 0);
+  attend_close_gain(t, remembered);
+  gain = counting(b, gained, gain);
+  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
+}
+
+/* A pair whose expressions' leaves are its own. */
+typedef struct open_pair {
+  const attend_give_pair *pair;
+  two_float cotangent, *remembered;
+} open_pair;
+
+static void begin_pair(attend_give *g, const attend_give_pair *pair, open_pair *open) {
+  ir *b = g->t->b;
+  ir_value product = {NULL};
+  if (g->t->p->score) product = ir_load(b, b->f32, pair_at(g, g->products, pair->row, pair->column), 4);
+  *open = (open_pair){.pair = pair, .cotangent = two_float_f32(pair->gained)};
+  open->remembered = attend_open_gain(g->t, &pair->of, product, &open->cotangent);
+}
+
+/* The value of a gradient: 0 of a pair that is not seen, whatever its score is. */
+static ir_value value_of(attend_give *g, const open_pair *open, const expr *gradient) {
+  ir_value x = emit_thread_f32(&g->t->exprs, gradient, 0);
+  return counting(g->t->b, open->pair->gained, x);
+}
+
+/* ---- elements of operands ---- */
+
+ir_value attend_operands_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_CHUNKS); }
+
+static int64_t n_elements(const attend_give *g) {
+  return spec_elements_before(g->t->p->spec, g->t->p->spec->n_operands);
+}
+
+static ir_value element_at(attend_give *g, ir_value element) {
+  ir *b = g->t->b;
+  ir_value warp = add(b, scaled(b, g->t->block, PEGEN_PTX_ATTENTION_WARPS), g->warp),
+           before = mul(b, wide(b, warp), i64(b, NUMBER * n_elements(g))),
+           first = add(b, g->gradient[PEGEN_PTX_ATTENTION_CHUNKS], before);
+  return ir_pointer(b, add(b, first, mul(b, wide(b, element), i64(b, NUMBER))));
+}
+
+static void gain_element(attend_give *g, ir_value element, two_float gain) {
+  ir *b = g->t->b;
+  ir_value at = element_at(g, element);
+  two_float_store(b, two_float_add(b, two_float_load(b, at), gain), at);
+}
+
+static ir_value first_element(attend_give *g, const expr *leaf) {
+  return i32(g->t->b, spec_elements_before(g->t->p->spec, leaf->index));
+}
+
+void attend_clear_elements(attend_give *g) {
+  ir *b = g->t->b;
+  ir_branch wanted = ir_if(b, attend_operands_wanted(g));
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (n_elements(g) + WARP - 1) / WARP));
+  ir_value element = add(b, g->lane, scaled(b, narrow(b, loop.index), WARP));
+  ir_branch inside = ir_if(b, below(b, element, i32(b, n_elements(g))));
+  two_float_store(b, two_float_const(b, 0), element_at(g, element));
+  ir_end_if(b, inside);
+  ir_end_for(b, loop);
+  ir_wait(b, IR_BARRIER_WARP); /* elements are dealt out to other lanes */
+  ir_end_if(b, wanted);
+}
+
+void attend_begin_operands(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  const expr **roots = arena_array(g->t->memory, const expr *, 2 * p->n_scatters + 1);
+  int count = 0;
+  for (int i = 0; i < p->n_scatters; i++) {
+    roots[count++] = p->scatter[i].gradient;
+    if (is_placed(&p->scatter[i])) roots[count++] = p->scatter[i].leaf->arg[0];
+  }
+  if (count) emit_thread_operands(&g->t->exprs, roots, count);
+  for (int i = 0; i < g->kept; i++)
+    two_float_store(g->t->b, two_float_const(g->t->b, 0), number_at(g, 1 + i, g->t->thread));
+}
+
+static two_float sum_of(const ir_value *sums, int i) { return (two_float){.hi = sums[2 * i], .lo = sums[2 * i + 1]}; }
+
+void attend_add_sum(ir *b, ir_value *sums, int i, two_float x) {
+  two_float sum = two_float_add(b, sum_of(sums, i), x);
+  sums[2 * i] = sum.hi;
+  sums[2 * i + 1] = sum.lo;
+}
+
+/* Adds gradients of the pair to sums, two numbers each. */
+typedef struct gradient_list {
+  int count;
+  const adjoint_scatter *of[GIVE_MOST_TOGETHER];
+} gradient_list;
+
+static void add_gradients(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  const gradient_list *list = context;
+  open_pair open;
+  begin_pair(g, pair, &open);
+  for (int i = 0; i < list->count; i++)
+    attend_add_sum(g->t->b, sums, i, two_float_f32(value_of(g, &open, list->of[i]->gradient)));
+  attend_close_gain(g->t, open.remembered);
+}
+
+/* What a warp's threads have at a number, in order, to the leaf's element; all of them. */
+static void add_warp(attend_give *g, int number, const expr *leaf) {
+  ir *b = g->t->b;
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_branch one = ir_if(b, ir_compare_int(b, "eq", g->lane, i32(b, 0)));
+  ir_value values[2] = {zero(b), zero(b)}, now[2];
+  ir_loop lanes = ir_for_with(b, i64(b, 0), i64(b, WARP), 2, values, now);
+  ir_value thread = thread_of(g, narrow(b, lanes.index));
+  attend_add_sum(b, now, 0, two_float_load(b, number_at(g, number, thread)));
+  ir_end_for_with(b, lanes, 2, now, values);
+  ir_value element = add(b, emit_thread_offset(&g->t->exprs, leaf, 0), first_element(g, leaf));
+  gain_element(g, element, sum_of(values, 0));
+  ir_end_if(b, one);
+  ir_wait(b, IR_BARRIER_WARP); /* the number is free, and the element seen by those it may be dealt out to */
+}
+
+void attend_give_elements(attend_give *g, int n, const adjoint_scatter *const *of, attend_give_visit *visit,
+                          void *context) {
+  ir *b = g->t->b;
+  ir_value sums[2 * GIVE_MOST_TOGETHER];
+  for (int i = 0; i < 2 * n; i++) sums[i] = zero(b);
+  walk(g, visit, context, 2 * n, sums);
+  for (int i = 0; i < n; i++) {
+    two_float_store(b, sum_of(sums, i), number_at(g, 0, g->t->thread));
+    add_warp(g, 0, of[i]->leaf);
+  }
+}
+
+/* Of those whose sums are kept the first one is number `first`. */
+static void add_kept(attend_give *g, gradient_list *list, int first) {
+  ir *b = g->t->b;
+  ir_value sums[2 * GIVE_MOST_TOGETHER];
+  for (int i = 0; i < list->count; i++) {
+    two_float sum = two_float_load(b, number_at(g, 1 + first + i, g->t->thread));
+    sums[2 * i] = sum.hi;
+    sums[2 * i + 1] = sum.lo;
+  }
+  walk(g, add_gradients, list, 2 * list->count, sums);
+  for (int i = 0; i < list->count; i++) two_float_store(b, sum_of(sums, i), number_at(g, 1 + first + i, g->t->thread));
+}
+
+/* Those that stand by themselves, in groups that are kept or are not. */
+static void give_single(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  gradient_list list = {0};
+  for (int i = 0, index = 0, all = attend_give_single(p); i < p->n_scatters; i++) {
+    if (is_placed(&p->scatter[i])) continue;
+    list.of[list.count++] = &p->scatter[i];
+    index++;
+    if (list.count < GIVE_MOST_TOGETHER && index < all && index != g->kept) continue;
+    if (index <= g->kept) add_kept(g, &list, index - list.count);
+    else attend_give_elements(g, list.count, list.of, add_gradients, &list);
+    list.count = 0;
+  }
+}
+
+/* A gain of each lane, and its place; a lane takes its own of them. A place below 0 is nobody's. */
+static void add_placed(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  const adjoint_scatter *s = context;
+  ir *b = g->t->b;
+  MlirType two = ir_vector(b, 2, b->i32);
+  open_pair open;
+  (void)sums;
+  begin_pair(g, pair, &open);
+  ir_value gain = value_of(g, &open, s->gradient), inside = emit_thread_place(&g->t->exprs, s->leaf);
+  ir_value place = add(b, inside, first_element(g, s->leaf));
+  attend_close_gain(g->t, open.remembered);
+  ir_value is_some = ir_compare_float(b, "une", gain, zero(b));
+  ir_value of_lane[] = {ir_cast(b, "arith.bitcast", gain, b->i32), ir_select(b, is_some, place, i32(b, NOWHERE))};
+  ir_store(b, ir_elements(b, two, 2, of_lane), number_at(g, 0, g->t->thread), NUMBER, false);
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_loop lanes = ir_for(b, i64(b, 0), i64(b, WARP));
+  ir_value given = ir_load(b, two, number_at(g, 0, thread_of(g, narrow(b, lanes.index))), NUMBER),
+           at = ir_extract(b, given, 1), dealt = ir_op2(b, "arith.andi", at, i32(b, INT32_MIN | (WARP - 1)));
+  ir_branch own = ir_if(b, ir_compare_int(b, "eq", dealt, g->lane));
+  gain_element(g, at, two_float_f32(ir_cast(b, "arith.bitcast", ir_extract(b, given, 0), b->f32)));
+  ir_end_if(b, own);
+  ir_end_for(b, lanes);
+  ir_wait(b, IR_BARRIER_WARP);
+}
+
+void attend_give_operands(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
+  give_single(g);
+  for (int i = 0; i < p->n_scatters; i++)
+    if (is_placed(&p->scatter[i])) {
+      adjoint_scatter scatter = p->scatter[i];
+      walk(g, add_placed, &scatter, 0, NULL);
+    }
+  ir_end_if(g->t->b, wanted);
+}
+
+void attend_end_operands(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  if (!g->kept) return;
+  ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
+  for (int i = 0, number = 1; i < p->n_scatters && number <= g->kept; i++)
+    if (!is_placed(&p->scatter[i])) add_warp(g, number++, p->scatter[i].leaf);
+  ir_end_if(g->t->b, wanted);
+}
+
+/* ---- own tokens ---- */
+
+ir_branch attend_if_first(attend_give *g) {
+  ir *b = g->t->b;
+  return ir_if(b, both(b, less(b, g->lane, i32(b, g->rows)), has_own(g)));
+}
+
+void attend_sum_rows(attend_give *g, int n, attend_give_visit *visit, void *context, ir_value *sums) {
+  ir *b = g->t->b;
+  for (int i = 0; i < n; i++) sums[i] = zero(b);
+  walk(g, visit, context, n, sums);
+  for (int i = 0; i < n && lanes_of_row(g) > 1; i++) {
+    ir_store(b, sums[i], number_at(g, 0, g->t->thread), 4, false);
+    ir_wait(b, IR_BARRIER_WARP);
+    for (int part = 0; part < lanes_of_row(g); part++) {
+      ir_value lane = add(b, rest(b, g->lane, g->rows), i32(b, (int64_t)part * g->rows));
+      ir_value x = ir_load(b, b->f32, number_at(g, 0, thread_of(g, lane)), 4);
+      sums[i] = part ? add(b, sums[i], x) : x;
+    }
+    ir_wait(b, IR_BARRIER_WARP);
+  }
+}
+
+ir_value attend_tokens_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_SHARES); }
+
+/* Whether an own token gains there by expressions: of the numbers of inputs those that are read of its side. */
+static bool gains(const attend_give *g, int axis) {
+  const attention_plan *p = g->t->p;
+  int number = axis - (p->n_places - p->n_numbers);
+  return p->place[axis] && (!p->sums_inputs || number < 0 || p->number[number].of_key == g->of_keys);
+}
+
+void attend_begin_tokens(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  const expr *roots[SPEC_MAX_AXES];
+  int count = 0;
+  for (int axis = 0; axis < p->n_sums; axis++)
+    if (gains(g, axis)) roots[count++] = p->place[axis];
+  if (count) emit_thread_operands(&g->t->exprs, roots, count);
+}
+
+/* Of inputs keys have a share of each head of q. */
+static ir_value share_at(attend_give *g) {
+  ir *b = g->t->b;
+  const attend *t = g->t;
+  ir_value heads = t->parameter[PEGEN_PTX_ATTENTION_HEADS],
+           tokens = t->parameter[g->of_keys ? PEGEN_PTX_ATTENTION_KEYS : PEGEN_PTX_ATTENTION_TOKENS];
+  if (g->of_keys && !t->p->sums_inputs)
+    heads = ir_op2(b, "arith.divui", heads, t->parameter[PEGEN_PTX_ATTENTION_GROUP]);
+  ir_value at = add(b, mul(b, wide(b, t->batch), tokens), wide(b, attend_own_token(g)));
+  at = add(b, mul(b, at, heads), wide(b, g->owner));
+  at = mul(b, at, i64(b, (int64_t)t->p->n_sums * NUMBER));
+  return ir_pointer(b, add(b, g->gradient[PEGEN_PTX_ATTENTION_SHARES], at));
+}
+
+void attend_clear_shares(attend_give *g) {
+  ir *b = g->t->b;
+  ir_branch wanted = ir_if(b, attend_tokens_wanted(g)), first = attend_if_first(g);
+  ir_value share = share_at(g);
+  for (int axis = 0; axis < g->t->p->n_sums; axis++)
+    two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
+  ir_end_if(b, first);
+  ir_end_if(b, wanted);
+}
+
+void attend_give_shares(attend_give *g, unsigned axes, attend_give_visit *visit, void *context) {
+  ir *b = g->t->b;
+  ir_value sums[SPEC_MAX_AXES];
+  int count = 0;
+  for (int axis = 0; axis < g->t->p->n_sums; axis++) count += axes >> axis & 1;
+  if (!count) return;
+  ir_branch wanted = ir_if(b, attend_tokens_wanted(g));
+  attend_sum_rows(g, count, visit, context, sums);
+  ir_branch first = attend_if_first(g);
+  ir_value share = share_at(g);
+  for (int axis = 0, i = 0; axis < g->t->p->n_sums; axis++) {
+    if (!(axes >> axis & 1)) continue;
+    ir_value at = ir_offset_const(b, share, (int64_t)axis * NUMBER), sum = sums[i++];
+    if (!g->of_keys) sum = ir_op1(b, "arith.negf", sum);
+    two_float before = two_float_load(b, at);
+    two_float_store(b, two_float_add(b, before, two_float_f32(sum)), at);
+  }
+  ir_end_if(b, first);
+  ir_end_if(b, wanted);
+}
+
+static void add_places(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  open_pair open;
+  (void)context;
+  begin_pair(g, pair, &open);
+  for (int axis = 0, i = 0; axis < g->t->p->n_sums; axis++)
+    if (gains(g, axis)) sums[i] = add(g->t->b, sums[i], value_of(g, &open, g->t->p->place[axis])), i++;
+  attend_close_gain(g->t, open.remembered);
+}
+
+void attend_give_tokens(attend_give *g) {
+  unsigned axes = 0;
+  for (int axis = 0; axis < g->t->p->n_sums; axis++) axes |= gains(g, axis) ? 1u << axis : 0;
+  attend_give_shares(g, axes, add_places, NULL);
+}

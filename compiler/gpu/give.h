@@ -1,0 +1,80 @@
+/* gpu/give: what scores gain goes on to what pairs read beside products: operands, coordinates, inputs.
+ *
+ * A warp has laid what its pairs gain in shared memory, as they stand in the tile, and walks over its own rows: a lane
+ * has one row, or a part of its columns. So nothing here asks how a schedule spreads a tile over registers.
+ *
+ * Where an element stands by itself (a slope), a thread sums what its pairs give it in two-float arithmetic, and a
+ * warp's threads are added up in order: sums that are kept from tile to tile behind the last one, others behind each.
+ * Where a place is computed (a table of displacements), a warp lays 32 gains and their places side by side, and each of
+ * its lanes goes through all of them in order and takes those whose place is its own: places are dealt out to lanes by
+ * their last five bits. A warp's sums of elements are its own, in memory that no other touches. What an own token gains
+ * is summed along its row, and added to what is the token's by one lane.
+ */
+#ifndef PEGEN_GPU_GIVE_H
+#define PEGEN_GPU_GIVE_H
+
+#include "base/number.h"
+#include "gpu/attention.h"
+
+typedef struct attend_give {
+  attend *t;
+  const ir_value *gradient; /* parameters from PEGEN_PTX_ATTENTION_G_OUT on */
+  bool of_keys; /* own rows are keys */
+  ir_value warp, lane; /* i32: of the block, of the warp */
+  ir_value gains, products; /* shared memory, [own][pitch] float32; products in powers of two, where scores read them */
+  int pitch, columns; /* columns: streamed tokens of a tile */
+  int rows, together; /* of a warp; of them `together` stand side by side, then those of the other warps */
+  ir_value numbers; /* shared memory: attend_give_bytes */
+  int kept; /* elements that stand by themselves, from the first on, whose sums are kept there from tile to tile */
+  ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
+  ir_value owner; /* i32: the head that tokens' shares are of: of q, or of k where heads of q share them */
+} attend_give;
+
+/* A pair of the lane's; gained: what its score does, 0 where it is not encoded. */
+typedef struct attend_give_pair {
+  ir_value row, column, gained; /* of the tile */
+  attend_pair_of of;
+} attend_give_pair;
+
+int attend_give_single(const attention_plan *p); /* elements that stand by themselves */
+int64_t attend_give_bytes(int kept);
+
+/* Expressions' leaves are those of a pair whose score gains so much, until attend_close_gain. product: in powers of
+ * two; null: it is not read. */
+two_float *attend_open_gain(attend *t, const attend_pair_of *of, ir_value product, two_float *gained);
+void attend_close_gain(attend *t, two_float *remembered);
+/* What a product gains of what its score does, by the plan's `gain`. */
+ir_value attend_product_gain(attend *t, ir_value gained, ir_value product, const attend_pair_of *of);
+
+/* Adds what a pair gives to sums. */
+typedef void attend_give_visit(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums);
+
+/* ---- elements of operands ---- */
+
+ir_value attend_operands_wanted(attend_give *g); /* i1 */
+void attend_clear_elements(attend_give *g); /* the warp's sums, once a block */
+void attend_begin_operands(attend_give *g); /* of a tile of own rows */
+void attend_give_operands(attend_give *g); /* of a streamed tile's pairs */
+void attend_end_operands(attend_give *g);
+/* Two sums (hi, lo) of the tile's pairs for each of n leaves, which are added up to their elements. */
+enum { GIVE_MOST_TOGETHER = 16 };
+void attend_add_sum(ir *b, ir_value *sums, int i, two_float x); /* to that of leaf i */
+void attend_give_elements(attend_give *g, int n, const adjoint_scatter *const *of, attend_give_visit *visit,
+                          void *context);
+
+/* ---- own tokens ---- */
+
+/* The sums over its columns of the lane's row, n of them: where its first lane calls (attend_if_first) they are whole.
+ */
+void attend_sum_rows(attend_give *g, int n, attend_give_visit *visit, void *context, ir_value *sums);
+ir_branch attend_if_first(attend_give *g); /* and the row's token exists */
+ir_value attend_own_token(attend_give *g); /* i32: the lane's */
+
+ir_value attend_tokens_wanted(attend_give *g); /* i1 */
+void attend_begin_tokens(attend_give *g);
+void attend_clear_shares(attend_give *g);
+/* What a visitor sums of coordinates (a bit each) goes to tokens' shares; and what the plan's expressions give. */
+void attend_give_shares(attend_give *g, unsigned axes, attend_give_visit *visit, void *context);
+void attend_give_tokens(attend_give *g);
+
+#endif
