@@ -47,9 +47,9 @@ void emit_ahead_function(const attention_emitter *e) {
            lines = of_tile(b, &a, offsetof(pegen_attention_gradient_tile, ahead_lines), b->i64),
            end = smaller(b, add(b, first, step), count), zero = i64(b, 0);
   ir_loop rows = ir_for(b, first, end);
-  ir_value row = ir_load(b, b->ptr, ir_offset(b, all, attention_mul(b, rows.index, 8)), 8);
+  ir_value row = ir_load(b, b->ptr, nth(b, all, rows.index, 8), 8);
   ir_loop each = ir_for(b, zero, lines);
-  ir_prefetch(b, ir_offset(b, row, attention_mul(b, each.index, CACHE_LINE)), SECOND_CACHE);
+  ir_prefetch(b, nth(b, row, each.index, CACHE_LINE), SECOND_CACHE);
   ir_end_for(b, each);
   ir_end_for(b, rows);
   ir_store(b, end, a.state, 8, false);

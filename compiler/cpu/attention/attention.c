@@ -56,7 +56,7 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
  * processor foresees: they are asked for while the powers, which read nothing, are computed. */
 static void emit_ask_for_values(const attention_emitter *e, const row_view *values, ir_value key) {
   ir *b = e->b;
-  ir_value row = ir_offset(b, values->at, ir_op2(b, "arith.muli", key, values->stride));
+  ir_value row = ir_offset(b, values->at, mul(b, key, values->stride));
   int bytes = e->p->value_dim / attention_step(e) * 4;
   for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
 }
@@ -87,9 +87,9 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
   int vectors = e->shape.vectors;
   ir_value sums[ATTENTION_MAX_VECTORS] = {{NULL}}, next[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) {
-    decay[x] = emit_exp2(b, ir_op2(b, "arith.subf", load(e, attention_at_constant(e, f->maximum, 0, x)), maxima[x]));
+    decay[x] = emit_exp2(b, sub(b, load(e, attention_at_constant(e, f->maximum, 0, x)), maxima[x]));
     store(e, maxima[x], attention_at_constant(e, f->maximum, 0, x));
-    sums[x] = ir_op2(b, "arith.mulf", load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
+    sums[x] = mul(b, load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
   }
   ir_value now[ATTENTION_MAX_VECTORS];
   row_view values = {{NULL}, {NULL}};
@@ -107,11 +107,11 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
     ir_value p[2];
     for (int i = 0; i < step; i++) {
       ir_value score = load(e, attention_at(e, t->scores, key_of_step(e, loop.index, i), x));
-      p[i] = emit_exp2(b, ir_op2(b, "arith.subf", score, maxima[x]));
+      p[i] = emit_exp2(b, sub(b, score, maxima[x]));
     }
     store(e, e->dots ? emit_pairs(e, p[0], p[1]) : p[0], attention_at(e, t->scores, loop.index, x));
     next[x] = now[x];
-    for (int i = 0; i < step; i++) next[x] = ir_op2(b, "arith.addf", next[x], p[i]);
+    for (int i = 0; i < step; i++) next[x] = add(b, next[x], p[i]);
   }
   ir_end_for_with(b, loop, vectors, next, sums);
   for (int x = 0; x < vectors; x++) store(e, sums[x], attention_at_constant(e, f->sum, 0, x));
@@ -205,7 +205,7 @@ static void emit_keys(attend *f, ir_value begin, ir_value end, bool paired) {
   ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
   ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
   ir_loop tiles = ir_for(b, e->zero, count);
-  ir_value first = add(b, begin, ir_op2(b, "arith.muli", tiles.index, tile));
+  ir_value first = add(b, begin, mul(b, tiles.index, tile));
   emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
   ir_end_for(b, tiles);
 }

@@ -16,7 +16,7 @@ void emit_block_channels(ir *b, arena *a, const attention_plan *p, const cpu_tar
 void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *block) {
   ir *b = e->b;
   const spec *s = e->p->spec;
-  ir_value channels = ir_offset(b, ir_table_address(b, channel_table(e)), attention_mul(b, index, 4));
+  ir_value channels = nth(b, ir_table_address(b, channel_table(e)), index, 4);
   for (int i = 0; i < s->n_components; i++) {
     ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
     block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
@@ -27,8 +27,7 @@ void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *blo
 
 void emit_components(const attention_emitter *e, ir_value row, const ir_value *channel, int n, ir_value *k) {
   ir *b = e->b;
-  for (int i = 0; i < n; i++)
-    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, channel[i], 4)), 4));
+  for (int i = 0; i < n; i++) k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, nth(b, row, channel[i], 4), 4));
 }
 
 void emit_key_components(const attention_emitter *e, ir_value row, const block_rows *block, ir_value *k) {
@@ -37,7 +36,7 @@ void emit_key_components(const attention_emitter *e, ir_value row, const block_r
 
 /* sum + x y, or sum - x y; a sum that is null is 0. */
 static ir_value emit_signed_product(ir *b, ir_value sum, bool negated, ir_value x, ir_value y) {
-  ir_value product = ir_op2(b, "arith.mulf", x, y);
+  ir_value product = mul(b, x, y);
   if (sum.ptr) return ir_op2(b, negated ? "arith.subf" : "arith.addf", sum, product);
   return negated ? ir_op1(b, "arith.negf", product) : product;
 }

@@ -35,7 +35,7 @@ static void load_displacements(const column_sums *s, ir_value key, ir_value gain
   const attention_emitter *e = s->columns->e;
   ir *b = e->b;
   const key_places *places = &s->columns->places;
-  ir_value at = ir_offset(b, places->narrow, attention_mul(b, key, 4)), zero = ir_float(b, e->lanes, 0),
+  ir_value at = nth(b, places->narrow, key, 4), zero = ir_float(b, e->lanes, 0),
            seen = ir_compare_float(b, "une", gain, zero);
   for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
     ir_value place = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * places->room * 4), 4);

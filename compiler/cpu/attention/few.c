@@ -46,14 +46,14 @@ static void close_rows(attention_emitter *e, ir_loop rows) {
 }
 
 static ir_value state_of(const attention_emitter *e, ir_value states, ir_value row) {
-  return ir_offset(e->b, states, attention_mul(e->b, row, pegen_few_state_bytes(e->p->value_dim)));
+  return nth(e->b, states, row, pegen_few_state_bytes(e->p->value_dim));
 }
 
 /* A pointer of row `index`. */
 static ir_value row_pointer(const attention_emitter *e, size_t offset, ir_value index) {
   ir *b = e->b;
   ir_value all = ir_offset_const(b, e->tile, (int64_t)offset);
-  return ir_load(b, b->ptr, ir_offset(b, all, attention_mul(b, index, 8)), 8);
+  return ir_load(b, b->ptr, nth(b, all, index, 8), 8);
 }
 
 /* ---- begin ---- */
@@ -66,7 +66,7 @@ static void emit_query(const attention_emitter *e, const few_row *row, ir_value 
   ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
   few_place pair = few_pair_place(row, 0, from, pairs.index);
   emit_few_load(e, row, 1, &pair, x);
-  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, 2 * bytes));
+  ir_value at = nth(b, to, pairs.index, 2 * bytes);
   for (int half = 0; half < 2; half++)
     ir_store(b, mul(b, x[half], factor), ir_offset_const(b, at, half * bytes), 4, false);
   ir_end_for(b, pairs);
@@ -82,14 +82,13 @@ static void emit_begin(attention_emitter *e, unsigned dtypes) {
   ir *b = e->b;
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "begin", 0));
   few_row row = few_row_of(e, dtypes, e->p->head_dim);
-  ir_value to = ir_offset(b, FEW(e, queries, b->ptr), attention_mul(b, rows.index, few_query_bytes(e->p)));
+  ir_value to = nth(b, FEW(e, queries, b->ptr), rows.index, few_query_bytes(e->p));
   emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index);
   emit_zeros(e, state, attention_pitch(e->p->value_dim));
   ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p));
   ir_loop lanes = ir_for(b, e->zero, i64(b, PEGEN_ATTENTION_PITCH / e->shape.lanes));
-  store(e, ir_float(b, e->lanes, NOTHING_SEEN),
-        ir_offset(b, maximum, attention_mul(b, lanes.index, e->shape.lanes * 4)));
+  store(e, ir_float(b, e->lanes, NOTHING_SEEN), nth(b, maximum, lanes.index, e->shape.lanes * 4));
   ir_end_for(b, lanes);
   emit_zeros(e, ir_offset_const(b, state, few_sum_offset(e->p)), PEGEN_ATTENTION_PITCH);
   close_rows(e, rows);
@@ -136,7 +135,7 @@ static void emit_out(const attention_emitter *e, const few_row *row, ir_value st
   ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
   ir_value factor = ir_broadcast(b, lanes, inverse);
   ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
-  ir_value x[2], from = ir_offset(b, state, attention_mul(b, pairs.index, 2 * bytes));
+  ir_value x[2], from = nth(b, state, pairs.index, 2 * bytes);
   for (int half = 0; half < 2; half++)
     x[half] = mul(b, ir_load(b, lanes, ir_offset_const(b, from, half * bytes), 4), factor);
   few_place pair = few_pair_place(row, 0, out, pairs.index);

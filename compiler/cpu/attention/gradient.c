@@ -71,7 +71,7 @@ static void emit_numbers(const attention_emitter *e, ir_value pointer, ir_value 
   ir_value there = ir_load(b, b->f32, ir_offset(b, pointer, mul(b, token, token_bytes)), 4);
   ir_choose_else(b, &given, 1, &there);
   ir_end_choose(b, given, 1, &other, &x);
-  ir_store(b, x, ir_offset(b, room, attention_mul(b, lanes.index, 4)), 4, false);
+  ir_store(b, x, nth(b, room, lanes.index, 4), 4, false);
   ir_end_for(b, lanes);
 }
 
@@ -96,9 +96,9 @@ static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value turned, ir
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   int64_t row = (int64_t)e->shape.lanes * 4;
-  ir_value at = ir_offset(b, turned, attention_mul(b, vector, e->shape.lanes * row)), first = load(e, at), now, total;
+  ir_value at = nth(b, turned, vector, e->shape.lanes * row), first = load(e, at), now, total;
   ir_loop rows = ir_for_with(b, i64(b, 1), i64(b, e->shape.lanes), 1, &first, &now);
-  ir_value next = add(b, now, load(e, ir_offset(b, at, attention_mul(b, rows.index, row))));
+  ir_value next = add(b, now, load(e, nth(b, at, rows.index, row)));
   ir_end_for_with(b, rows, 1, &next, &total);
   return total;
 }
@@ -118,7 +118,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value one_row[] = {ir_offset(b, out, mul(b, row_at, token_bytes)), token_bytes, i64(b, 1), row};
   ir_call_pointer(b, f->rows.read_values, 4, one_row);
   ir_value initial = ir_float(b, e->lanes, 0), now, sum;
-  ir_value g = ir_offset(b, f->came.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
+  ir_value g = nth(b, f->came.room, queries.index, (int64_t)pitch * 4);
   ir_loop channels = ir_for_with(b, e->zero, i64(b, pitch / lanes), 1, &initial, &now);
   ir_value at = attention_mul(b, channels.index, lanes * 4);
   ir_value gained = load(e, ir_offset(b, g, at));
@@ -136,8 +136,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   square_rows sums = {partial, (int64_t)lanes * 4, (int64_t)lanes * lanes * 4};
   emit_turn(e, sums, sums, e->shape.vectors, ir_float(b, e->lanes, 1));
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value at_lanes = ir_offset(b, f->less, attention_mul(b, vectors.index, lanes * 4)),
-           outputs = emit_outputs_gain(f, partial, vectors.index);
+  ir_value at_lanes = nth(b, f->less, vectors.index, lanes * 4), outputs = emit_outputs_gain(f, partial, vectors.index);
   store(e, sub(b, outputs, load(e, at_lanes)), at_lanes);
   ir_end_for(b, vectors);
 }
@@ -221,7 +220,7 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
   ir *b = e->b;
   pair_emitter pairs = f->pairs;
   ir_value room = GRADIENT_TILE(e, biases, b->ptr), is_kept = attention_is_given(e, room);
-  ir_value at = ir_offset(b, room, attention_mul(b, t->first, row_bytes(f, 1)));
+  ir_value at = nth(b, room, t->first, row_bytes(f, 1));
   pairs.biases = ir_select(b, is_kept, at, f->pairs.biases);
   ir_value is_first = is_set(e, GRADIENT_TILE(e, is_first, b->i64)),
            is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
@@ -414,7 +413,7 @@ static void emit_queries_gain(const gradient_emitter *f) {
   ir_value factor = product_factor(e, NULL, e->zero);
   ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
   ir_value token = attention_lane_token(e, e->zero, queries.index),
-           row = ir_offset(b, f->g_q, attention_mul(b, queries.index, (int64_t)f->q.pitch * 4));
+           row = nth(b, f->g_q, queries.index, (int64_t)f->q.pitch * 4);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   for (int c = 0; c < e->p->head_dim; c += e->shape.lanes) {
     ir_value at = ir_offset_const(b, row, (int64_t)c * 4);

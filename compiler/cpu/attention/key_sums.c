@@ -67,8 +67,8 @@ static void emit_group(sum_group *g, ir_value first, ir_value sums) {
   ir_value to[ATTENTION_MAX_ROWS], values[MOST_SUMS], now[MOST_SUMS];
   for (int r = 0; r < g->n; r++) {
     ir_value row = add(b, first, i64(b, r));
-    g->weight[r] = ir_offset(b, of->weights, attention_mul(b, row, gaining_step(of)));
-    ir_value there = ir_offset(b, sums, attention_mul(b, row, (int64_t)of->pitch * 4));
+    g->weight[r] = nth(b, of->weights, row, gaining_step(of));
+    ir_value there = nth(b, sums, row, (int64_t)of->pitch * 4);
     to[r] = r ? ir_select(b, ir_compare_int(b, "slt", row, of->count), there, of->nowhere) : there;
     for (int v = 0; v < g->vectors; v++)
       values[r * g->vectors + v] = ir_load(b, e->lanes, ir_offset_const(b, to[r], (int64_t)v * e->shape.lanes * 4), 4);
@@ -158,7 +158,7 @@ void emit_key_sums_functions(const attention_emitter *e) {
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
                    ir_value sums, ir_value guarded) {
   ir *b = e->b;
-  ir_value first = ir_offset(b, sums, attention_mul(b, t->first, (int64_t)rows->pitch * 4)),
+  ir_value first = nth(b, sums, t->first, (int64_t)rows->pitch * 4),
            queries = attention_steps(e, ATTENTION_TILE(e, queries, b->i64)), stride = i64(b, (int64_t)rows->pitch * 4);
   ir_value x[ARGUMENTS] = {weights,  rows->room, stride,  rows->nowhere,   first,
                            t->count, queries,    e->tile, t->ahead->state, guarded};

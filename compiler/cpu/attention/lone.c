@@ -59,7 +59,7 @@ ir_value emit_lone(const attention_emitter *e, const pair_emitter *pairs, const 
 }
 
 static ir_value lone_at(const attention_emitter *e, const key_tile *t, ir_value group) {
-  return ir_offset(e->b, t->lone, attention_mul(e->b, group, 8));
+  return nth(e->b, t->lone, group, 8);
 }
 
 void emit_keep_lone(const attention_emitter *e, const key_tile *t, ir_value group, ir_value lone) {
@@ -75,7 +75,7 @@ void emit_lone_products(const attention_emitter *e, const ir_value *rows, ir_val
   attention_emitter of = *e;
   of.shape = attention_narrow_shape(&e->shape);
   ir_value vector = sub(b, lone, i64(b, LONE_FIRST)), own[ATTENTION_MAX_ROWS], zero = ir_float(b, e->lanes, 0);
-  of.queries = ir_offset(b, e->queries, attention_mul(b, vector, e->shape.lanes * 4));
+  of.queries = nth(b, e->queries, vector, e->shape.lanes * 4);
   for (int r = 0; r < e->shape.rows; r++) own[r] = zero;
   emit_products(&of, rows, 0, e->p->head_dim, own);
   ir_value is_second = emit_is_second(e, lone);

@@ -35,8 +35,8 @@ void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value su
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
   ir_value token = attention_lane_token(e, e->zero, lanes.index);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_store(b, ir_load(b, b->f32, ir_offset(b, maxima, attention_mul(b, lanes.index, 4)), 4),
-           ir_offset(b, at, mul(b, token, token_bytes)), 4, false);
+  ir_store(b, ir_load(b, b->f32, nth(b, maxima, lanes.index, 4), 4), ir_offset(b, at, mul(b, token, token_bytes)), 4,
+           false);
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_if(b, wanted);

@@ -39,8 +39,7 @@ static void add_to_places(const operand_sums *s, ir_value table, ir_value place,
   ir *b = s->pairs->e->b;
   for (int lane = 0; lane < s->pairs->e->shape.lanes; lane++) {
     ir_value index = ir_cast(b, "arith.extsi", ir_lanes(place) ? ir_extract(b, place, lane) : place, b->i64),
-             at = ir_offset(b, table, attention_mul(b, index, 8)),
-             more = ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
+             at = nth(b, table, index, 8), more = ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
     ir_store(b, add(b, ir_load(b, b->f64, at, 8), more), at, 8, false);
   }
 }
@@ -71,7 +70,7 @@ static ir_value emit_kept_sums(const operand_sums *s, const key_tile *t, ir_valu
   ir_value room = GRADIENT_TILE(e, pair_sums, b->ptr), is_kept = attention_is_given(e, room),
            is_first = ir_compare_int(b, "ne", GRADIENT_TILE(e, is_first, b->i64), e->zero),
            zero = ir_float(b, e->lanes, 0);
-  ir_value at = ir_offset(b, room, attention_mul(b, t->first, (int64_t)e->shape.queries * 4));
+  ir_value at = nth(b, room, t->first, (int64_t)e->shape.queries * 4);
   ir_branch kept = ir_if(b, is_kept);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++) {

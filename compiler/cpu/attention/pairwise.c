@@ -30,10 +30,10 @@ static ir_value emit_rounded_queries(const attention_emitter *e, int axis, ir_va
   ir *b = e->b;
   ir_value from = ir_offset_const(
       b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
-  from = ir_offset(b, from, attention_mul(b, vector, (int64_t)e->shape.lanes * 8));
+  from = nth(b, from, vector, (int64_t)e->shape.lanes * 8);
   ir_value wide = ir_load(b, ir_vector(b, e->shape.lanes, b->f64), from, 8),
            narrow = ir_cast(b, "arith.truncf", wide, b->f32);
-  ir_store(b, narrow, ir_offset(b, to, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)), 4, false);
+  ir_store(b, narrow, nth(b, to, vector, (int64_t)e->shape.lanes * 4), 4, false);
   return emit_is_far(b, wide, narrow);
 }
 
@@ -125,19 +125,19 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
   ir *b = e->b;
   int axes = e->p->n_places;
   if (pairs->products.ptr) {
-    ir_value row = ir_offset(b, pairs->products, attention_mul(b, key, (int64_t)e->shape.queries * 4));
-    narrow[SPEC_OF_SCORE] = load(e, ir_offset(b, row, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
+    ir_value row = nth(b, pairs->products, key, (int64_t)e->shape.queries * 4);
+    narrow[SPEC_OF_SCORE] = load(e, nth(b, row, vector, (int64_t)e->shape.lanes * 4));
   }
   int own = key_places_axes(e->p);
   ir_value place = attention_mul(b, vector, e->shape.lanes * 4), step = ir_load(b, b->i64, pairs->step, 8);
   ir_value row = mul(b, add(b, key, i64(b, 1)), step), queries = ir_offset(b, pairs->query_places, add(b, row, place));
-  ir_value at = ir_offset(b, pairs->places.narrow, attention_mul(b, key, 4));
+  ir_value at = nth(b, pairs->places.narrow, key, 4);
   for (int axis = 0; axis < axes; axis++) {
     if (axis == own) queries = ir_offset(b, pairs->query_numbers, place);
     ir_value k = ir_broadcast(b, e->lanes,
                               ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 4), 4));
     int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;
-    narrow[axis] = ir_op2(b, "arith.subf", k, ir_load(b, e->lanes, ir_offset_const(b, queries, before), 4));
+    narrow[axis] = sub(b, k, ir_load(b, e->lanes, ir_offset_const(b, queries, before), 4));
   }
 }
 
@@ -151,11 +151,11 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
   }
   ir_loop keys = ir_for(b, e->zero, t->count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value narrow[SPEC_MAX_PLACES], row = ir_offset(b, gains, attention_mul(b, keys.index, e->shape.queries * 4));
+  ir_value narrow[SPEC_MAX_PLACES], row = nth(b, gains, keys.index, e->shape.queries * 4);
   emit_narrow(pairs, keys.index, vectors.index, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   d.key = keys.index, d.vector = vectors.index;
-  d.cotangent = ir_load(b, e->lanes, ir_offset(b, row, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4);
+  d.cotangent = ir_load(b, e->lanes, nth(b, row, vectors.index, e->shape.lanes * 4), 4);
   visit(context, &d);
   ir_end_for(b, vectors);
   ir_end_for(b, keys);
@@ -205,8 +205,8 @@ static void give_product(void *context, delta_emitter *d) {
   ir *b = e->b;
   ir_value zero = ir_float(b, e->lanes, 0), counts = ir_compare_float(b, "une", d->cotangent, zero), gain = zero;
   if (e->p->gain) gain = emit_expr_f32(&d->walker, e->p->gain);
-  ir_value row = ir_offset(b, pairs->gains, attention_mul(b, d->key, e->shape.queries * 4));
-  store(e, ir_select(b, counts, gain, zero), ir_offset(b, row, attention_mul(b, d->vector, e->shape.lanes * 4)));
+  ir_value row = nth(b, pairs->gains, d->key, e->shape.queries * 4);
+  store(e, ir_select(b, counts, gain, zero), nth(b, row, d->vector, e->shape.lanes * 4));
 }
 
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains) {
@@ -248,8 +248,8 @@ void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target
   emit_expr_fixed(&d.walker, p->bias);
   ir_loop keys = ir_for(b, e.zero, arguments[4]);
   ir_loop vectors = ir_for(b, e.zero, arguments[6]);
-  ir_value row = ir_offset(b, arguments[5], attention_mul(b, keys.index, e.shape.queries * 4));
-  ir_value at = ir_offset(b, row, attention_mul(b, vectors.index, e.shape.lanes * 4));
+  ir_value row = nth(b, arguments[5], keys.index, e.shape.queries * 4);
+  ir_value at = nth(b, row, vectors.index, e.shape.lanes * 4);
   ir_store(b, pair_bias(&pairs, keys.index, vectors.index), at, 4, false);
   ir_end_for(b, vectors);
   ir_end_for(b, keys);
@@ -264,13 +264,13 @@ static void emit_wide(const pair_emitter *pairs, ir_value key, int vector, ir_va
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
   MlirType lanes = ir_vector(b, e->shape.lanes, b->f64);
-  ir_value at = ir_offset(b, pairs->places.wide, attention_mul(b, key, 8));
+  ir_value at = nth(b, pairs->places.wide, key, 8);
   for (int axis = 0; axis < axes; axis++) {
     ir_value k =
         ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 8), 8));
     int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
                    ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
-    wide[axis] = ir_op2(b, "arith.subf", k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
+    wide[axis] = sub(b, k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
   }
 }
 

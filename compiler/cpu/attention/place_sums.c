@@ -15,7 +15,7 @@ static int key_room(const place_sums *s) { return key_places_room(&s->pairs->e->
 static ir_value key_at(const place_sums *s, int axis, ir_value key) {
   const attention_emitter *e = s->pairs->e;
   int64_t lanes = (int64_t)e->shape.lanes * 4;
-  return ir_offset(e->b, ir_offset_const(e->b, s->keys, axis * key_room(s) * lanes), attention_mul(e->b, key, lanes));
+  return nth(e->b, ir_offset_const(e->b, s->keys, axis * key_room(s) * lanes), key, lanes);
 }
 
 place_sums emit_place_sums_begin(const pair_emitter *pairs) {
@@ -48,8 +48,8 @@ void emit_place_gain(const place_sums *s, int axis, ir_value key, ir_value vecto
   bool is_wide = mlirTypeEqual(ir_type(gain), wide_type);
   ir_value wide = is_wide ? gain : ir_cast(b, "arith.extf", gain, b->f64),
            narrow = is_wide ? ir_cast(b, "arith.truncf", gain, b->f32) : gain;
-  ir_value query = ir_offset(b, ir_offset_const(b, s->queries, (int64_t)axis * e->shape.queries * 8),
-                             attention_mul(b, vector, (int64_t)e->shape.lanes * 8));
+  ir_value query =
+      nth(b, ir_offset_const(b, s->queries, (int64_t)axis * e->shape.queries * 8), vector, (int64_t)e->shape.lanes * 8);
   ir_store(b, add(b, ir_load(b, wide_type, query, 8), wide), query, 8, false);
   ir_value at = key_at(s, axis, key);
   store(e, add(b, load(e, at), narrow), at);
@@ -83,9 +83,8 @@ static void add_keys(const place_sums *s, const key_tile *t, int axis, ir_value 
   emit_lane_sums(e, sums, sums);
   ir_loop keys = ir_for(b, e->zero, smaller(b, sub(b, t->count, first), i64(b, e->shape.lanes)));
   ir_value key = add(b, t->first, add(b, first, keys.index)),
-           at = ir_offset_const(b, ir_offset(b, to, attention_mul(b, key, axes_of(s) * 8)), axis * 8);
-  ir_value sum = ir_load(b, b->f32, ir_offset(b, sums, attention_mul(b, keys.index, 4)), 4),
-           wide = ir_cast(b, "arith.extf", sum, b->f64);
+           at = ir_offset_const(b, nth(b, to, key, axes_of(s) * 8), axis * 8);
+  ir_value sum = ir_load(b, b->f32, nth(b, sums, keys.index, 4), 4), wide = ir_cast(b, "arith.extf", sum, b->f64);
   ir_store(b, add(b, ir_load(b, b->f64, at, 8), wide), at, 8, false);
   ir_end_for(b, keys);
 }
@@ -113,8 +112,7 @@ void emit_place_sums_end(const place_sums *s) {
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   for (int axis = 0; axis < axes_of(s); axis++) {
     ir_value from = ir_offset_const(b, s->queries, (int64_t)axis * e->shape.queries * 8),
-             sum = ir_load(b, b->f64, ir_offset(b, from, attention_mul(b, lanes.index, 8)), 8),
-             row = ir_offset(b, to, attention_mul(b, token, axes_of(s) * 8));
+             sum = ir_load(b, b->f64, nth(b, from, lanes.index, 8), 8), row = nth(b, to, token, axes_of(s) * 8);
     ir_store(b, sub(b, ir_float(b, b->f64, 0), sum), ir_offset_const(b, row, axis * 8), 8, false);
   }
   ir_end_if(b, given);

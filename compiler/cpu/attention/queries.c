@@ -16,7 +16,7 @@ ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_va
   ir *b = e->b;
   ir_value tokens = ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, tokens));
   ir_value index = add(b, attention_mul(b, vector, e->shape.lanes), lane);
-  return ir_load(b, b->i64, ir_offset(b, tokens, attention_mul(b, index, 8)), 8);
+  return ir_load(b, b->i64, nth(b, tokens, index, 8), 8);
 }
 
 /* A register's rows, [lane][pitch] at `room`, and the same numbers as columns of [width][queries] at `columns`: whole
@@ -27,11 +27,11 @@ typedef struct square {
 } square;
 
 static ir_value row_at(const attention_emitter *e, const square *s, ir_value channel, int lane) {
-  return ir_offset_const(e->b, ir_offset(e->b, s->room, attention_mul(e->b, channel, 4)), (int64_t)lane * s->pitch * 4);
+  return ir_offset_const(e->b, nth(e->b, s->room, channel, 4), (int64_t)lane * s->pitch * 4);
 }
 
 static ir_value column_at(const attention_emitter *e, const square *s, ir_value channel) {
-  return ir_offset(e->b, s->columns, attention_mul(e->b, channel, (int64_t)e->shape.queries * 4));
+  return nth(e->b, s->columns, channel, (int64_t)e->shape.queries * 4);
 }
 
 /* Rows times a factor (a scalar spread over the lanes) as columns, or columns times factors of their lanes as rows. */
@@ -47,10 +47,10 @@ static void emit_squares(const attention_emitter *e, const square *s, ir_value f
     if (!back) {
       for (int i = 0; i < lanes; i++) x[i] = ir_load(b, b->f32, row_at(e, s, i64(b, c), i), 4);
       numbers = ir_elements(b, e->lanes, lanes, x);
-      if (factor.ptr) numbers = ir_op2(b, "arith.mulf", numbers, factor);
+      if (factor.ptr) numbers = mul(b, numbers, factor);
       store(e, numbers, at);
     } else {
-      numbers = ir_op2(b, "arith.mulf", load(e, at), factor);
+      numbers = mul(b, load(e, at), factor);
       for (int i = 0; i < lanes; i++) ir_store(b, ir_extract(b, numbers, i), row_at(e, s, i64(b, c), i), 4, false);
     }
   }
@@ -59,24 +59,21 @@ static void emit_squares(const attention_emitter *e, const square *s, ir_value f
 /* The square of register `vector` of [width][queries] numbers at `columns`, its rows at `room`. */
 static square square_of(const attention_emitter *e, ir_value room, ir_value columns, ir_value vector, int width,
                         int pitch) {
-  return (square){room, ir_offset(e->b, columns, attention_mul(e->b, vector, (int64_t)e->shape.lanes * 4)), width,
-                  pitch};
+  return (square){room, nth(e->b, columns, vector, (int64_t)e->shape.lanes * 4), width, pitch};
 }
 
 /* A register's rows to its room, one by one. */
 static void emit_rows_of_lanes(const attention_emitter *e, const turned_rows *t, ir_value vector, ir_value to) {
   ir *b = e->b;
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value token = attention_lane_token(e, vector, lanes.index),
-           room = ir_offset(b, to, attention_mul(b, lanes.index, (int64_t)t->pitch * 4));
+  ir_value token = attention_lane_token(e, vector, lanes.index), room = nth(b, to, lanes.index, (int64_t)t->pitch * 4);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   ir_value row = t->by_lane ? add(b, attention_mul(b, vector, e->shape.lanes), lanes.index) : token;
-  ir_value one_row[] = {ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", row, t->rows.stride)), t->rows.stride,
-                        i64(b, 1), room};
+  ir_value one_row[] = {ir_offset(b, t->rows.at, mul(b, row, t->rows.stride)), t->rows.stride, i64(b, 1), room};
   ir_call_pointer(b, t->read, 4, one_row);
   ir_else(b, &given);
   ir_loop empty = ir_for(b, e->zero, i64(b, t->width));
-  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, room, attention_mul(b, empty.index, 4)), 4, false);
+  ir_store(b, ir_float(b, b->f32, 0), nth(b, room, empty.index, 4), 4, false);
   ir_end_for(b, empty);
   ir_end_if(b, (ir_branch){given.outer, {NULL}});
   ir_end_for(b, lanes);
@@ -106,7 +103,7 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir *b = e->b;
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value register_room = t->room;
-  if (t->keeps) register_room = ir_offset(b, t->room, attention_mul(b, vectors.index, e->shape.lanes * t->pitch * 4));
+  if (t->keeps) register_room = nth(b, t->room, vectors.index, e->shape.lanes * t->pitch * 4);
   emit_register_rows(e, t, vectors.index, register_room);
   square s = square_of(e, register_room, t->columns, vectors.index, t->width, t->pitch);
   emit_squares(e, &s, factor, false);
@@ -144,8 +141,8 @@ void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_fac
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
   ir_value token = attention_lane_token(e, vectors.index, lanes.index);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value row[] = {ir_offset(b, t->room, attention_mul(b, lanes.index, (int64_t)t->width * 4)),
-                    ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", token, t->rows.stride))};
+  ir_value row[] = {nth(b, t->room, lanes.index, (int64_t)t->width * 4),
+                    ir_offset(b, t->rows.at, mul(b, token, t->rows.stride))};
   ir_call_pointer(b, t->write, 2, row);
   ir_end_if(b, given);
   ir_end_for(b, lanes);
@@ -156,7 +153,7 @@ void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_fac
 static ir_value inverse_sum(const attention_emitter *e, void *context, ir_value vector) {
   ir *b = e->b;
   ir_value zero = ir_float(b, e->lanes, 0), one = ir_float(b, e->lanes, 1), sums = *(const ir_value *)context;
-  ir_value sum = load(e, ir_offset(b, sums, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
+  ir_value sum = load(e, nth(b, sums, vector, (int64_t)e->shape.lanes * 4));
   return ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
 }
 

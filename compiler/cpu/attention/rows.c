@@ -48,9 +48,8 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
   int lanes = e->shape.lanes, at = width / lanes * lanes, in_bytes = number_bytes(in), out_bytes = number_bytes(out);
   unsigned native = e->target->native;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, width / lanes));
-  ir_value v =
-      emit_load_channels(b, native, in, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in_bytes)));
-  ir_value at_lanes = ir_offset(b, to, attention_mul(b, loop.index, lanes * out_bytes));
+  ir_value v = emit_load_channels(b, native, in, lanes, nth(b, from, loop.index, lanes * in_bytes));
+  ir_value at_lanes = nth(b, to, loop.index, lanes * out_bytes);
   emit_store_channels(b, native, out, scaled(b, v, factor), at_lanes, false);
   ir_end_for(b, loop);
   for (int piece = lanes / 2; at < width; piece /= 2) {
@@ -69,9 +68,9 @@ static void emit_read(const attention_emitter *e, const char *name, int dtype, i
   ir_value arguments[4];
   ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
-  ir_value to = ir_offset(b, arguments[3], attention_mul(b, rows.index, (int64_t)width * 4));
-  emit_row_copy(e, ir_offset(b, arguments[0], ir_op2(b, "arith.muli", rows.index, arguments[1])), dtype, to, NUMBER_F32,
-                width, (ir_value){NULL});
+  ir_value to = nth(b, arguments[3], rows.index, (int64_t)width * 4);
+  emit_row_copy(e, ir_offset(b, arguments[0], mul(b, rows.index, arguments[1])), dtype, to, NUMBER_F32, width,
+                (ir_value){NULL});
   ir_end_for(b, rows);
   ir_return(b);
 }
@@ -167,7 +166,7 @@ static void emit_store(const attention_emitter *e, const char *name, int dtype, 
   ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
   ir_value factor = ir_cast(b, "arith.truncf", arguments[4], b->f32);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[3]);
-  ir_value from = ir_offset(b, arguments[0], attention_mul(b, rows.index, (int64_t)attention_pitch(width) * 4)),
+  ir_value from = nth(b, arguments[0], rows.index, (int64_t)attention_pitch(width) * 4),
            to = ir_offset(b, arguments[1], mul(b, rows.index, arguments[2]));
   emit_row_copy(e, from, NUMBER_F32, to, dtype, width, factor);
   ir_end_for(b, rows);

@@ -10,7 +10,7 @@
 
 /* A bias that hides the key hides its score, too, should that be no number. */
 static ir_value emit_biased(const attention_emitter *e, ir_value score, ir_value bias, bool checked) {
-  ir_value sum = ir_op2(e->b, "arith.addf", score, bias);
+  ir_value sum = add(e->b, score, bias);
   if (!e->p->hides || !checked) return sum;
   ir_value hidden = ir_float(e->b, e->lanes, -__builtin_inf());
   return ir_select(e->b, ir_compare_float(e->b, "oeq", bias, hidden), hidden, sum);
@@ -108,7 +108,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   if (t->ahead) emit_ahead(e, t->ahead);
   for (int r = 0; r < n; r++) {
     ir_value row = smaller(b, add(b, key, i64(b, r)), last); /* rows past the end repeat it, and are masked */
-    rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));
+    rows[r] = ir_offset(b, t->rows, mul(b, row, t->stride));
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
   if (t->lone.ptr) emit_seen_products(s, t, loop.index, key, rows, sums);

@@ -23,8 +23,8 @@ static ir_value emit_bounds(const attention_emitter *e, ir_value seen, ir_value 
            furthest = lane_constant(e, INTERVAL_FURTHEST), is_known = {NULL};
   for (int axis = 0; axis < e->p->n_places; axis++)
     for (int side = 0; side < 2; side++) {
-      ir_value from = ir_offset(b, numbers, attention_mul(b, row, 2 * axis + side));
-      ir_value keys = ir_load(b, e->lanes, ir_offset(b, from, attention_mul(b, at, 4)), 4);
+      ir_value from = nth(b, numbers, row, 2 * axis + side);
+      ir_value keys = ir_load(b, e->lanes, nth(b, from, at, 4), 4);
       ir_value queries = ir_load(b, b->f32, ir_offset_const(b, e->tile, reach + (2 * axis + 1 - side) * 4), 4);
       ir_value difference = sub(b, keys, ir_broadcast(b, e->lanes, queries));
       ir_value fits = ir_compare_float(b, "olt", ir_op1(b, "math.absf", difference), furthest);
@@ -56,7 +56,7 @@ static void emit_states(const pair_emitter *pairs, ir_value seen, ir_value at) {
     state = ir_select(b, emit_flag(&d, mask->whole), ir_int(b, integers, PEGEN_ATTENTION_WHOLE), state);
   state = ir_select(b, emit_flag(&d, mask->unseen), ir_int(b, integers, PEGEN_ATTENTION_UNSEEN), state);
   if (is_known.ptr) state = ir_select(b, is_known, state, ir_int(b, integers, PEGEN_ATTENTION_MIXED));
-  ir_store(b, state, ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)), 4, false);
+  ir_store(b, state, nth(b, OF_SEEN(e, seen, states, b->ptr), at, 4), 4, false);
 }
 
 void emit_unseen_blocks(attention_emitter *e) {
@@ -74,8 +74,8 @@ void emit_unseen_blocks(attention_emitter *e) {
   d.torques = bounds;
   ir_value unseen = emit_flag(&d, e->p->mask->unseen);
   if (is_known.ptr) unseen = ir_op2(b, "arith.andi", unseen, is_known);
-  ir_value to = ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)),
-           was = ir_load(b, integers, to, 4), mixed = ir_int(b, integers, PEGEN_ATTENTION_MIXED);
+  ir_value to = nth(b, OF_SEEN(e, seen, states, b->ptr), at, 4), was = ir_load(b, integers, to, 4),
+           mixed = ir_int(b, integers, PEGEN_ATTENTION_MIXED);
   ir_store(b, ir_select(b, unseen, was, mixed), to, 4, false);
   ir_end_for(b, vectors);
 }
@@ -109,7 +109,7 @@ void emit_seen_keys(const pair_emitter *pairs, ir_value begin, ir_value end, emi
   ir_call(b, "pegen_attention_runs", 5, arguments);
   ir_value runs = OF_SEEN(e, seen, runs, b->ptr), part[4];
   ir_loop loop = ir_for(b, e->zero, OF_SEEN(e, seen, n_runs, b->i64));
-  ir_value run = ir_offset(b, runs, attention_mul(b, loop.index, sizeof(pegen_attention_run)));
+  ir_value run = nth(b, runs, loop.index, sizeof(pegen_attention_run));
   for (int i = 0; i < 4; i++) part[i] = ir_load(b, b->i64, ir_offset_const(b, run, i * 8), 8);
   bool opens = attention_opens(e->p);
   visit(context, part[0], part[1], opens ? part[2] : (ir_value){NULL}, opens ? part[3] : (ir_value){NULL});

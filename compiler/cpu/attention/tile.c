@@ -15,7 +15,7 @@ attention_emitter attention_emitter_create(ir *b, arena *a, const attention_plan
 void emit_zeros(const attention_emitter *e, ir_value at, int64_t numbers) {
   ir *b = e->b;
   ir_loop loop = ir_for(b, e->zero, i64(b, numbers / e->shape.lanes));
-  store(e, ir_float(b, e->lanes, 0), ir_offset(b, at, attention_mul(b, loop.index, e->shape.lanes * 4)));
+  store(e, ir_float(b, e->lanes, 0), nth(b, at, loop.index, e->shape.lanes * 4));
   ir_end_for(b, loop);
 }
 
@@ -27,7 +27,7 @@ void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to) {
   ir_store(b, sum, to, 8, false);
 }
 
-ir_value attention_mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, ir_int(b, b->i64, y)); }
+ir_value attention_mul(ir *b, ir_value x, int64_t y) { return mul(b, x, ir_int(b, b->i64, y)); }
 
 ir_value attention_groups(ir *b, ir_value count, int64_t n) {
   return ir_op2(b, "arith.divui", add(b, count, i64(b, n - 1)), i64(b, n));
@@ -37,12 +37,10 @@ ir_value attention_is_given(const attention_emitter *e, ir_value pointer) {
   return ir_compare_int(e->b, "ne", ir_address(e->b, pointer), e->zero);
 }
 
-ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
-  return ir_op2(b, "arith.addf", ir_op2(b, "arith.mulf", x, y), z);
-}
+ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) { return add(b, mul(b, x, y), z); }
 
 ir_value attention_at(const attention_emitter *e, ir_value base, ir_value row, int vector) {
-  ir_value at = ir_offset(e->b, base, attention_mul(e->b, row, e->shape.queries * 4));
+  ir_value at = nth(e->b, base, row, e->shape.queries * 4);
   return ir_offset_const(e->b, at, (int64_t)vector * e->shape.lanes * 4);
 }
 
@@ -67,7 +65,7 @@ ir_value attention_heads_room(const attention_emitter *e, int64_t bytes) {
 }
 
 ir_value attention_of_head(const attention_emitter *e, const head_loop *heads, ir_value room, int64_t bytes) {
-  return heads->is_loop ? ir_offset(e->b, room, attention_mul(e->b, heads->loop.index, bytes)) : room;
+  return heads->is_loop ? nth(e->b, room, heads->loop.index, bytes) : room;
 }
 
 attention_emitter attention_emitter_of_head(const attention_emitter *e, const head_loop *heads) {
@@ -87,5 +85,5 @@ key_tile key_tile_of_head(const attention_emitter *e, const head_loop *heads, co
 ir_value attention_head_pointer(const attention_emitter *e, int64_t offset) {
   ir *b = e->b;
   ir_value at = ir_offset_const(b, e->tile, offset);
-  return ir_load(b, b->ptr, e->head.ptr ? ir_offset(b, at, attention_mul(b, e->head, 8)) : at, 8);
+  return ir_load(b, b->ptr, e->head.ptr ? nth(b, at, e->head, 8) : at, 8);
 }

@@ -60,6 +60,8 @@ void emit_zeros(const attention_emitter *e, ir_value at, int64_t numbers); /* wh
 /* Adds lanes of float64, one after the other, to one number. */
 void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to);
 ir_value attention_mul(ir *b, ir_value x, int64_t y);
+/* The address of item `index` of those that follow each other from `at` on, each of so many bytes. */
+#define nth(b, at, index, bytes) ir_offset((b), (at), attention_mul((b), (index), (bytes)))
 /* Groups of n that hold `count`: the last one may be less. */
 ir_value attention_groups(ir *b, ir_value count, int64_t n);
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);

@@ -65,8 +65,7 @@ void emit_turned_torques(const turned_torques *s, delta_emitter *d, const ir_val
   }
   for (int i = 0; i < t->n_scatters; i++) {
     ir_value gain = emit_gain(s, d, t->scatter[i].gradient, counts),
-             at = ir_offset(b, ir_offset_const(b, s->sums, i * scatter_bytes(s)),
-                            attention_mul(b, d->block, block_bytes(s)));
+             at = nth(b, ir_offset_const(b, s->sums, i * scatter_bytes(s)), d->block, block_bytes(s));
     ir_store(b, add(b, ir_load(b, ir_type(gain), at, 8), gain), at, 8, false);
   }
   d->torques = NULL;
@@ -79,9 +78,8 @@ void emit_turned_torques_end(const turned_torques *s) {
   int blocks = e->p->spec->n_blocks, before = e->p->n_scatters * blocks, count = e->p->torques->n_scatters * blocks;
   ir_branch wanted = ir_if(b, s->wants_operands);
   ir_loop sums = ir_for(b, e->zero, i64(b, count));
-  ir_value to = ir_offset(b, ir_offset_const(b, GRADIENT_TILE(e, operand_sums, b->ptr), (int64_t)before * 8),
-                          attention_mul(b, sums.index, 8)),
-           from = ir_offset(b, s->sums, attention_mul(b, sums.index, block_bytes(s)));
+  ir_value to = nth(b, ir_offset_const(b, GRADIENT_TILE(e, operand_sums, b->ptr), (int64_t)before * 8), sums.index, 8),
+           from = nth(b, s->sums, sums.index, block_bytes(s));
   emit_add_lanes(e, from, to);
   ir_end_for(b, sums);
   ir_end_if(b, wanted);
