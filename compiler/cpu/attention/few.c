@@ -6,7 +6,6 @@
 #include "mlir/exp2.h"
 #include "mlir/math.h"
 
-static const double LN_2 = 0.69314718055994530942;
 static const double NOTHING_SEEN = -0x1p126;
 
 enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEAST_WIDTH = 4 };

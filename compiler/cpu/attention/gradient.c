@@ -13,10 +13,9 @@
 
 #include "cpu/attention/ahead.h"
 #include "cpu/attention/blocks.h"
-#include "cpu/attention/column_sums.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/key_sums.h"
-#include "cpu/attention/operand_sums.h"
+#include "cpu/attention/pair_sums.h"
 #include "cpu/attention/products.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
@@ -28,7 +27,7 @@
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
 
-static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+static const double LOG2_E = 1.44269504088896340736;
 
 typedef struct gradient_emitter {
   attention_emitter e;
@@ -36,11 +35,8 @@ typedef struct gradient_emitter {
   pair_emitter pairs;
   column_emitter columns;
   rows_ahead ahead;       /* asked for between the stages of a tile of keys */
-  operand_sums operands;  /* of a plan with scatters */
-  column_sums weights_gain; /* of one with columns */
-  place_sums places;         /* of one whose coordinates gain */
-  turned_torques torques;    /* of one with torques */
-  turned_gains turned_gains; /* of one with a matrix */
+  pair_sums sums;            /* what else gains of pairs, beside rows */
+  turned_gains turned_gains; /* of a plan with a matrix */
   query_rows q, g;        /* rows of the queries and of what came in for them */
   query_rows came;        /* the latter as they came: of dot products not g */
   ir_value paired;        /* of dot products: pairs of P and S', of queries and of keys */
@@ -225,7 +221,7 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
   ir_value is_first = is_set(e, GRADIENT_TILE(e, is_first, b->i64)),
            is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
   ir_value is_placed = ir_op2(b, "arith.ori", is_first, is_last);
-  if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->places.is_wanted);
+  if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_places);
   ir_branch places = ir_if(b, is_placed);
   emit_pairs_places(&pairs, t);
   ir_end_if(b, places);
@@ -267,16 +263,10 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   emit_keys_gain(f, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
   ir_end_if(b, values);
   emit_score_gradients(f, &t);
-  if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
-  bool moves = paired && attention_moves(e->p);
-  if (moves) emit_place_sums_open(&f->places);
-  if (moves && (e->p->bias || e->p->score)) emit_bias_place_gains(&f->places, &t, f->turned);
-  if (paired && e->p->score) emit_product_gains(&f->pairs, &t, f->turned); /* columns are part of the product */
-  if (paired && e->p->columns) emit_columns_sums(&f->weights_gain, &t, f->turned);
-  if (moves && e->p->columns) emit_columns_place_gains(&f->weights_gain, &f->places, &t, f->turned);
+  if (paired) emit_pair_sums(&f->sums, &t, f->turned);
   bool turns = paired && e->p->matrix; /* those gains are queries' and keys', too */
   if (turns) emit_turned_gains(&f->turned_gains, &t, f->turned, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
-  if (moves) emit_place_sums_close(&f->places, &t);
+  if (paired) emit_pair_sums_close(&f->sums, &t);
   if (turns) return;
   ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
   emit_keys_gain(f, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
@@ -313,9 +303,7 @@ static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole
 
 static ir_value product_factor(const attention_emitter *e, void *context, ir_value vector) {
   (void)context, (void)vector;
-  ir *b = e->b;
-  ir_value scale = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2));
-  return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
+  return attention_natural_scale(e);
 }
 
 static void emit_begin(gradient_emitter *f) {
@@ -390,11 +378,8 @@ static void emit_turned(gradient_emitter *f) {
   f->turned_gains = (turned_gains){.pairs = &f->pairs,
                                    .q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE),
                                    .g_q = f->g_q,
-                                   .wants_keys = f->is_wanted[OF_K]};
-  if (e->p->torques) {
-    f->torques = emit_turned_torques_begin(&f->places, product_factor(e, NULL, e->zero));
-    f->turned_gains.torques = &f->torques;
-  }
+                                   .wants_keys = f->is_wanted[OF_K],
+                                   .sums = &f->sums};
   emit_turned_gains_begin(&f->turned_gains);
   turned_rows rows = {q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, f->turned_gains.q, false};
   emit_turned_rows(e, &rows, ir_float(b, e->lanes, 1));
@@ -410,7 +395,7 @@ static void emit_queries_gain(const gradient_emitter *f) {
     emit_turned_back(e, &back, product_factor, NULL);
     return;
   }
-  ir_value factor = product_factor(e, NULL, e->zero);
+  ir_value factor = attention_natural_scale(e);
   ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
   ir_value token = attention_lane_token(e, e->zero, queries.index),
            row = nth(b, f->g_q, queries.index, (int64_t)f->q.pitch * 4);
@@ -441,13 +426,11 @@ static void emit_attend_gradient(gradient_emitter *f) {
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
   if (p->columns) {
     f->columns = emit_columns_begin(e);
-    f->weights_gain = emit_columns_sums_begin(&f->columns);
     f->pairs = (pair_emitter){.e = e};
   }
   if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
-  if (p->n_scatters) f->operands = emit_operand_sums_begin(&f->pairs);
-  if (p->n_sums) f->places = emit_place_sums_begin(&f->pairs);
+  if (pairs) f->sums = emit_pair_sums_begin(&f->pairs, &f->columns);
   if (p->matrix) emit_turned(f);
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
   if (pairs) {
@@ -455,10 +438,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
     if (p->mask) emit_seen_keys(&f->pairs, first, larger(b, first, end), emit_run, f);
     else emit_keys(f, first, larger(b, first, end), true);
   }
-  if (p->n_scatters) emit_operand_sums_end(&f->operands);
-  if (p->columns) emit_columns_sums_end(&f->weights_gain);
-  if (p->torques) emit_turned_torques_end(&f->torques);
-  if (p->n_sums) emit_place_sums_end(&f->places);
+  if (pairs) emit_pair_sums_end(&f->sums);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   emit_queries_gain(f);
   ir_end_if(b, queries);

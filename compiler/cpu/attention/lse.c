@@ -11,8 +11,6 @@
 #include "mlir/arith.h"
 #include "mlir/math.h"
 
-static const double LN_2 = 0.69314718055994530942;
-
 static ir_value wide(const attention_emitter *e, ir_value x) { return ir_cast(e->b, "arith.extf", x, e->b->f64); }
 
 static ir_value lse_of(const attention_emitter *e, ir_value maxima, ir_value sums, int vector) {

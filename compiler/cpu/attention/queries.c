@@ -115,6 +115,12 @@ ir_value attention_scale(const attention_emitter *e) {
   return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
 }
 
+ir_value attention_natural_scale(const attention_emitter *e) {
+  ir *b = e->b;
+  ir_value scale = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2));
+  return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
+}
+
 ir_value attention_query_factor(const attention_emitter *e) { return e->dots ? (ir_value){NULL} : attention_scale(e); }
 
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows) {

@@ -8,6 +8,8 @@
  * not numbers. */
 ir_value attention_scale(const attention_emitter *e);
 ir_value attention_query_factor(const attention_emitter *e);
+/* The caller's own factor of scores, in all lanes. */
+ir_value attention_natural_scale(const attention_emitter *e);
 /* Rows of the tile's queries, scaled (but for dot products); 0 in empty lanes. */
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r);
 /* The same of those of register `vector` (i64), which come as float32 [lanes][head_dim]. */

@@ -18,6 +18,8 @@ enum {
   ATTENTION_MAX_SUMS = ATTENTION_MAX_ROWS * ATTENTION_MAX_VECTORS
 };
 
+static const double LN_2 = 0.69314718055994530942;
+
 typedef struct attention_emitter {
   ir *b;
   arena *memory;

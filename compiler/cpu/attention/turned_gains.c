@@ -104,7 +104,7 @@ static void emit_pair(const turned_gains *s, const gaining_block *block, delta_e
     own[i] = emit_counted(e, counts, own[i], mul(b, gain, turned[i]), true);
     shared[i] = emit_counted(e, counts, shared[i], back[i], !is_mirrored);
   }
-  if (s->torques && d) emit_turned_torques(s->torques, d, q, turned, counts, at->key, x);
+  if (e->p->torques && d) emit_torque_sums(s->sums, d, q, turned, counts, at->key, x);
 }
 
 /* The entries of key `key` of the tile and the queries of a register; on the grid `begin` is the run's first key. */
@@ -220,7 +220,7 @@ static void emit_pair_by_pair(const walk *w) {
   ir *b = e->b;
   ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
   delta_emitter d = emit_pair_entries_begin(w->s->pairs, blocks.index);
-  if (w->s->torques) emit_turned_torques_fixed(w->s->torques, &d);
+  if (e->p->torques) emit_torque_sums_fixed(w->s->sums, &d);
   gaining_block block = {.n = of.p->spec->n_components, .index = blocks.index};
   emit_block_rows(&of, blocks.index, &block.rows);
   emit_guarded(w, &block, &d, e->zero, w->t->count);
