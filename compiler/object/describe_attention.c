@@ -1,7 +1,6 @@
 /* object/describe_attention: pegen_attention, what the driver of kernel/attention.h is told; see
  * object/describe_form.h. */
 #include "cpu/attention/attention.h"
-#include "cpu/attention/gradient.h"
 #include "cpu/rotors.h"
 #include "object/describe_attention_few.h"
 #include "object/describe_form.h"
@@ -138,6 +137,7 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   if (!d->request->gradients) return describe_null(d);
   for (int i = 0; i < count; i++) {
     const attention_plan *on = attention_plan_gradient(a, p, targets[i]);
+    attention_shape shape = attention_shape_of(on, targets[i]);
     LLVMValueRef attend[ATTEND_GRADIENTS][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
       for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
@@ -153,7 +153,7 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
         FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, step, describe_i64(d, emit_gradient_step(on, targets[i]))),
+        FIELD(pegen_attention_gradient_code, step, describe_i64(d, attention_key_step(on, &shape))),
         FIELD(pegen_attention_gradient_code, turned, turned_gradient(d, p, targets[i]))};
     rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
   }

@@ -1,4 +1,4 @@
-/* cpu/attention/gradient: the loops of one tile of queries; see cpu/attention/gradient.h.
+/* cpu/attention/gradient: the loops of one tile of queries; see cpu/attention/attention.h.
  *
  * With D_i = <g_i, o_i> - g_lse_i, for every tile of keys (Dao's FlashAttention, arXiv 2205.14135, appendix B):
  *
@@ -9,7 +9,7 @@
  * once, and what keys gain goes through memory once a tile. A pair that is not seen has P = 0, whatever its score and
  * its numbers are, and S' = 0.
  */
-#include "cpu/attention/gradient.h"
+#include "cpu/attention/attention.h"
 
 #include "cpu/attention/ahead.h"
 #include "cpu/attention/blocks.h"
@@ -45,7 +45,6 @@ typedef struct gradient_emitter {
   ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
   ir_value weights, turned; /* P and S', [keys][queries] */
   ir_value g_q;           /* Q' [head_dim][queries], or [queries][pitch] where sums are by channels */
-  ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
   ir_value is_wanted[3];  /* i1: of q, k, v */
 } gradient_emitter;
 
@@ -231,25 +230,20 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
   return pairs;
 }
 
-static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
+static void emit_key_tile(void *context, const key_tile *run) {
   const gradient_emitter *f = context;
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   pair_emitter pairs = f->pairs;
   score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns, .products = f->pairs.products};
   ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
-  row_view rows = emit_key_rows(e, &f->rows, first, count);
-  key_tile t = {.first = first,
-                .count = count,
-                .rows = rows.at,
-                .stride = rows.stride,
-                .scores = f->weights,
-                .paired = paired,
-                .ahead = &f->ahead};
-  if (paired) {
-    t.whole_begin = f->whole_begin;
-    t.whole_end = f->whole_end;
-  }
+  key_tile t = *run;
+  bool paired = t.paired;
+  row_view rows = emit_key_rows(e, &f->rows, t.first, t.count);
+  t.rows = rows.at;
+  t.stride = rows.stride;
+  t.scores = f->weights;
+  t.ahead = &f->ahead;
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
@@ -274,29 +268,6 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   emit_query_gradients(f, &t, guarded);
   ir_end_if(b, queries);
-}
-
-/* Keys [begin, end). */
-static void emit_keys(gradient_emitter *f, ir_value begin, ir_value end, bool paired) {
-  const attention_emitter *e = &f->e;
-  ir *b = e->b;
-  if (paired && e->p->by_rows) {
-    emit_grid_keys(e, &f->pairs.grid.shape, begin, end, emit_key_tile, f);
-    return;
-  }
-  ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
-  ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
-  ir_loop tiles = ir_for(b, e->zero, count);
-  ir_value first = add(b, begin, mul(b, tiles.index, tile));
-  emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
-  ir_end_for(b, tiles);
-}
-
-static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end) {
-  gradient_emitter of = *(const gradient_emitter *)context;
-  of.whole_begin = whole_begin;
-  of.whole_end = whole_end;
-  emit_keys(&of, begin, end, true);
 }
 
 /* ---- the tile ---- */
@@ -424,19 +395,17 @@ static void emit_attend_gradient(gradient_emitter *f) {
   bool pairs = attention_has_pairs(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
-  if (p->columns) {
-    f->columns = emit_columns_begin(e);
-    f->pairs = (pair_emitter){.e = e};
-  }
+  f->pairs = (pair_emitter){.e = e};
+  if (p->columns) f->columns = emit_columns_begin(e);
   if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
   if (pairs) f->sums = emit_pair_sums_begin(&f->pairs, &f->columns);
   if (p->matrix) emit_turned(f);
-  if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
+  if (!pairs || p->spec->skip_tokens > 0)
+    emit_key_tiles(&f->pairs, smaller(b, begin, plain), plain, false, emit_key_tile, f);
   if (pairs) {
-    ir_value first = larger(b, begin, plain);
-    if (p->mask) emit_seen_keys(&f->pairs, first, larger(b, first, end), emit_run, f);
-    else emit_keys(f, first, larger(b, first, end), true);
+    ir_value first = larger(b, begin, plain), last = larger(b, first, end);
+    emit_key_tiles(&f->pairs, first, last, true, emit_key_tile, f);
   }
   if (pairs) emit_pair_sums_end(&f->sums);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
@@ -491,11 +460,4 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
     emit_tiles(e, 1u << NUMBER_BF16);
   }
   b->target_cpu = b->target_features = NULL;
-}
-
-int64_t emit_gradient_step(const attention_plan *p, const cpu_target *target) {
-  attention_shape shape = attention_shape_of(p, target);
-  if (!p->by_rows) return shape.keys;
-  grid_shape grid = grid_shape_of(p, &shape);
-  return grid.segments == 1 ? grid.runs * grid.width : grid.width;
 }

@@ -57,28 +57,24 @@ static int64_t block_bytes(const grid_emitter *g) {
 
 /* ---- tiles of keys: whole runs ---- */
 
-void emit_grid_keys(const attention_emitter *e, const grid_shape *g, ir_value begin, ir_value end,
-                    emit_key_tile_function *tile, void *context) {
+int64_t attention_key_step(const attention_plan *p, const attention_shape *s) {
+  if (!p->by_rows) return s->keys;
+  grid_shape g = grid_shape_of(p, s);
+  return g.segments == 1 ? g.runs * g.width : g.width;
+}
+
+void emit_grid_segments(const grid_emitter *g, key_tile t, emit_key_tile_function *visit, void *context) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  ir_value total = sub(b, end, begin), width = i64(b, g->width);
-  if (g->segments == 1) {
-    ir_value step = i64(b, g->runs * g->width);
-    ir_loop tiles = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->runs * g->width - 1)), step));
-    ir_value first = add(b, begin, mul(b, tiles.index, step));
-    tile(context, first, smaller(b, sub(b, end, first), step), true);
-    ir_end_for(b, tiles);
-    return;
-  }
-  ir_loop rows = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->width - 1)), width));
-  ir_loop segments = ir_for(b, e->zero, i64(b, g->segments));
-  ir_value column = attention_mul(b, segments.index, g->segment);
-  ir_value first = add(b, begin, add(b, mul(b, rows.index, width), column));
-  ir_value count = smaller(b, sub(b, end, first), smaller(b, i64(b, g->segment), sub(b, width, column)));
-  ir_branch some = ir_if(b, ir_compare_int(b, "sgt", count, e->zero)); /* causal queries end inside a row */
-  tile(context, first, count, true);
+  ir_value whole = t.count, width = i64(b, g->shape.width);
+  ir_loop segments = ir_for(b, e->zero, i64(b, g->shape.segments));
+  ir_value column = attention_mul(b, segments.index, g->shape.segment);
+  t.first = add(b, t.first, column);
+  t.count = smaller(b, sub(b, whole, column), smaller(b, i64(b, g->shape.segment), sub(b, width, column)));
+  ir_branch some = ir_if(b, ir_compare_int(b, "sgt", t.count, e->zero)); /* causal queries end inside a row */
+  visit(context, &t);
   ir_end_if(b, some);
   ir_end_for(b, segments);
-  ir_end_for(b, rows);
 }
 
 /* ---- displacements of a run ---- */

@@ -93,26 +93,48 @@ static void emit_all_states(const pair_emitter *pairs, ir_value seen, ir_value b
   ir_end_for(b, vectors);
 }
 
-/* Keys that runs are multiples of. */
-static int64_t step_of(const pair_emitter *pairs) {
-  const grid_shape *g = &pairs->grid.shape;
-  if (!pairs->e->p->by_rows) return 1;
-  return g->segments == 1 ? g->runs * g->width : g->width;
-}
+/* ---- tiles of keys ---- */
 
-void emit_seen_keys(const pair_emitter *pairs, ir_value begin, ir_value end, emit_seen_visitor *visit, void *context) {
+static void emit_run(const pair_emitter *pairs, const key_tile *run, emit_key_tile_function *visit, void *context) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
+  key_tile t = *run;
+  bool by_rows = run->paired && e->p->by_rows;
+  int64_t keys = by_rows ? attention_key_step(e->p, &e->shape) : e->shape.keys;
+  ir_value step = i64(b, keys), total = sub(b, run->run_end, run->run_begin);
+  ir_loop tiles = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, keys - 1)), step));
+  t.first = add(b, run->run_begin, mul(b, tiles.index, step));
+  t.count = smaller(b, sub(b, run->run_end, t.first), step);
+  if (by_rows && pairs->grid.shape.segments > 1) emit_grid_segments(&pairs->grid, t, visit, context);
+  else visit(context, &t);
+  ir_end_for(b, tiles);
+}
+
+void emit_key_tiles(const pair_emitter *pairs, ir_value begin, ir_value end, bool paired, emit_key_tile_function *visit,
+                    void *context) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  key_tile run = {.paired = paired, .run_begin = begin, .run_end = end};
+  if (!paired || !e->p->mask) {
+    emit_run(pairs, &run, visit, context);
+    return;
+  }
   ir_value seen = ATTENTION_TILE(e, seen, b->ptr);
   emit_all_states(pairs, seen, begin, end);
-  ir_value arguments[] = {seen, i64(b, e->p->spec->skip_tokens), begin, end, i64(b, step_of(pairs))};
+  ir_value step = i64(b, e->p->by_rows ? attention_key_step(e->p, &e->shape) : 1),
+           arguments[] = {seen, i64(b, e->p->spec->skip_tokens), begin, end, step};
   ir_call(b, "pegen_attention_runs", 5, arguments);
   ir_value runs = OF_SEEN(e, seen, runs, b->ptr), part[4];
   ir_loop loop = ir_for(b, e->zero, OF_SEEN(e, seen, n_runs, b->i64));
-  ir_value run = nth(b, runs, loop.index, sizeof(pegen_attention_run));
-  for (int i = 0; i < 4; i++) part[i] = ir_load(b, b->i64, ir_offset_const(b, run, i * 8), 8);
-  bool opens = attention_opens(e->p);
-  visit(context, part[0], part[1], opens ? part[2] : (ir_value){NULL}, opens ? part[3] : (ir_value){NULL});
+  ir_value at = nth(b, runs, loop.index, sizeof(pegen_attention_run));
+  for (int i = 0; i < 4; i++) part[i] = ir_load(b, b->i64, ir_offset_const(b, at, i * 8), 8);
+  run.run_begin = part[0];
+  run.run_end = part[1];
+  if (attention_opens(e->p)) {
+    run.whole_begin = part[2];
+    run.whole_end = part[3];
+  }
+  emit_run(pairs, &run, visit, context);
   ir_end_for(b, loop);
 }
 

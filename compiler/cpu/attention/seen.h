@@ -5,12 +5,11 @@
 
 #include "cpu/attention/pairwise.h"
 
-/* Keys [begin, end); those of [whole_begin, whole_end) are seen by all queries but for `causal` (null: none are). */
-typedef void emit_seen_visitor(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end);
-
-/* Of a plan with a mask: the states of the tile's blocks among keys [begin, end), and then each run of them. Runs are
- * of whole tiles where the plan goes by rows. */
-void emit_seen_keys(const pair_emitter *pairs, ir_value begin, ir_value end, emit_seen_visitor *visit, void *context);
+/* Visits keys [begin, end) tile by tile, paired: with bias and rotation. Where the plan has a mask those of blocks
+ * alone that some query may see, in runs of which a tile knows its own. Where it goes by rows tiles are whole runs of
+ * the grid. */
+void emit_key_tiles(const pair_emitter *pairs, ir_value begin, ir_value end, bool paired, emit_key_tile_function *visit,
+                    void *context);
 /* Whether tiles are told apart that are seen whole: their bias is mask->open. */
 bool attention_opens(const attention_plan *p);
 /* The states of all blocks, for the leaves of the tile: of those that were unseen and are so again, unseen. */
