@@ -4,7 +4,7 @@
  * Keys and values have their channels in the lanes and are read where they lie, in their own type, once for all rows of
  * queries: a score is a product of registers whose lanes are summed at its end, of many keys at once; a value's
  * register times a weight that is spread. Between the two, scores have keys in the lanes. A file is a stage: channels
- * (few_rows), scores, soften, values (few_stages.h), and what stands at both ends (few).
+ * (few_rows), scores, soften, values (few_rows.h), and what stands at both ends (few).
  */
 #ifndef PEGEN_CPU_ATTENTION_FEW_H
 #define PEGEN_CPU_ATTENTION_FEW_H

@@ -54,6 +54,15 @@ enum { FEW_SCORE_BYTES = PEGEN_FEW_KEYS * 4, FEW_DECAY_BYTES = PEGEN_ATTENTION_P
 int64_t few_maximum_offset(const attention_plan *p);
 int64_t few_sum_offset(const attention_plan *p);
 
+/* ---- stages, which stand on these; see cpu/attention/few.h ---- */
+
+/* Each opens and closes a function of that name. q k^T of `rows` rows of queries with the tile's keys. */
+void emit_few_scores(attention_emitter *e, const char *name, unsigned dtypes, int rows);
+/* Bias (where it is `paired`), mask, maximum, powers and their sums, of all rows. */
+void emit_few_soften(attention_emitter *e, const char *name, bool paired);
+/* output = output decay + p v of `rows` rows; of one row without keys whose power is 0. */
+void emit_few_values(attention_emitter *e, const char *name, unsigned dtypes, int rows);
+
 /* A field of the driver's struct. */
 #define FEW(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_few, name)), 8)

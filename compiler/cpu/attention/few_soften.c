@@ -1,12 +1,11 @@
-/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few_stages.h.
+/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few_rows.h.
  *
  * Scores have keys in the lanes here, and a row after the other is done: bias, mask and maximum, and then
  * p = 2^(score - maximum) and its sum. Of a bias that hides, what the tile hides is told: values are then left out key
  * by key, or the tile as a whole.
  */
-#include "cpu/attention/delta.h"
-#include "cpu/attention/few_stages.h"
-#include "cpu/attention/places.h"
+#include "cpu/attention/few_rows.h"
+#include "cpu/attention/pairwise.h"
 #include "mlir/exp2.h"
 
 typedef struct soften {
@@ -49,26 +48,7 @@ static ir_value lane_numbers(ir *b, int lanes) {
 
 static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
 
-static ir_value function_of(const soften_row *row, ir_value *narrow, ir_value product) {
-  narrow[SPEC_OF_SCORE] = product;
-  delta_emitter d = delta_emitter_at(&row->e, row->fixed, narrow);
-  return emit_expr_f32(&d.walker, row->e.p->score);
-}
-
-/* A key that the score of a product of 0 hides is hidden where its product is no number, too, as in tiles. */
-static ir_value scored(const soften_row *row, ir_value *narrow, ir_value product) {
-  const attention_emitter *e = &row->e;
-  ir *b = e->b;
-  ir_value score = function_of(row, narrow, product);
-  if (!e->p->hides) return score;
-  ir_value is_number =
-               ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), ir_float(b, e->lanes, __builtin_inf())),
-           of_zero = function_of(row, narrow, ir_float(b, e->lanes, 0)),
-           is_hidden = ir_compare_float(b, "oeq", of_zero, infinity(e));
-  return ir_select(b, is_number, score, ir_select(b, is_hidden, infinity(e), score));
-}
-
-/* What the description makes of a product. A bias that hides the key hides its score, too, should that be no number. */
+/* What the description makes of a product. */
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
   ir *b = e->b;
@@ -79,11 +59,7 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
-  if (e->p->score) return scored(row, narrow, score);
-  delta_emitter d = delta_emitter_at(e, row->fixed, narrow);
-  ir_value bias = emit_expr_f32(&d.walker, e->p->bias), sum = add(b, score, bias);
-  if (!e->p->hides) return sum;
-  return ir_select(b, ir_compare_float(b, "oeq", bias, infinity(e)), infinity(e), sum);
+  return emit_score_at(e, row->fixed, narrow, score, true);
 }
 
 static ir_value smaller_of(ir *b, ir_value x, ir_value y) { return smaller(b, x, y); }

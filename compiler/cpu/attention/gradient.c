@@ -11,12 +11,10 @@
  */
 #include "cpu/attention/attention.h"
 
-#include "cpu/attention/ahead.h"
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/key_sums.h"
 #include "cpu/attention/pair_sums.h"
-#include "cpu/attention/products.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
@@ -34,7 +32,7 @@ typedef struct gradient_emitter {
   attention_rows rows;
   pair_emitter pairs;
   column_emitter columns;
-  rows_ahead ahead;       /* asked for between the stages of a tile of keys */
+  ir_value ahead;       /* state of rows that are asked for between the stages of a tile of keys */
   pair_sums sums;            /* what else gains of pairs, beside rows */
   turned_gains turned_gains; /* of a plan with a matrix */
   query_rows q, g;        /* rows of the queries and of what came in for them */
@@ -243,7 +241,7 @@ static void emit_key_tile(void *context, const key_tile *run) {
   t.rows = rows.at;
   t.stride = rows.stride;
   t.scores = f->weights;
-  t.ahead = &f->ahead;
+  t.ahead = f->ahead;
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
@@ -444,7 +442,7 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
   emit_square_functions(&e);
-  emit_ahead_function(&e);
+  emit_ahead_function(e);
   attention_emitter sums = e;
   if (turned) sums.p = turned; /* whose queries gain by channels where those of pairs may not */
   emit_key_sums_functions(&sums);

@@ -6,7 +6,7 @@
  */
 #include "cpu/attention/lone.h"
 
-#include "cpu/attention/products.h"
+#include "cpu/attention/dots.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"

@@ -51,7 +51,7 @@ typedef struct key_tile {
   ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
   ir_value run_begin, run_end; /* i64: of the run of keys that the tile is of */
   ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/lone); null: nobody asks */
-  const struct rows_ahead *ahead; /* asked for in between, by gradients (cpu/attention/ahead); NULL: nothing */
+  ir_value ahead; /* of gradients: state of rows that are asked for in between; null: nothing is */
 } key_tile;
 
 /* A register of float32 in the tile's own memory. */
@@ -97,5 +97,14 @@ ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_gradient_tile, name)), 8)
 /* Whether a pointer is not 0: i1. */
 ir_value attention_is_given(const attention_emitter *e, ir_value pointer);
+
+/* ---- rows that are wanted soon, asked for while there is other work ---- */
+
+/* Their state, in memory, i64 [2]: the first row that nobody asked for, and how many each call asks for. emit_ahead
+ * will run so many times for each group of `keys` whose scores are summed together. */
+ir_value emit_ahead_begin(const attention_emitter *e, ir_value keys, int calls);
+/* Asks for the next few, by a function of the module, once for each target. */
+void emit_ahead_function(attention_emitter of);
+void emit_ahead(const attention_emitter *e, ir_value state);
 
 #endif
