@@ -48,22 +48,21 @@ static LLVMValueRef leaves(describer *d, const attention_plan *p) {
   return p->n_leaves ? describe_rows(d, "leaves", rows, p->n_leaves) : describe_null(d);
 }
 
+/* A function of each number type; those that are not compiled in are null, and all where `what` is NULL. */
+static LLVMValueRef by_type(describer *d, const cpu_target *target, const char *what) {
+  LLVMValueRef functions[NUMBER_CHANNEL_TYPES];
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    functions[dtype] =
+        what ? describe_function(d, attention_name(d->request->memory, target, what, dtype)) : describe_null(d);
+  return LLVMConstArray2(d->ptr, functions, NUMBER_CHANNEL_TYPES);
+}
+
 static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     const attention_plan *forward = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(forward, targets[i]);
-    LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES], write[NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-      attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
-    LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
-      look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
-      read[dtype] = p->turned ? describe_function(d, emit_read_name(a, targets[i], dtype)) : describe_null(d);
-      write[dtype] = p->turns_values ? describe_function(d, emit_write_name(a, targets[i], dtype)) : describe_null(d);
-    }
     describe_field fields[] = {
         FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
         FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
@@ -71,14 +70,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, by_rows, describe_i64(d, attention_plan_on(a, p, targets[i])->by_rows)),
         FIELD(pegen_attention_code, asks, describe_i64(d, attention_asks(forward, &shape))),
         FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
-        FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, attend, by_type(d, targets[i], "attend")),
         FIELD(pegen_attention_code, attend_dots, describe_function(d, emit_attend_dots_name(a, targets[i]))),
-        FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, look, by_type(d, targets[i], "look")),
         FIELD(pegen_attention_code, prepare,
               p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),
-        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, read, LLVMConstArray2(d->ptr, read, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, write, LLVMConstArray2(d->ptr, write, NUMBER_CHANNEL_TYPES))};
+        FIELD(pegen_attention_code, weigh, by_type(d, targets[i], "weigh")),
+        FIELD(pegen_attention_code, read, by_type(d, targets[i], p->turned ? "read" : NULL)),
+        FIELD(pegen_attention_code, write, by_type(d, targets[i], p->turns_values ? "write" : NULL))};
     rows[i] = DESCRIBE(d, pegen_attention_code, fields);
   }
   return describe_rows(d, "targets", rows, count);
@@ -114,14 +113,12 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
   arena *a = d->request->memory;
   const attention_plan *on = attention_plan_turned_gradient(a, p, target);
   turned_shape of = {.tiles = 0};
-  LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    attend[dtype] = describe_function(d, emit_attend_gradient_name(a, target, dtype, ATTEND_GRADIENT_OF_TURNED));
   attention_shape shape = {.keys = 0};
   if (on) shape = attention_shape_of(on, target);
   if (on) of = turned_gradient_shape_of(on, &shape);
   describe_field fields[] = {
-      FIELD(pegen_attention_turned_gradient, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+      FIELD(pegen_attention_turned_gradient, attend,
+            by_type(d, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED])),
       FIELD(pegen_attention_turned_gradient, tiles, describe_i64(d, of.tiles)),
       FIELD(pegen_attention_turned_gradient, keys, describe_i64(d, of.keys)),
       FIELD(pegen_attention_turned_gradient, step, describe_i64(d, shape.keys)),
@@ -138,21 +135,21 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   for (int i = 0; i < count; i++) {
     const attention_plan *on = attention_plan_gradient(a, p, targets[i]);
     attention_shape shape = attention_shape_of(on, targets[i]);
-    LLVMValueRef attend[ATTEND_GRADIENTS][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
-        attend[kind][dtype] = describe_function(d, emit_attend_gradient_name(a, targets[i], dtype, kind));
-      for (int of_values = 0; of_values < 2; of_values++)
-        store[of_values][dtype] = describe_function(d, emit_store_name(a, targets[i], dtype, of_values));
+    LLVMValueRef attend[ATTEND_GRADIENTS], dots[2];
+    for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
+      attend[kind] = by_type(d, targets[i], attention_gradients[kind]);
+    for (int narrow = 0; narrow < 2; narrow++) {
+      const char *what = attention_gradients[ATTEND_GRADIENT_DOTS + narrow];
+      dots[narrow] = describe_function(d, attention_name(a, targets[i], what, NUMBER_BF16));
     }
     describe_field fields[] = {
-        FIELD(pegen_attention_gradient_code, attend, LLVMConstArray2(d->ptr, attend[0], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_narrow, LLVMConstArray2(d->ptr, attend[1], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_dots, attend[ATTEND_GRADIENT_DOTS][NUMBER_BF16]),
-        FIELD(pegen_attention_gradient_code, attend_narrow_dots, attend[ATTEND_GRADIENT_NARROW_DOTS][NUMBER_BF16]),
-        FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, attend, attend[ATTEND_GRADIENT]),
+        FIELD(pegen_attention_gradient_code, attend_narrow, attend[ATTEND_GRADIENT_NARROW]),
+        FIELD(pegen_attention_gradient_code, attend_dots, dots[0]),
+        FIELD(pegen_attention_gradient_code, attend_narrow_dots, dots[1]),
+        FIELD(pegen_attention_gradient_code, store_keys, by_type(d, targets[i], "store_keys")),
+        FIELD(pegen_attention_gradient_code, store_values, by_type(d, targets[i], "store_values")),
+        FIELD(pegen_attention_gradient_code, attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]),
         FIELD(pegen_attention_gradient_code, step, describe_i64(d, attention_key_step(on, &shape))),
         FIELD(pegen_attention_gradient_code, turned, turned_gradient(d, p, targets[i]))};
     rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);

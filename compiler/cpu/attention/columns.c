@@ -8,6 +8,7 @@
  */
 #include "cpu/attention/columns.h"
 
+#include "cpu/attention/rows.h"
 #include "cpu/rotors.h"
 #include "cpu/weights.h"
 #include "mlir/arith.h"
@@ -18,10 +19,6 @@ static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
 }
 
 /* ---- weights ---- */
-
-const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype) {
-  return arena_printf(a, "weigh_%s_%s", target->suffix, number_name(input_dtype));
-}
 
 static query_row row_of(ir *b, const attention_plan *p, ir_value tile, ir_value token) {
   query_row row = {.prepared = of_tile(b, tile, offsetof(pegen_attention_tile, prepared), b->ptr)};
@@ -43,7 +40,8 @@ static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int querie
   ir *b = e->b;
   int count = e->p->p->n_weights;
   ir_value tile, *weight = arena_array(e->memory, ir_value, count);
-  ir_function(b, emit_weigh_name(e->memory, e->target, e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr, &tile);
+  ir_function(b, attention_name(e->memory, e->target, "weigh", e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr,
+              &tile);
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, queries));
   ir_value to = nth(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), lanes.index, 4);
   ir_value tokens = ir_offset_const(b, tile, offsetof(pegen_attention_tile, tokens));

@@ -2,9 +2,9 @@
 #include "cpu/attention/few.h"
 
 #include "cpu/attention/few_rows.h"
+#include "cpu/attention/queries.h"
 #include "cpu/attention/seen.h"
 #include "mlir/exp2.h"
-#include "mlir/math.h"
 
 static const double NOTHING_SEEN = -0x1p126;
 
@@ -156,13 +156,9 @@ static void emit_lse(attention_emitter *e) {
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "lse", 0));
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index), sum = sum_at(e, state),
            maximum = ir_load(b, b->f32, ir_offset_const(b, state, few_maximum_offset(e->p)), 4);
-  maximum = ir_cast(b, "arith.extf", maximum, b->f64);
-  ir_value log = math_log_f64(b, ir_cast(b, "arith.extf", sum, b->f64)),
-           lse = add(b, mul(b, maximum, ir_float(b, b->f64, LN_2)), log),
-           rounded = ir_cast(b, "arith.truncf", lse, b->f32);
-  ir_value seen = ir_compare_float(b, "une", sum, ir_float(b, b->f32, 0)),
+  ir_value lse = attention_lse(e, maximum, (ir_value){NULL}, sum),
            to = row_pointer(e, offsetof(pegen_attention_few, lse), rows.index);
-  ir_store(b, ir_select(b, seen, rounded, ir_float(b, b->f32, -__builtin_inf())), to, 4, false);
+  ir_store(b, lse, to, 4, false);
   close_rows(e, rows);
 }
 

@@ -6,9 +6,10 @@
  */
 #include "cpu/attention/queries.h"
 
+#include "cpu/attention/columns.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/squares.h"
-#include "mlir/arith.h"
+#include "mlir/math.h"
 
 enum { MOST_LANES = 16 };
 
@@ -167,4 +168,37 @@ void emit_attention_output(const attention_emitter *e, const attention_rows *r, 
   ir_value out = ATTENTION_HEAD(e, out), stride = ATTENTION_TILE(e, out_token, e->b->i64);
   turned_back t = {{out, stride}, r->write, e->p->value_dim, r->value_room, output};
   emit_turned_back(e, &t, inverse_sum, &sums);
+}
+
+/* ---- log-sum-exp ---- */
+
+static ir_value wide(const attention_emitter *e, ir_value x) { return ir_cast(e->b, "arith.extf", x, e->b->f64); }
+
+ir_value attention_lse(const attention_emitter *e, ir_value maximum, ir_value constant, ir_value sum) {
+  ir *b = e->b;
+  maximum = wide(e, maximum);
+  if (constant.ptr) maximum = add(b, maximum, wide(e, constant));
+  ir_value lse = add(b, mul(b, maximum, ir_float(b, ir_type(maximum), LN_2)), math_log_f64(b, wide(e, sum))),
+           seen = ir_compare_float(b, "une", sum, ir_float(b, ir_type(sum), 0));
+  return ir_select(b, seen, ir_cast(b, "arith.truncf", lse, b->f32), ir_float(b, ir_type(sum), -__builtin_inf()));
+}
+
+void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value sums) {
+  ir *b = e->b;
+  ir_value at = ATTENTION_HEAD(e, lse), token_bytes = ATTENTION_TILE(e, lse_token, b->i64);
+  ir_branch wanted = ir_if(b, attention_is_given(e, at));
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value at_lanes = attention_at_constant(e, maxima, 0, x), maximum = load(e, at_lanes),
+             sum = load(e, attention_at_constant(e, sums, 0, x)),
+             constant = e->p->columns ? emit_columns_constant(e, x) : (ir_value){NULL};
+    store(e, attention_lse(e, maximum, constant, sum), at_lanes);
+  }
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
+  ir_value token = attention_lane_token(e, e->zero, lanes.index);
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
+  ir_store(b, ir_load(b, b->f32, nth(b, maxima, lanes.index, 4), 4), ir_offset(b, at, mul(b, token, token_bytes)), 4,
+           false);
+  ir_end_if(b, given);
+  ir_end_for(b, lanes);
+  ir_end_if(b, wanted);
 }

@@ -17,6 +17,16 @@ void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_valu
 /* output / sums as rows of the tensor; 0 where a query saw nothing. */
 void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums);
 
+/* What the online softmax knows of a query at its end, as one number:
+ *
+ *     lse = ln 2 (maximum + what the columns of a polynomial left out) + ln sum
+ *
+ * in float64, rounded once: beside a maximum of some hundreds the logarithm has no digits to lose.
+ * constant: what the columns of a polynomial left out; null: nothing. */
+ir_value attention_lse(const attention_emitter *e, ir_value maximum, ir_value constant, ir_value sum);
+/* That of all of the tile's, where it has room for it; the maxima are lost. */
+void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value sums);
+
 /* The token of lane `lane` of register `vector`, both i64; -1: the lane is empty. */
 ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane);
 

@@ -173,13 +173,9 @@ void emit_tell_lost(const attention_emitter *e, ir_value output) {
   ir_end_if(b, asked);
 }
 
-const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "look_%s_%s", target->suffix, number_name(dtype));
-}
-
 void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
-  ir_function(b, emit_look_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_function(b, attention_name(e->memory, e->target, "look", dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
   row_view keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
                    of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
