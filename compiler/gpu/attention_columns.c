@@ -2,7 +2,7 @@
  * gpu/attention_backward.h.
  *
  * A bias is a sum of weights times shapes of the displacement (algebra/polynomial.h): a weight gains what scores gain
- * times its shape. As on processors (cpu/attention/column_sums) shapes are those of the displacement itself, not of
+ * times its shape. As on processors (cpu/attention/pair_sums) shapes are those of the displacement itself, not of
  * columns that count from further away: of keys nearby, differences of what columns gain would have no digits.
  *
  * Every thread sums what the pairs of its columns give to 8 weights of a row, the team's 8 threads tell each other, and

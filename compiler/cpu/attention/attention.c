@@ -8,7 +8,6 @@
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/few.h"
-#include "cpu/attention/lone.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"

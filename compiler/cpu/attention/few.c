@@ -1,7 +1,6 @@
 /* cpu/attention/few: both ends of attention of few queries, and all its functions; see cpu/attention/few.h. */
 #include "cpu/attention/few.h"
 
-#include "cpu/attention/few_rows.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/seen.h"
 #include "mlir/exp2.h"

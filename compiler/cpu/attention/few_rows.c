@@ -1,5 +1,5 @@
-/* cpu/attention/few_rows: see cpu/attention/few_rows.h. */
-#include "cpu/attention/few_rows.h"
+/* cpu/attention/few_rows: see cpu/attention/few.h. */
+#include "cpu/attention/few.h"
 
 #include "mlir/number.h"
 

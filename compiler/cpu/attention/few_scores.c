@@ -1,4 +1,4 @@
-/* cpu/attention/few_scores: q k^T of a few rows; see cpu/attention/few_rows.h.
+/* cpu/attention/few_scores: q k^T of a few rows; see cpu/attention/few.h.
  *
  * Four keys at a time, whose registers of channels meet those of every row, so that what is read of a key, and what is
  * read of a row of queries, is used several times. Of a product's lanes one of every four is left when the four keys'
@@ -6,7 +6,7 @@
  * together, which takes a quarter of the instructions that each four would take alone. Where no four keys are left the
  * last one is read again, and its scores beyond are masked.
  */
-#include "cpu/attention/few_rows.h"
+#include "cpu/attention/few.h"
 
 enum { QUAD = 4, MAX_QUADS = 4, FEW_PAIRS = 2 };
 

@@ -1,10 +1,10 @@
-/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few_rows.h.
+/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few.h.
  *
  * Scores have keys in the lanes here, and a row after the other is done: bias, mask and maximum, and then
  * p = 2^(score - maximum) and its sum. Of a bias that hides, what the tile hides is told: values are then left out key
  * by key, or the tile as a whole.
  */
-#include "cpu/attention/few_rows.h"
+#include "cpu/attention/few.h"
 #include "cpu/attention/pairwise.h"
 #include "mlir/exp2.h"
 

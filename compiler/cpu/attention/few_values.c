@@ -1,9 +1,9 @@
-/* cpu/attention/few_values: output = output decay + p v of a few rows; see cpu/attention/few_rows.h.
+/* cpu/attention/few_values: output = output decay + p v of a few rows; see cpu/attention/few.h.
  *
  * Some registers of channels at a time, whose sums stay in registers over all keys of the tile. Where they are few,
  * every other key has sums of its own, for a processor has several multiply-adds under way.
  */
-#include "cpu/attention/few_rows.h"
+#include "cpu/attention/few.h"
 
 enum { UNDER_WAY = 4, MOST_SUMS = 48 };
 

@@ -18,7 +18,6 @@
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
-#include "cpu/attention/squares.h"
 #include "cpu/attention/turned_gains.h"
 #include "cpu/attention/values.h"
 #include "cpu/weight_gains.h"

@@ -18,7 +18,6 @@
 #include "cpu/attention/pair_sums.h"
 
 #include "cpu/attention/queries.h"
-#include "cpu/attention/squares.h"
 #include "mlir/monomial.h"
 
 enum { MOST_TOGETHER = 8 }; /* monomials whose sums stay in registers over a tile of keys */

@@ -1,7 +1,7 @@
 /* cpu/attention/places: see cpu/attention/places.h. */
 #include "cpu/attention/places.h"
 
-#include "cpu/attention/few_rows.h"
+#include "cpu/attention/few.h"
 #include "mlir/arith.h"
 
 /* Coordinates below it from the origin are as good as exact: their differences are 2^-18 off at most. */

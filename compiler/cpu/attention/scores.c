@@ -2,7 +2,6 @@
 #include "cpu/attention/scores.h"
 
 #include "cpu/attention/dots.h"
-#include "cpu/attention/lone.h"
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"
 

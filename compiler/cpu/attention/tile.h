@@ -32,7 +32,7 @@ typedef struct attention_emitter {
   ir_value queries; /* [head_dim][queries] of a head, or of each: scaled */
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
-  bool calls_squares; /* squares are turned by the module's function (cpu/attention/squares), not in place */
+  bool calls_squares; /* squares are turned by the module's function (cpu/attention/queries), not in place */
   bool dots;        /* rows are bfloat16, two of which a product takes (cpu/attention/dots); else float32 */
   ir_value scale;   /* of dot products: what scores are multiplied by, lanes */
   ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
@@ -50,7 +50,7 @@ typedef struct key_tile {
   bool paired;     /* with bias and rotation */
   ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
   ir_value run_begin, run_end; /* i64: of the run of keys that the tile is of */
-  ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/lone); null: nobody asks */
+  ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/seen); null: nobody asks */
   ir_value ahead; /* of gradients: state of rows that are asked for in between; null: nothing is */
 } key_tile;
 

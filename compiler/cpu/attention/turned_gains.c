@@ -12,7 +12,6 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/queries.h"
-#include "cpu/attention/squares.h"
 
 static const char *unturned_table(arena *a, const cpu_target *target) {
   return arena_printf(a, "unturned_%s", target->suffix);

@@ -7,7 +7,6 @@
  */
 #include "cpu/attention/values.h"
 #include "cpu/attention/dots.h"
-#include "cpu/attention/lone.h"
 #include "cpu/attention/seen.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
