@@ -25,15 +25,10 @@ static LLVMValueRef operands(describer *d) {
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
-    describe_field fields[] = {
-        FIELD(pegen_operand, name, describe_string(d, o->name)),
-        FIELD(pegen_operand, doc, describe_string(d, operand_doc(d->request->memory, o))),
-        FIELD(pegen_operand, units, describe_string(d, o->units)),
-        FIELD(pegen_operand, initializer, describe_string(d, o->initializer ? o->initializer : "")),
-        FIELD(pegen_operand, rank, describe_i32(d, o->rank)),
-        FIELD(pegen_operand, shape, describe_sizes(d, "shape", o->shape, o->rank)),
-        FIELD(pegen_operand, dimension, describe_strings(d, "dimension", o->dimension, o->rank))};
-    values[i] = DESCRIBE(d, pegen_operand, fields);
+    values[i] = DESCRIBE(d, pegen_operand, F(name, o->name), F(doc, operand_doc(d->request->memory, o)),
+                         F(units, o->units), F(initializer, o->initializer ? o->initializer : ""), F(rank, o->rank),
+                         F(shape, describe_sizes(d, "shape", o->shape, o->rank)),
+                         F(dimension, describe_strings(d, "dimension", o->dimension, o->rank)));
   }
   return describe_rows(d, "operands", values, s->n_operands);
 }
@@ -46,10 +41,7 @@ static LLVMValueRef inputs(describer *d) {
     bool sourced = in->source && *in->source;
     const char *doc = arena_printf(d->request->memory, "%s [%s]%s%s", in->doc, in->units, sourced ? "; " : "",
                                    sourced ? in->source : "");
-    describe_field fields[] = {
-        FIELD(pegen_input, name, describe_string(d, in->name)), FIELD(pegen_input, doc, describe_string(d, doc)),
-        FIELD(pegen_input, units, describe_string(d, in->units)), FIELD(pegen_input, size, describe_i64(d, in->size))};
-    values[i] = DESCRIBE(d, pegen_input, fields);
+    values[i] = DESCRIBE(d, pegen_input, F(name, in->name), F(doc, doc), F(units, in->units), F(size, in->size));
   }
   return describe_rows(d, "inputs", values, s->n_inputs);
 }
@@ -76,10 +68,7 @@ static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMVal
     const char **texts = NULL;
     int out_dim = r->form->out_dim(r->memory, r->plan, type, &texts), count = out_dim - r->spec->head_dim;
     LLVMValueRef list = describe_strings(d, "columns", texts, count);
-    describe_field fields[] = {FIELD(pegen_width, out_dim, describe_i32(d, out_dim)),
-                               FIELD(pegen_width, n_columns, describe_i32(d, count)),
-                               FIELD(pegen_width, columns, list)};
-    values[type] = DESCRIBE(d, pegen_width, fields);
+    values[type] = DESCRIBE(d, pegen_width, F(out_dim, out_dim), F(n_columns, count), F(columns, list));
     if (found || !(r->dtypes & 1u << type)) continue;
     found = true;
     *first = (pegen_width){.out_dim = out_dim, .n_columns = count};
@@ -106,15 +95,12 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
   const gpu_attention_facts *of = program->attention;
   if (!of) return describe_null(d);
-  describe_field fields[] = {FIELD(pegen_ptx_attention, first_entry, describe_i32(d, of->first_entry)),
-                             FIELD(pegen_ptx_attention, n_parameters, describe_i32(d, of->n_parameters)),
-                             FIELD(pegen_ptx_attention, value_dim, describe_i32(d, of->value_dim)),
-                             FIELD(pegen_ptx_attention, placed, describe_i32(d, of->placed)),
-                             FIELD(pegen_ptx_attention, grid_only, describe_i32(d, of->grid_only)),
-                             FIELD(pegen_ptx_attention, indexed, describe_i32(d, (int32_t)of->indexed)),
-                             FIELD(pegen_ptx_attention, gaining, describe_i32(d, (int32_t)of->gaining)),
-                             FIELD(pegen_ptx_attention, n_sums, describe_i32(d, of->n_sums))};
-  return describe_global(d, "ptx_attention", DESCRIBE(d, pegen_ptx_attention, fields), true);
+  return describe_global(d, "ptx_attention",
+                         DESCRIBE(d, pegen_ptx_attention, F(first_entry, of->first_entry),
+                                  F(n_parameters, of->n_parameters), F(value_dim, of->value_dim), F(placed, of->placed),
+                                  F(grid_only, of->grid_only), F(indexed, (int32_t)of->indexed),
+                                  F(gaining, (int32_t)of->gaining), F(n_sums, of->n_sums)),
+                         true);
 }
 
 static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
@@ -125,22 +111,17 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(plan_gradient_first(of)->token));
   int blocks = of ? plan_gradient_blocks(of) : p->spec->n_blocks;
   int input_gains = of ? plan_gradient_first(of)->n_row_inputs[TORQUE_OF_Y] * blocks : 0;
-  describe_field fields[] = {
-      FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? plan_gradient_sums(of, of->n_parts) : 0)),
-      FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? plan_gradient_scatters(of, of->n_parts) : 0)),
-      FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
-      FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, columns || (of && plan_gradient_has_positions(of)))),
-      FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, reads_rows)),
-      FIELD(pegen_ptx_gradient, n_shares,
-            describe_i32(d, columns ? 1
-                            : m     ? p->spec->n_blocks
-                                    : 0)),
-      FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
-      FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
-      FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0)),
-      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights)),
-      FIELD(pegen_ptx_gradient, n_input_gains, describe_i32(d, input_gains))};
-  return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
+  return describe_global(
+      d, "ptx_gradient",
+      DESCRIBE(d, pegen_ptx_gradient, F(n_sums, of ? plan_gradient_sums(of, of->n_parts) : 0),
+               F(n_gained, of ? plan_gradient_scatters(of, of->n_parts) : 0), F(n_blocks, blocks),
+               F(has_positions, columns || (of && plan_gradient_has_positions(of))), F(needs_kept, reads_rows),
+               F(n_shares, columns ? 1
+                           : m     ? p->spec->n_blocks
+                                   : 0),
+               F(matrix_sums, m ? m->numbers : 0), F(matrix_elements, m ? m->elements : 0),
+               F(thread_bytes, m ? m->thread_bytes : 0), F(n_weights, p->n_weights), F(n_input_gains, input_gains)),
+      true);
 }
 
 static int ptx_per_head(const describe_request *r) {
@@ -158,33 +139,23 @@ static LLVMValueRef ptx(describer *d) {
     words[i] = gpu_entry_word(e);
     shared[i] = describe_i32(d, e->shared);
     unsigned dtype = e->tile ? number_pair(e->dtype, e->other ? e->other : e->dtype) : 0; /* 0: not of rows */
-    describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
-                               FIELD(pegen_ptx_entry, dtype, describe_i32(d, dtype)),
-                               FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
-                               FIELD(pegen_ptx_entry, units, describe_i32(d, gpu_entry_units(e))),
-                               FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),
-                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile ? e->tile->owners : 0))};
-    values[i] = DESCRIBE(d, pegen_ptx_entry, fields);
+    values[i] = DESCRIBE(d, pegen_ptx_entry, F(name, e->name), F(dtype, dtype), F(access, e->access),
+                         F(units, gpu_entry_units(e)), F(flight, e->flight), F(columns, e->tile ? e->tile->owners : 0));
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
-  describe_field fields[] = {
-      FIELD(pegen_ptx, text, describe_string(d, m->text)),
-      FIELD(pegen_ptx, size, describe_i64(d, (int64_t)m->size)),
-      FIELD(pegen_ptx, digest, LLVMConstArray2(d->i64, digest, 2)),
-      FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
-      FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
-      FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
-      FIELD(pegen_ptx, per_head, describe_i32(d, ptx_per_head(d->request))),
-      FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
-      FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
-      FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
-      FIELD(pegen_ptx, words, describe_strings(d, "words", words, m->program->n_entries)),
-      FIELD(pegen_ptx, gradient, ptx_gradient(d, m->program)),
-      FIELD(pegen_ptx, shared, describe_array(d, "shared", d->i32, shared, m->program->n_entries)),
-      FIELD(pegen_ptx, cubin, describe_bytes(d, m->cubin, m->cubin_size)),
-      FIELD(pegen_ptx, cubin_size, describe_i64(d, (int64_t)m->cubin_size))};
-  return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
+  return describe_global(d, "ptx",
+                         DESCRIBE(d, pegen_ptx, F(text, m->text), F(size, (int64_t)m->size), F(digest, digest),
+                                  F(chip, m->target->name), F(block, PEGEN_PTX_BLOCK), F(n_parameters, m->n_parameters),
+                                  F(per_head, ptx_per_head(d->request)), F(n_entries, m->program->n_entries),
+                                  F(entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
+                                  F(attention, ptx_attention_of(d, m->program)),
+                                  F(words, describe_strings(d, "words", words, m->program->n_entries)),
+                                  F(gradient, ptx_gradient(d, m->program)),
+                                  F(shared, describe_array(d, "shared", d->i32, shared, m->program->n_entries)),
+                                  F(cubin, describe_bytes(d, m->cubin, m->cubin_size)),
+                                  F(cubin_size, (int64_t)m->cubin_size)),
+                         true);
 }
 
 static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, const LLVMValueRef *entry) {
@@ -194,43 +165,21 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
   pegen_width width = {.out_dim = s->head_dim};
   LLVMValueRef columns = describe_null(d),
                widths = r->form->out_dim ? number_type_widths(d, &width, &columns) : describe_null(d);
-  describe_field fields[] = {
-      FIELD(pegen_kernel, struct_size, describe_i32(d, sizeof(pegen_kernel))),
-      FIELD(pegen_kernel, abi_version, describe_i32(d, PEGEN_ABI_VERSION)),
-      FIELD(pegen_kernel, name, describe_string(d, s->name)),
-      FIELD(pegen_kernel, doc, describe_string(d, s->doc)),
-      FIELD(pegen_kernel, digest, describe_string(d, r->digest)),
-      FIELD(pegen_kernel, options, describe_string(d, joined_options(a, s))),
-      FIELD(pegen_kernel, targets, describe_string(d, joined_targets(a, targets, n_targets))),
-      FIELD(pegen_kernel, dtypes, describe_i32(d, r->dtypes)),
-      FIELD(pegen_kernel, head_dim, describe_i32(d, s->head_dim)),
-      FIELD(pegen_kernel, out_dim, describe_i32(d, width.out_dim)),
-      FIELD(pegen_kernel, n_axes, describe_i32(d, s->n_axes)),
-      FIELD(pegen_kernel, axes, describe_strings(d, "axes", s->axis, s->n_axes)),
-      FIELD(pegen_kernel, heads, describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0)),
-      FIELD(pegen_kernel, skip_tokens, describe_i32(d, s->skip_tokens)),
-      FIELD(pegen_kernel, grid, s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d)),
-      FIELD(pegen_kernel, n_operands, describe_i32(d, s->n_operands)),
-      FIELD(pegen_kernel, operands, operands(d)),
-      FIELD(pegen_kernel, ptx, ptx(d)),
-      FIELD(pegen_kernel, n_inputs, describe_i32(d, s->n_inputs)),
-      FIELD(pegen_kernel, n_columns, describe_i32(d, width.n_columns)),
-      FIELD(pegen_kernel, inputs, inputs(d)),
-      FIELD(pegen_kernel, columns, columns),
-      FIELD(pegen_kernel, widths, widths),
-      FIELD(pegen_kernel, has_sides, describe_i32(d, spec_has_sides(s))),
-      FIELD(pegen_kernel, pair_inputs, describe_i16(d, pair_inputs(s, false))),
-      FIELD(pegen_kernel, key_inputs, describe_i16(d, pair_inputs(s, true))),
-      FIELD(pegen_kernel, reads_indices, describe_i32(d, reads_indices(s))),
-      FIELD(pegen_kernel, needs_input, describe_i32(d, spec_needs_input(s))),
-      FIELD(pegen_kernel, ptx_size, describe_i32(d, sizeof(pegen_ptx))),
-      FIELD(pegen_kernel, scale, describe_f64(d, s->pairwise ? (double)spec_scale(s) : 0)),
-      FIELD(pegen_kernel, has_origin, describe_i32(d, s->polynomial && !s->pairwise && s->polynomial->has_call_origin)),
-#define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
-      PEGEN_ENTRIES(X)
-#undef X
-  };
-  LLVMValueRef value = DESCRIBE(d, pegen_kernel, fields);
+#define ENTRY(name, role, of, option, text) , F(name, entry[PEGEN_ENTRY_##name])
+  LLVMValueRef value = DESCRIBE(
+      d, pegen_kernel, F(struct_size, sizeof(pegen_kernel)), F(abi_version, PEGEN_ABI_VERSION), F(name, s->name),
+      F(doc, s->doc), F(digest, r->digest), F(options, joined_options(a, s)),
+      F(targets, joined_targets(a, targets, n_targets)), F(dtypes, r->dtypes), F(head_dim, s->head_dim),
+      F(out_dim, width.out_dim), F(n_axes, s->n_axes), F(axes, describe_strings(d, "axes", s->axis, s->n_axes)),
+      F(heads, r->form->per_head(r->plan) ? s->heads : 0), F(skip_tokens, s->skip_tokens),
+      F(grid, s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d)),
+      F(n_operands, s->n_operands), F(operands, operands(d)), F(ptx, ptx(d)), F(n_inputs, s->n_inputs),
+      F(n_columns, width.n_columns), F(inputs, inputs(d)), F(columns, columns), F(widths, widths),
+      F(has_sides, spec_has_sides(s)), F(pair_inputs, pair_inputs(s, false)), F(key_inputs, pair_inputs(s, true)),
+      F(reads_indices, reads_indices(s)), F(needs_input, spec_needs_input(s)), F(ptx_size, sizeof(pegen_ptx)),
+      F(scale, s->pairwise ? (double)spec_scale(s) : 0),
+      F(has_origin, s->polynomial && !s->pairwise && s->polynomial->has_call_origin) PEGEN_ENTRIES(ENTRY));
+#undef ENTRY
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
   return g;
@@ -250,15 +199,14 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
   const describe_request *r = d->request;
   LLVMValueRef levels[TARGET_MAX];
   for (int i = 0; i < n_targets; i++) levels[i] = describe_i64(d, targets[i]->level);
-  describe_field fields[] = {FIELD(pegen_driver, kernel, kernel),
-                             FIELD(pegen_driver, per_head, describe_i64(d, r->form->per_head(r->plan))),
-                             FIELD(pegen_driver, has_sides, describe_i64(d, spec_has_sides(r->spec))),
-                             FIELD(pegen_driver, turns_rows, describe_i64(d, spec_turns_rows(r->spec))),
-                             FIELD(pegen_driver, n_targets, describe_i64(d, n_targets)),
-                             FIELD(pegen_driver, levels, describe_array(d, "levels", d->i64, levels, n_targets)),
-                             FIELD(pegen_driver, chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),
-                             FIELD(pegen_driver, form, parts[r->form->kind]->describe(d, r->plan, targets, n_targets))};
-  return describe_global(d, "driver", DESCRIBE(d, pegen_driver, fields), true);
+  return describe_global(d, "driver",
+                         DESCRIBE(d, pegen_driver, F(kernel, kernel), F(per_head, r->form->per_head(r->plan)),
+                                  F(has_sides, spec_has_sides(r->spec)), F(turns_rows, spec_turns_rows(r->spec)),
+                                  F(n_targets, n_targets),
+                                  F(levels, describe_array(d, "levels", d->i64, levels, n_targets)),
+                                  F(chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),
+                                  F(form, parts[r->form->kind]->describe(d, r->plan, targets, n_targets))),
+                         true);
 }
 
 /* ---- entries ---- */

@@ -34,26 +34,20 @@ static LLVMValueRef leaf(describer *d, const attention_plan *p, const expr *x) {
   for (int j = 0; j < count; j++)
     values[j] = gathered ? describe_i32(d, x->offsets[j])
                          : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
-  LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, gathered ? x->index : -1)),
-                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                             FIELD(pegen_leaf, offsets, gathered ? data : describe_null(d)),
-                             FIELD(pegen_leaf, values, gathered ? describe_null(d) : data)};
-  return DESCRIBE(d, pegen_leaf, fields);
+  return describe_leaf(d, "leaf", gathered ? x->index : -1, x->n_heads, values, count);
 }
 
 static LLVMValueRef leaves(describer *d, const attention_plan *p) {
   LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, p->n_leaves + 1);
   for (int i = 0; i < p->n_leaves; i++) rows[i] = leaf(d, p, p->leaf[i]);
-  return p->n_leaves ? describe_rows(d, "leaves", rows, p->n_leaves) : describe_null(d);
+  return describe_rows(d, "leaves", rows, p->n_leaves);
 }
 
 /* A function of each number type; those that are not compiled in are null, and all where `what` is NULL. */
 static LLVMValueRef by_type(describer *d, const cpu_target *target, const char *what) {
   LLVMValueRef functions[NUMBER_CHANNEL_TYPES];
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    functions[dtype] =
-        what ? describe_function(d, attention_name(d->request->memory, target, what, dtype)) : describe_null(d);
+    functions[dtype] = describe_function(d, what ? attention_name(d->request->memory, target, what, dtype) : NULL);
   return LLVMConstArray2(d->ptr, functions, NUMBER_CHANNEL_TYPES);
 }
 
@@ -63,22 +57,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   for (int i = 0; i < count; i++) {
     const attention_plan *forward = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(forward, targets[i]);
-    describe_field fields[] = {
-        FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
-        FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
-        FIELD(pegen_attention_code, heads, describe_i64(d, shape.heads)),
-        FIELD(pegen_attention_code, by_rows, describe_i64(d, attention_plan_on(a, p, targets[i])->by_rows)),
-        FIELD(pegen_attention_code, asks, describe_i64(d, attention_asks(forward, &shape))),
-        FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
-        FIELD(pegen_attention_code, attend, by_type(d, targets[i], "attend")),
-        FIELD(pegen_attention_code, attend_dots, describe_function(d, emit_attend_dots_name(a, targets[i]))),
-        FIELD(pegen_attention_code, look, by_type(d, targets[i], "look")),
-        FIELD(pegen_attention_code, prepare,
-              p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),
-        FIELD(pegen_attention_code, weigh, by_type(d, targets[i], "weigh")),
-        FIELD(pegen_attention_code, read, by_type(d, targets[i], p->turned ? "read" : NULL)),
-        FIELD(pegen_attention_code, write, by_type(d, targets[i], p->turns_values ? "write" : NULL))};
-    rows[i] = DESCRIBE(d, pegen_attention_code, fields);
+    rows[i] =
+        DESCRIBE(d, pegen_attention_code, F(lanes, shape.lanes), F(vectors, shape.vectors), F(heads, shape.heads),
+                 F(by_rows, attention_plan_on(a, p, targets[i])->by_rows), F(asks, attention_asks(forward, &shape)),
+                 F(block, attention_block(&shape)), F(attend, by_type(d, targets[i], "attend")),
+                 CODE(attend_dots, emit_attend_dots_name(a, targets[i])), F(look, by_type(d, targets[i], "look")),
+                 CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL),
+                 F(weigh, by_type(d, targets[i], "weigh")), F(read, by_type(d, targets[i], p->turned ? "read" : NULL)),
+                 F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)));
   }
   return describe_rows(d, "targets", rows, count);
 }
@@ -98,12 +84,8 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
     const attention_plan *on = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(on, targets[i]);
     turned_shape of = turned_shape_of(on, &shape);
-    describe_field fields[] = {FIELD(pegen_attention_turned, tiles, describe_i64(d, of.tiles)),
-                               FIELD(pegen_attention_turned, keys, describe_i64(d, of.keys)),
-                               FIELD(pegen_attention_turned, state_numbers, describe_i64(d, of.state_numbers)),
-                               FIELD(pegen_attention_turned, values, describe_i64(d, p->turns_values)),
-                               FIELD(pegen_attention_turned, rows, turned)};
-    rows[i] = DESCRIBE(d, pegen_attention_turned, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_turned, F(tiles, of.tiles), F(keys, of.keys),
+                       F(state_numbers, of.state_numbers), F(values, p->turns_values), F(rows, turned));
   }
   return describe_rows(d, "turned", rows, count);
 }
@@ -116,15 +98,10 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
   attention_shape shape = {.keys = 0};
   if (on) shape = attention_shape_of(on, target);
   if (on) of = turned_gradient_shape_of(on, &shape);
-  describe_field fields[] = {
-      FIELD(pegen_attention_turned_gradient, attend,
-            by_type(d, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED])),
-      FIELD(pegen_attention_turned_gradient, tiles, describe_i64(d, of.tiles)),
-      FIELD(pegen_attention_turned_gradient, keys, describe_i64(d, of.keys)),
-      FIELD(pegen_attention_turned_gradient, step, describe_i64(d, shape.keys)),
-      FIELD(pegen_attention_turned_gradient, stretches, describe_i64(d, p->spec->amplitude != 1)),
-      FIELD(pegen_attention_turned_gradient, of_operands, describe_i64(d, !p->torques || !p->torques->n_scatters))};
-  return DESCRIBE(d, pegen_attention_turned_gradient, fields);
+  LLVMValueRef attend = by_type(d, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED]);
+  return DESCRIBE(d, pegen_attention_turned_gradient, F(attend, attend), F(tiles, of.tiles), F(keys, of.keys),
+                  F(step, shape.keys), F(stretches, p->spec->amplitude != 1),
+                  F(of_operands, !p->torques || !p->torques->n_scatters));
 }
 
 /* Null where rows have no gradients. */
@@ -142,17 +119,12 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
       const char *what = attention_gradients[ATTEND_GRADIENT_DOTS + narrow];
       dots[narrow] = describe_function(d, attention_name(a, targets[i], what, NUMBER_BF16));
     }
-    describe_field fields[] = {
-        FIELD(pegen_attention_gradient_code, attend, attend[ATTEND_GRADIENT]),
-        FIELD(pegen_attention_gradient_code, attend_narrow, attend[ATTEND_GRADIENT_NARROW]),
-        FIELD(pegen_attention_gradient_code, attend_dots, dots[0]),
-        FIELD(pegen_attention_gradient_code, attend_narrow_dots, dots[1]),
-        FIELD(pegen_attention_gradient_code, store_keys, by_type(d, targets[i], "store_keys")),
-        FIELD(pegen_attention_gradient_code, store_values, by_type(d, targets[i], "store_values")),
-        FIELD(pegen_attention_gradient_code, attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]),
-        FIELD(pegen_attention_gradient_code, step, describe_i64(d, attention_key_step(on, &shape))),
-        FIELD(pegen_attention_gradient_code, turned, turned_gradient(d, p, targets[i]))};
-    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, F(attend, attend[ATTEND_GRADIENT]),
+                       F(attend_narrow, attend[ATTEND_GRADIENT_NARROW]), F(attend_dots, dots[0]),
+                       F(attend_narrow_dots, dots[1]), F(store_keys, by_type(d, targets[i], "store_keys")),
+                       F(store_values, by_type(d, targets[i], "store_values")),
+                       F(attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]), F(step, attention_key_step(on, &shape)),
+                       F(turned, turned_gradient(d, p, targets[i])));
   }
   return describe_rows(d, "gradients", rows, count);
 }
@@ -173,13 +145,10 @@ static LLVMValueRef scatters(describer *d, const attention_plan *p) {
     int count = x->n_heads * expr_pool_blocks(p->spec->pool);
     LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
     for (int j = 0; j < count; j++) offsets[j] = describe_i32(d, x->offsets[j]);
-    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->op == EXPR_OPERAND ? x->index : -1)),
-                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                               FIELD(pegen_leaf, offsets, describe_array(d, "scatter", d->i32, offsets, count)),
-                               FIELD(pegen_leaf, values, describe_null(d))};
-    rows[i] = DESCRIBE(d, pegen_leaf, fields);
+    int operand = x->op == EXPR_OPERAND ? x->index : -1;
+    rows[i] = describe_leaf(d, "scatter", operand, x->n_heads, offsets, count);
   }
-  return n ? describe_rows(d, "scatters", rows, n) : describe_null(d);
+  return describe_rows(d, "scatters", rows, n);
 }
 
 static int64_t gaining(const attention_plan *p) {
@@ -202,48 +171,32 @@ static LLVMValueRef numbers(describer *d, const attention_plan *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
   for (int i = 0; i < p->n_numbers; i++) {
     const attention_number *n = &p->number[i];
-    describe_field fields[] = {FIELD(pegen_attention_number, of_key, describe_i64(d, n->of_key)),
-                               FIELD(pegen_attention_number, input, describe_i64(d, n->input)),
-                               FIELD(pegen_attention_number, element, describe_i64(d, n->element))};
-    rows[i] = DESCRIBE(d, pegen_attention_number, fields);
+    rows[i] = DESCRIBE(d, pegen_attention_number, F(of_key, n->of_key), F(input, n->input), F(element, n->element));
   }
-  return p->n_numbers ? describe_rows(d, "numbers", rows, p->n_numbers) : describe_null(d);
+  return describe_rows(d, "numbers", rows, p->n_numbers);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
-  describe_field fields[] = {
-      FIELD(pegen_attention, value_dim, describe_i64(d, p->value_dim)),
-      FIELD(pegen_attention, paired, describe_i64(d, attention_has_pairs(p))),
-      FIELD(pegen_attention, n_numbers, describe_i64(d, p->n_numbers)),
-      FIELD(pegen_attention, numbers, numbers(d, p)),
-      FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
-      FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
-      FIELD(pegen_attention, tells, describe_i64(d, attention_tells(p))),
-      FIELD(pegen_attention, skips, describe_i64(d, p->mask != NULL)),
-      FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
-      FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),
-      FIELD(pegen_attention, n_leaves, describe_i64(d, values ? values->n_leaves : p->n_leaves)),
-      FIELD(pegen_attention, leaves, values ? describe_leaves(d, values) : leaves(d, p)),
-      FIELD(pegen_attention, indexed, describe_i64(d, p->indexed)),
-      FIELD(pegen_attention, lanes, describe_i64(d, values ? values->lanes : blocks)),
-      FIELD(pegen_attention, n_weights, describe_i64(d, values ? p->columns->p->n_weights : 0)),
-      FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
-      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets)),
-      FIELD(pegen_attention, gradients, gradient_rows(d, p, targets, n_targets)),
-      FIELD(pegen_attention, few, describe_attention_few(d, p, targets, n_targets)),
-      FIELD(pegen_attention, n_scatters, describe_i64(d, scatter_count(p))),
-      FIELD(pegen_attention, scatters, scatters(d, p)),
-      FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),
-      FIELD(pegen_attention, n_sums, describe_i64(d, d->request->gradients ? p->n_sums : 0)),
-      FIELD(pegen_attention, gaining, describe_i64(d, gaining(p))),
-      FIELD(pegen_attention, keeps, describe_i64(d, keeps_pairs(d, p, targets, n_targets))),
-      FIELD(pegen_attention, weights,
-            describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
-      FIELD(pegen_attention, turned, turned_rows(d, p, targets, n_targets))};
-  return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
+  return describe_global(
+      d, "attention",
+      DESCRIBE(d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)),
+               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(placed, attention_is_placed(p)),
+               F(hides, p->hides), F(tells, attention_tells(p)), F(skips, p->mask != NULL), F(by_rows, p->by_rows),
+               F(n_blocks, blocks), F(n_leaves, values ? values->n_leaves : p->n_leaves),
+               F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
+               F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
+               F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
+               F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
+               F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
+               F(scatters, scatters(d, p)), F(has_places, p->has_places),
+               F(n_sums, d->request->gradients ? p->n_sums : 0), F(gaining, gaining(p)),
+               F(keeps, keeps_pairs(d, p, targets, n_targets)),
+               F(weights, describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
+               F(turned, turned_rows(d, p, targets, n_targets))),
+      true);
 }
 
 const describe_form describe_attention = {describe, add_plan};

@@ -19,20 +19,13 @@ static LLVMValueRef by_rows(describer *d, const cpu_target *target, const char *
 
 static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_target *target) {
   const attention_plan *on = attention_plan_on(d->request->memory, p, target);
-  describe_field fields[] = {
-      FIELD(pegen_attention_few_code, keys, describe_i64(d, attention_few_keys(on, target))),
-      FIELD(pegen_attention_few_code, queries, describe_i64(d, attention_few_queries(on, target))),
-      FIELD(pegen_attention_few_code, block, describe_i64(d, attention_few_block(target))),
-      FIELD(pegen_attention_few_code, begin, of_all(d, target, "begin")),
-      FIELD(pegen_attention_few_code, scores, by_rows(d, target, "scores")),
-      FIELD(pegen_attention_few_code, soften, of_all(d, target, "soften")),
-      FIELD(pegen_attention_few_code, soften_plain, of_all(d, target, "soften_plain")),
-      FIELD(pegen_attention_few_code, values, by_rows(d, target, "values")),
-      FIELD(pegen_attention_few_code, merge, of_all(d, target, "merge")),
-      FIELD(pegen_attention_few_code, end, of_all(d, target, "end")),
-      FIELD(pegen_attention_few_code, lse, of_all(d, target, "lse")),
-      FIELD(pegen_attention_few_code, seen, of_all(d, target, "seen"))};
-  return DESCRIBE(d, pegen_attention_few_code, fields);
+  return DESCRIBE(d, pegen_attention_few_code, F(keys, attention_few_keys(on, target)),
+                  F(queries, attention_few_queries(on, target)), F(block, attention_few_block(target)),
+                  F(begin, of_all(d, target, "begin")), F(scores, by_rows(d, target, "scores")),
+                  F(soften, of_all(d, target, "soften")), F(soften_plain, of_all(d, target, "soften_plain")),
+                  F(values, by_rows(d, target, "values")), F(merge, of_all(d, target, "merge")),
+                  F(end, of_all(d, target, "end")), F(lse, of_all(d, target, "lse")),
+                  F(seen, of_all(d, target, "seen")));
 }
 
 LLVMValueRef describe_attention_few(describer *d, const attention_plan *p, const cpu_target *const *targets,

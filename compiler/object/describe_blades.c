@@ -31,23 +31,17 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], norm[NUMBER_CHANNEL_TYPES];
-    for (int n = 0; n < NUMBER_CHANNEL_TYPES; n++) norm[n] = describe_function(d, emit_norm_name(a, targets[i], n));
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++) {
       LLVMValueRef own = describe_function(d, emit_encode_name(a, of_rows[i], e / 2, e % 2));
       encode[e] = LLVMIsNull(own) ? describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2)) : own;
     }
-    describe_field fields[] = {
-        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
-        FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
-        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
-        FIELD(pegen_target_code, converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
-        FIELD(pegen_target_code, rotor, describe_function(d, emit_rotor_name(a, of_rows[i]))),
-        FIELD(pegen_target_code, rotor_own, describe_function(d, emit_rotor_own_name(a, of_rows[i]))),
-        FIELD(pegen_target_code, unfold, describe_function(d, emit_unfold_name(a, of_rows[i]))),
-        FIELD(pegen_target_code, norm, LLVMConstArray2(d->ptr, norm, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_target_code, convert, by_types(d, targets[i], "convert", emit_convert_name))};
-    rows[i] = DESCRIBE(d, pegen_target_code, fields);
+    rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, encode),
+                       CODE(values, emit_values_name(a, targets[i])),
+                       F(converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
+                       CODE(rotor, emit_rotor_name(a, of_rows[i])), CODE(rotor_own, emit_rotor_own_name(a, of_rows[i])),
+                       CODE(unfold, emit_unfold_name(a, of_rows[i])), CODES(norm, emit_norm_name, targets[i]),
+                       F(convert, by_types(d, targets[i], "convert", emit_convert_name)));
   }
   return describe_rows(d, name, rows, count);
 }
@@ -74,18 +68,14 @@ static LLVMValueRef describe_parts_of(describer *d, const void *of, const cpu_ta
   LLVMValueRef list = describe_leaves_of(d, plans, row->n_parts, (int)blocks);
   const plan_gradient_row *gains =
       d->request->gradients ? plan_gradient_build_row(d->request->memory, plans, row->n_parts) : NULL;
-  describe_field fields[] = {
-      FIELD(pegen_blades, n_blocks, describe_i64(d, blocks)),
-      FIELD(pegen_blades, lanes, describe_i64(d, row->part[0]->lanes)),
-      FIELD(pegen_blades, n_leaves, describe_i64(d, leaves)),
-      FIELD(pegen_blades, leaves, list),
-      FIELD(pegen_blades, prepared_bytes, describe_i64(d, prepared)),
-      FIELD(pegen_blades, targets, target_rows(d, "targets", targets, targets, n_targets)),
-      FIELD(pegen_blades, values_bytes, describe_i64(d, values)),
-      FIELD(pegen_blades, backward, backward_rows(d, targets, n_targets)),
-      FIELD(pegen_blades, gradient, describe_gradient_row(d, row->spec, gains, (int)blocks, targets, n_targets)),
-      FIELD(pegen_blades, is_sum, describe_i64(d, 0))};
-  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
+  return describe_global(
+      d, "blades",
+      DESCRIBE(d, pegen_blades, F(n_blocks, blocks), F(lanes, row->part[0]->lanes), F(n_leaves, leaves),
+               F(leaves, list), F(prepared_bytes, prepared),
+               F(targets, target_rows(d, "targets", targets, targets, n_targets)), F(values_bytes, values),
+               F(backward, backward_rows(d, targets, n_targets)),
+               F(gradient, describe_gradient_row(d, row->spec, gains, (int)blocks, targets, n_targets)), F(is_sum, 0)),
+      true);
 }
 
 static void add_parts(digest *h, const void *of) {
@@ -106,17 +96,15 @@ static void add_parts(digest *h, const void *of) {
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
   const plan_gradient *of_gradient = d->request->gradients ? plan_gradient_build(d->request->memory, p) : NULL;
-  describe_field fields[] = {FIELD(pegen_blades, n_blocks, describe_i64(d, p->spec->n_blocks)),
-                             FIELD(pegen_blades, lanes, describe_i64(d, p->lanes)),
-                             FIELD(pegen_blades, n_leaves, describe_i64(d, p->n_leaves)),
-                             FIELD(pegen_blades, leaves, describe_leaves(d, p)),
-                             FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
-                             FIELD(pegen_blades, targets, target_rows(d, "targets", targets, targets, n_targets)),
-                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p))),
-                             FIELD(pegen_blades, backward, backward_rows(d, targets, n_targets)),
-                             FIELD(pegen_blades, gradient, describe_gradient(d, of_gradient, targets, n_targets)),
-                             FIELD(pegen_blades, is_sum, describe_i64(d, d->request->form->kind == FORM_ADDITIVE))};
-  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
+  return describe_global(
+      d, "blades",
+      DESCRIBE(d, pegen_blades, F(n_blocks, p->spec->n_blocks), F(lanes, p->lanes), F(n_leaves, p->n_leaves),
+               F(leaves, describe_leaves(d, p)), F(prepared_bytes, emit_prepared_bytes(p)),
+               F(targets, target_rows(d, "targets", targets, targets, n_targets)),
+               F(values_bytes, emit_values_bytes(p)), F(backward, backward_rows(d, targets, n_targets)),
+               F(gradient, describe_gradient(d, of_gradient, targets, n_targets)),
+               F(is_sum, d->request->form->kind == FORM_ADDITIVE)),
+      true);
 }
 
 static void add_sum(digest *h, const void *of) {

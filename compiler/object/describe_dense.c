@@ -41,37 +41,20 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
   dense_shape shape = dense_shape_of(a, encode, t);
   int size = shape.matrix->blocks.size, lanes = t->lanes / (shape.matrix->skew.in_f64 ? 2 : 1);
   bool is_product = shape.matrix->skew.source == SOURCE_PRODUCT;
-  LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES], wedge[NUMBER_CHANNEL_TYPES];
   const plan_gradient *of_angles = d->request->gradients ? dense_gradient_of(a, encode, &shape) : NULL;
   gradient_code gains = dense_gradient_code(a, of_angles, t);
   const char *gain = of_angles ? emit_gain_name(&gains, TORQUE_OF_Y) : "", *adjoint = emit_adjoint_of(a, &shape, t);
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
-    act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
-    wedge[dtype] = describe_function(d, emit_wedge_name(a, t, dtype));
-  }
   const char *name = emit_matrix_name(a, t, false), *back = emit_turned_back_name(a, program_plan(encode), t);
-  describe_field fields[] = {
-      FIELD(pegen_dense_code, unit, describe_i64(d, shape.unit)),
-      FIELD(pegen_dense_code, lanes, describe_i64(d, shape.in_lanes ? shape.unit : 0)),
-      FIELD(pegen_dense_code, padded, describe_i64(d, (size + lanes - 1) / lanes * lanes)),
-      FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
-      FIELD(pegen_dense_code, angles, describe_function(d, emit_angles_name(a, &shape, t))),
-      FIELD(pegen_dense_code, back, is_product ? describe_function(d, back) : describe_null(d)),
-      FIELD(pegen_dense_code, matrix, describe_function(d, name)),
-      FIELD(pegen_dense_code, matrix_rest, describe_function(d, emit_matrix_name(a, t, true))),
-      FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
-      FIELD(pegen_dense_code, transpose, describe_function(d, emit_transpose_name(a, t))),
-      FIELD(pegen_dense_code, wedge, LLVMConstArray2(d->ptr, wedge, NUMBER_CHANNEL_TYPES)),
-      FIELD(pegen_dense_code, adjoint, describe_function(d, arena_printf(a, "%s_adjoint", adjoint))),
-      FIELD(pegen_dense_code, turn, describe_function(d, arena_printf(a, "%s_turn", adjoint))),
-      FIELD(pegen_dense_code, gain, describe_function(d, gain)),
-      FIELD(pegen_dense_code, collect, describe_function(d, emit_collect_name(a, t))),
-      FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
-      FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", name))),
-      FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", name))),
-      FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
-  return DESCRIBE(d, pegen_dense_code, fields);
+  return DESCRIBE(d, pegen_dense_code, F(unit, shape.unit), F(lanes, shape.in_lanes ? shape.unit : 0),
+                  F(padded, (size + lanes - 1) / lanes * lanes), CODE(prepare, emit_prepare_name(a, t)),
+                  CODE(angles, emit_angles_name(a, &shape, t)), CODE(back, is_product ? back : NULL),
+                  CODE(matrix, name), CODE(matrix_rest, emit_matrix_name(a, t, true)), CODES(apply, emit_apply_name, t),
+                  CODE(transpose, emit_transpose_name(a, t)), CODES(wedge, emit_wedge_name, t),
+                  CODE(adjoint, arena_printf(a, "%s_adjoint", adjoint)),
+                  CODE(turn, arena_printf(a, "%s_turn", adjoint)), CODE(gain, gain),
+                  CODE(collect, emit_collect_name(a, t)), CODE(stream, emit_stream_name(a, t)),
+                  CODE(sum, arena_printf(a, "%s_sum", name)), CODE(bound, arena_printf(a, "%s_bound", name)),
+                  CODES(act, emit_act_name, t));
 }
 
 /* The skew matrices that a token's are sums of. */
@@ -110,29 +93,21 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   LLVMValueRef of_basis = basis(d, scheduled, matrix), of_generators = generators(d, matrix),
                leaves = describe_leaves(d, p);
   for (int i = 0; i < n_targets; i++) rows[i] = target_row(d, scheduled, targets[i]);
-  describe_field fields[] = {
-      FIELD(pegen_dense, size, describe_i64(d, matrix->blocks.size)),
-      FIELD(pegen_dense, n_blocks, describe_i64(d, matrix->blocks.count)),
-      FIELD(pegen_dense, terms, describe_i64(d, terms)),
-      FIELD(pegen_dense, angle_lanes, describe_i64(d, (angle_bytes + 7) / 8)),
-      FIELD(pegen_dense, gain_terms,
-            describe_i64(d, !is_product ? terms
-                            : of_angles ? of_angles->n_torques
-                                        : 0)),
-      FIELD(pegen_dense, gain_lanes, describe_i64(d, is_product ? p->lanes : (angle_bytes + 7) / 8)),
-      FIELD(pegen_dense, inverse, describe_i64(d, shape.apply->transposed)),
-      FIELD(pegen_dense, is_f64, describe_i64(d, matrix->skew.in_f64)),
-      FIELD(pegen_dense, schur, describe_i64(d, matrix->skew.source == SOURCE_SCHUR)),
-      FIELD(pegen_dense, generators, of_generators),
-      FIELD(pegen_dense, basis, of_basis),
-      FIELD(pegen_dense, leaf_blocks, describe_i64(d, p->spec->n_blocks)),
-      FIELD(pegen_dense, leaf_lanes, describe_i64(d, p->lanes)),
-      FIELD(pegen_dense, n_leaves, describe_i64(d, p->n_leaves)),
-      FIELD(pegen_dense, leaves, leaves),
-      FIELD(pegen_dense, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
-      FIELD(pegen_dense, gradient, describe_gradient(d, of_angles, targets, n_targets)),
-      FIELD(pegen_dense, targets, describe_rows(d, "targets", rows, n_targets))};
-  return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
+  return describe_global(d, "dense",
+                         DESCRIBE(d, pegen_dense, F(size, matrix->blocks.size), F(n_blocks, matrix->blocks.count),
+                                  F(terms, terms), F(angle_lanes, (angle_bytes + 7) / 8),
+                                  F(gain_terms, !is_product ? terms
+                                                : of_angles ? of_angles->n_torques
+                                                            : 0),
+                                  F(gain_lanes, is_product ? p->lanes : (angle_bytes + 7) / 8),
+                                  F(inverse, shape.apply->transposed), F(is_f64, matrix->skew.in_f64),
+                                  F(schur, matrix->skew.source == SOURCE_SCHUR), F(generators, of_generators),
+                                  F(basis, of_basis), F(leaf_blocks, p->spec->n_blocks), F(leaf_lanes, p->lanes),
+                                  F(n_leaves, p->n_leaves), F(leaves, leaves),
+                                  F(prepared_bytes, emit_prepared_bytes(p)),
+                                  F(gradient, describe_gradient(d, of_angles, targets, n_targets)),
+                                  F(targets, describe_rows(d, "targets", rows, n_targets))),
+                         true);
 }
 
 const describe_form describe_dense = {describe, add};

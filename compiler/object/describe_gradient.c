@@ -13,25 +13,15 @@ static LLVMValueRef gradient_codes(describer *d, const spec *s, const plan_gradi
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     const cpu_target *grad = emit_gradient_target(a, targets[i]);
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES], unweigh[NUMBER_CHANNEL_TYPES];
-    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-      encode[type] = describe_function(d, emit_gradient_name(a, grad, type));
-      unweigh[type] = describe_function(d, emit_unweigh_name(a, grad, type));
-    }
     const gradient_code *code = emit_gradient_codes(a, s, of, targets[i]);
     bool has_leaves = false;
     for (const gradient_code *part = code; part; part = part->next) has_leaves |= part->of->token->n_leaves > 0;
     LLVMValueRef gain[2];
     for (int frame = 0; frame < 2; frame++)
       gain[frame] = describe_function(d, emit_gain_name(code, (torque_frame)frame));
-    LLVMValueRef prepare = has_leaves ? describe_function(d, emit_prepare_name(a, grad)) : describe_null(d);
-    describe_field fields[] = {
-        FIELD(pegen_gradient_code, prepare, prepare),
-        FIELD(pegen_gradient_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_gradient_code, scatter, describe_function(d, emit_scatter_name(a, grad))),
-        FIELD(pegen_gradient_code, unweigh, LLVMConstArray2(d->ptr, unweigh, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_gradient_code, gain, LLVMConstArray2(d->ptr, gain, 2))};
-    rows[i] = DESCRIBE(d, pegen_gradient_code, fields);
+    rows[i] = DESCRIBE(d, pegen_gradient_code, CODE(prepare, has_leaves ? emit_prepare_name(a, grad) : NULL),
+                       CODES(encode, emit_gradient_name, grad), CODE(scatter, emit_scatter_name(a, grad)),
+                       CODES(unweigh, emit_unweigh_name, grad), F(gain, gain));
   }
   return describe_rows(d, "gradient_targets", rows, count);
 }
@@ -82,18 +72,15 @@ LLVMValueRef describe_gradient_row(describer *d, const spec *s, const plan_gradi
   if (!of) return describe_null(d);
   gaining g = gains_of(d->request->memory, of);
   int n = g.count, n_leaves = leaves_of(g.token, n), n_scatter_leaves = leaves_of(g.leaves, n);
-  describe_field fields[] = {FIELD(pegen_gradient, n_leaves, describe_i64(d, n_leaves)),
-                             FIELD(pegen_gradient, prepared_bytes, describe_i64(d, g.prepared)),
-                             FIELD(pegen_gradient, leaves, describe_leaves_of(d, g.token, n, blocks)),
-                             FIELD(pegen_gradient, n_sums, describe_i64(d, g.sums)),
-                             FIELD(pegen_gradient, n_scatter_leaves, describe_i64(d, n_scatter_leaves)),
-                             FIELD(pegen_gradient, scatter_leaves, describe_leaves_of(d, g.leaves, n, blocks)),
-                             FIELD(pegen_gradient, n_scatters, describe_i64(d, g.scatters)),
-                             FIELD(pegen_gradient, scatters, describe_places_of(d, g.places, n, blocks)),
-                             FIELD(pegen_gradient, has_positions, describe_i64(d, g.has_positions)),
-                             FIELD(pegen_gradient, n_torques, describe_i64(d, g.torques)),
-                             FIELD(pegen_gradient, targets, gradient_codes(d, s, of, targets, n_targets))};
-  return describe_global(d, "gradient", DESCRIBE(d, pegen_gradient, fields), true);
+  return describe_global(d, "gradient",
+                         DESCRIBE(d, pegen_gradient, F(n_leaves, n_leaves), F(prepared_bytes, g.prepared),
+                                  F(leaves, describe_leaves_of(d, g.token, n, blocks)), F(n_sums, g.sums),
+                                  F(n_scatter_leaves, n_scatter_leaves),
+                                  F(scatter_leaves, describe_leaves_of(d, g.leaves, n, blocks)),
+                                  F(n_scatters, g.scatters), F(scatters, describe_places_of(d, g.places, n, blocks)),
+                                  F(has_positions, g.has_positions), F(n_torques, g.torques),
+                                  F(targets, gradient_codes(d, s, of, targets, n_targets))),
+                         true);
 }
 
 LLVMValueRef describe_gradient(describer *d, const plan_gradient *g, const cpu_target *const *targets, int n_targets) {

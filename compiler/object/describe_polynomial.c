@@ -26,10 +26,7 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
       bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
       widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
     }
-    describe_field fields[] = {
-        FIELD(pegen_widen_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
-        FIELD(pegen_widen_code, widen, LLVMConstArray2(d->ptr, widen, NUMBER_CHANNEL_TYPES * 4))};
-    rows[i] = DESCRIBE(d, pegen_widen_code, fields);
+    rows[i] = DESCRIBE(d, pegen_widen_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(widen, widen));
   }
   return describe_rows(d, "targets", rows, count);
 }
@@ -39,19 +36,13 @@ static LLVMValueRef gradient_rows(describer *d, const plan_widen *p, const cpu_t
   LLVMValueRef rows[TARGET_MAX];
   if (!d->request->gradients) return describe_null(d);
   for (int i = 0; i < count; i++) {
-    LLVMValueRef weights[NUMBER_CHANNEL_TYPES], queries[NUMBER_CHANNEL_TYPES * 2], keys[NUMBER_CHANNEL_TYPES];
-    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-      weights[type] = describe_function(d, emit_weights_gain_name(a, targets[i], type));
-      keys[type] = describe_function(d, emit_keys_gain_name(a, targets[i], type));
-      for (int wide = 0; wide < 2; wide++)
-        queries[2 * type + wide] =
-            describe_function(d, emit_queries_gain_name(a, targets[i], type, wide && p->spec->n_inputs > 0));
+    LLVMValueRef queries[NUMBER_CHANNEL_TYPES * 2];
+    for (int f = 0; f < NUMBER_CHANNEL_TYPES * 2; f++) {
+      bool wide = f % 2 && p->spec->n_inputs > 0;
+      queries[f] = describe_function(d, emit_queries_gain_name(a, targets[i], f / 2, wide));
     }
-    describe_field fields[] = {
-        FIELD(pegen_widen_gradient_code, weights, LLVMConstArray2(d->ptr, weights, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_widen_gradient_code, queries, LLVMConstArray2(d->ptr, queries, NUMBER_CHANNEL_TYPES * 2)),
-        FIELD(pegen_widen_gradient_code, keys, LLVMConstArray2(d->ptr, keys, NUMBER_CHANNEL_TYPES))};
-    rows[i] = DESCRIBE(d, pegen_widen_gradient_code, fields);
+    rows[i] = DESCRIBE(d, pegen_widen_gradient_code, CODES(weights, emit_weights_gain_name, targets[i]),
+                       F(queries, queries), CODES(keys, emit_keys_gain_name, targets[i]));
   }
   return describe_rows(d, "gradients", rows, count);
 }
@@ -65,17 +56,14 @@ static LLVMValueRef origin(describer *d, const spec *s) {
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
   const plan_gradient *gradient = d->request->gradients ? plan_widen_gradient(d->request->memory, p) : NULL;
-  describe_field fields[] = {FIELD(pegen_widen, n_blocks, describe_i64(d, p->spec->n_blocks)),
-                             FIELD(pegen_widen, lanes, describe_i64(d, p->values->lanes)),
-                             FIELD(pegen_widen, n_leaves, describe_i64(d, p->values->n_leaves)),
-                             FIELD(pegen_widen, leaves, describe_leaves(d, p->values)),
-                             FIELD(pegen_widen, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->values))),
-                             FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets)),
-                             FIELD(pegen_widen, n_weights, describe_i64(d, p->p->n_weights)),
-                             FIELD(pegen_widen, origin, origin(d, p->spec)),
-                             FIELD(pegen_widen, backward, gradient_rows(d, p, targets, n_targets)),
-                             FIELD(pegen_widen, gradient, describe_gradient(d, gradient, targets, n_targets))};
-  return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);
+  return describe_global(d, "widen",
+                         DESCRIBE(d, pegen_widen, F(n_blocks, p->spec->n_blocks), F(lanes, p->values->lanes),
+                                  F(n_leaves, p->values->n_leaves), F(leaves, describe_leaves(d, p->values)),
+                                  F(prepared_bytes, emit_prepared_bytes(p->values)),
+                                  F(targets, target_rows(d, p, targets, n_targets)), F(n_weights, p->p->n_weights),
+                                  F(origin, origin(d, p->spec)), F(backward, gradient_rows(d, p, targets, n_targets)),
+                                  F(gradient, describe_gradient(d, gradient, targets, n_targets))),
+                         true);
 }
 
 const describe_form describe_polynomial = {describe, add};

@@ -13,10 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-LLVMValueRef describe_i16(describer *d, int64_t value) {
-  return LLVMConstInt(LLVMIntTypeInContext(LLVMGetTypeContext(d->i32), 16), (unsigned long long)value, true);
-}
-
 LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
 LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
 LLVMValueRef describe_f64(describer *d, double value) {
@@ -56,6 +52,31 @@ LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fie
   return value;
 }
 
+LLVMValueRef describe_integer(describer *d, size_t size, int64_t value) {
+  return LLVMConstInt(LLVMIntTypeInContext(d->context, (unsigned)size * 8), (unsigned long long)value, true);
+}
+
+LLVMValueRef describe_real(describer *d, size_t size, double value) {
+  (void)size;
+  return describe_f64(d, value);
+}
+
+LLVMValueRef describe_text(describer *d, size_t size, const char *text) {
+  (void)size;
+  return describe_string(d, text);
+}
+
+LLVMValueRef describe_constant(describer *d, size_t size, LLVMValueRef value) {
+  (void)d;
+  (void)size;
+  return value;
+}
+
+LLVMValueRef describe_elements(describer *d, size_t size, LLVMValueRef *values) {
+  LLVMTypeRef type = LLVMTypeOf(values[0]);
+  return LLVMConstArray2(type, values, size / LLVMABISizeOfType(LLVMGetModuleDataLayout(d->module), type));
+}
+
 LLVMValueRef describe_string(describer *d, const char *text) {
   LLVMValueRef g = describe_global(d, "text", LLVMConstStringInContext2(d->context, text, strlen(text), false), true);
   LLVMSetUnnamedAddress(g, LLVMGlobalUnnamedAddr);
@@ -84,8 +105,23 @@ LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes
 }
 
 LLVMValueRef describe_function(describer *d, const char *name) {
-  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
+  LLVMValueRef f = name ? LLVMGetNamedFunction(d->module, name) : NULL;
   return f ? f : describe_null(d);
+}
+
+LLVMValueRef describe_by_type(describer *d, const cpu_target *target,
+                              const char *(*name)(arena *a, const cpu_target *target, int dtype)) {
+  LLVMValueRef functions[NUMBER_CHANNEL_TYPES];
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    functions[dtype] = describe_function(d, name ? name(d->request->memory, target, dtype) : NULL);
+  return LLVMConstArray2(d->ptr, functions, NUMBER_CHANNEL_TYPES);
+}
+
+LLVMValueRef describe_leaf(describer *d, const char *name, int operand, int n_heads, LLVMValueRef *values, int count) {
+  LLVMValueRef data = describe_array(d, name, LLVMTypeOf(values[0]), values, count);
+  bool placed = LLVMTypeOf(values[0]) == d->i32;
+  return DESCRIBE(d, pegen_leaf, F(operand, operand), F(n_heads, n_heads), F(offsets, placed ? data : describe_null(d)),
+                  F(values, placed ? describe_null(d) : data));
 }
 
 LLVMValueRef describe_rows(describer *d, const char *name, LLVMValueRef *values, int count) {
@@ -101,12 +137,7 @@ static LLVMValueRef leaf(describer *d, const expr *x, int blocks, int room, bool
     bool is_missing = marked && j % room >= blocks;
     values[j] = x->offsets ? describe_i32(d, is_missing ? -1 : x->offsets[at]) : describe_f64(d, x->table[at]);
   }
-  LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
-                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                             FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
-                             FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
-  return DESCRIBE(d, pegen_leaf, fields);
+  return describe_leaf(d, "leaf", x->offsets ? x->index : -1, x->n_heads, values, count);
 }
 
 LLVMValueRef describe_leaves(describer *d, const plan *p) { return describe_leaves_of(d, &p, 1, p->spec->n_blocks); }
@@ -133,9 +164,6 @@ LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
   int count = g->n_heads * blocks;
   LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
   for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
-  describe_field fields[] = {FIELD(pegen_skew, operand, describe_i64(d, g->operand)),
-                             FIELD(pegen_skew, difference, describe_i64(d, g->rule == SKEW_DIFFERENCE)),
-                             FIELD(pegen_skew, n_heads, describe_i64(d, g->n_heads)),
-                             FIELD(pegen_skew, offset, describe_array(d, "offsets", d->i32, offsets, count))};
-  return DESCRIBE(d, pegen_skew, fields);
+  return DESCRIBE(d, pegen_skew, F(operand, g->operand), F(difference, g->rule == SKEW_DIFFERENCE),
+                  F(n_heads, g->n_heads), F(offset, describe_array(d, "offsets", d->i32, offsets, count)));
 }
