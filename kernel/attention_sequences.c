@@ -4,11 +4,10 @@
  * sequence is a window of it: the views of rows, places and inputs begin at its first token and are as long as it is,
  * and what walks them knows nothing of others. So its numbers are those of a call of its own. Where keys are in pages
  * (attention_pages.c) queries may also be batches of as many tokens each. Then keys may go in chunks
- * (attention_split.c): a sequence has its own piece of the workspace.
+ * (attention_items.c): a sequence has its own piece of the workspace.
  */
 #include "attention_sequences.h"
 #include "attention_items.h"
-#include "attention_split.h"
 #include "gradient.h"
 
 /* ---- one call ---- */
@@ -25,6 +24,7 @@ typedef struct ragged {
   pegen_tuning tuning;
   int64_t sequence; /* the window's */
   int64_t before;   /* work of the sequences before it */
+  int finishes;     /* 1: behind chunks of keys */
 } ragged;
 
 static int take_args(ragged *r, const pegen_args *args) {
@@ -93,39 +93,34 @@ static void move_to(ragged *r, int64_t sequence) {
 
 enum { KEYS_OF_WORK = 64, LINE = 64 };
 
-/* What is asked of every sequence. */
-typedef enum pass { COUNT, RUN, FINISH_COUNT, FINISH, ROOM } pass;
+/* What is asked of every sequence: bytes of its workspace, its work, or to do some of that. */
+typedef enum pass { ROOM, COUNT, RUN } pass;
 
 /* An item takes about as long as it has keys. */
-static int64_t work_of_item(const pegen_attention_walk *w, int64_t items, int64_t chunks, pass of) {
-  if (of == FINISH || of == FINISH_COUNT) return 1 + chunks / items;
-  return 1 + w->keys * items / (chunks * KEYS_OF_WORK);
+static int64_t work_of_item(const pegen_attention_walk *w, const pegen_attention_work *work, int finishes) {
+  if (finishes) return 1 + work->chunks / work->items;
+  return 1 + w->keys * work->items / (work->chunks * KEYS_OF_WORK);
 }
 
 /* Of one sequence: bytes of its workspace (ROOM), or work, of which [begin, end) is done where it is asked for. -1: too
  * much to count. Its own stack for each, for what stands there depends on the number of keys. */
 __attribute__((noinline)) static int64_t run_sequence(const ragged *r, int64_t begin, int64_t end, pass of) {
   pegen_attention_walk w;
+  pegen_attention_work work;
   pegen_attention_begin(&w, r->driver, &r->args, &r->call, r->target, &r->tuning);
-  int64_t bytes = pegen_attention_split_bytes(&w, r->target), work, first, last;
-  if (bytes < 0 || of == ROOM) return bytes < 0 ? -1 : (bytes + LINE - 1) / LINE * LINE;
-  int finishes = of == FINISH || of == FINISH_COUNT;
-  if (finishes && !bytes) return 0;
-  int64_t items = pegen_attention_items(&w, r->target),
-          chunks = bytes ? pegen_attention_split_items(&w, r->target) : items, count = finishes ? items : chunks;
+  pegen_attention_work_of(&w, r->target, &work);
+  if (work.bytes < 0 || of == ROOM) return work.bytes < 0 ? -1 : (work.bytes + LINE - 1) / LINE * LINE;
+  int64_t count = r->finishes ? (work.bytes ? work.items : 0) : work.chunks, all, first, last;
   if (!count) return 0;
-  int64_t each = work_of_item(&w, items, chunks, of);
-  if (__builtin_mul_overflow(count, each, &work)) return -1;
-  if (of == COUNT || of == FINISH_COUNT) return work;
+  int64_t each = work_of_item(&w, &work, r->finishes);
+  if (__builtin_mul_overflow(count, each, &all)) return -1;
+  if (of == COUNT) return all;
   /* those that begin in [begin, end) */
   first = begin <= r->before ? 0 : (begin - r->before + each - 1) / each;
   last = end <= r->before ? 0 : (end - r->before + each - 1) / each;
   if (last > count) last = count;
-  if (first >= last) return work;
-  if (finishes) pegen_attention_split_finish(&w, r->target, first, last);
-  else if (bytes) pegen_attention_split_run(&w, r->target, first, last);
-  else pegen_attention_run_items(&w, r->target, first, last);
-  return work;
+  if (first < last) pegen_attention_run_work(&w, r->target, &work, first, last, r->finishes);
+  return all;
 }
 
 /* The sum over all sequences; -1: too much to count. */
@@ -135,7 +130,7 @@ static int64_t walk(ragged *r, int64_t begin, int64_t end, pass of) {
   for (int64_t sequence = 0; sequence < r->sequences; sequence++) {
     move_to(r, sequence);
     if (r->call.q.size[PEGEN_TOKEN] == 0) continue;
-    int64_t room = of == RUN || of == FINISH ? run_sequence(r, 0, 0, ROOM) : 0, sum = run_sequence(r, begin, end, of);
+    int64_t room = of == RUN ? run_sequence(r, 0, 0, ROOM) : 0, sum = run_sequence(r, begin, end, of);
     if (sum < 0 || __builtin_add_overflow(r->before, sum, &r->before)) return -1;
     if (room) r->args.workspace = (char *)r->args.workspace + room;
   }
@@ -173,22 +168,15 @@ static int begin_call(ragged *r, const pegen_driver *driver, const pegen_args *a
   return form->targets[r->target].attend[r->call.type] ? 0 : PEGEN_ERROR_DTYPE;
 }
 
-static int run_call(const pegen_driver *driver, const pegen_args *args, int part, int parts, pass count, pass run) {
+int pegen_attention_sequences(const pegen_driver *driver, const pegen_args *args, int part, int parts, int finishes) {
   ragged r;
   int64_t begin, end, work;
   int error = begin_call(&r, driver, args, part, parts);
+  r.finishes = finishes;
   if (error || (error = check_room(&r, args)) != 0 || r.call.out.empty) return error;
-  if ((work = walk(&r, 0, 0, count)) < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (pegen_share(work, part, parts, &begin, &end)) walk(&r, begin, end, run);
+  if ((work = walk(&r, 0, 0, COUNT)) < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (pegen_share(work, part, parts, &begin, &end)) walk(&r, begin, end, RUN);
   return 0;
-}
-
-int pegen_attention_sequences(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  return run_call(driver, args, part, parts, COUNT, RUN);
-}
-
-int pegen_attention_sequences_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  return run_call(driver, args, part, parts, FINISH_COUNT, FINISH);
 }
 
 size_t pegen_attention_sequences_workspace(const pegen_driver *driver, const pegen_args *args) {

@@ -9,11 +9,10 @@ static inline int pegen_has_sequences(const pegen_args *args) {
   return args && (PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens) || pegen_has_pages(args));
 }
 
-/* All of a call that has: 0 or a pegen_error; its finish, behind chunks of keys; and the bytes of its workspace, 0
+/* All of a call that has: 0 or a pegen_error; or its finish, behind chunks of keys; and the bytes of its workspace, 0
  * where there are none or the arguments are wrong. */
-PEGEN_INTERNAL int pegen_attention_sequences(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-PEGEN_INTERNAL int pegen_attention_sequences_finish(const pegen_driver *driver, const pegen_args *args, int part,
-                                                    int parts);
+PEGEN_INTERNAL int pegen_attention_sequences(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                             int finishes);
 PEGEN_INTERNAL size_t pegen_attention_sequences_workspace(const pegen_driver *driver, const pegen_args *args);
 
 #endif

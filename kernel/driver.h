@@ -26,7 +26,7 @@
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
  *     attention.c form "attention": the same, by items (attention_items.c): tiles of queries (attention_walk.c)
- *     attention_few.c the same of few queries, by tiles of keys; attention_split.c: of chunks of keys
+ *     attention_few.c the same of few queries, by tiles of keys; attention_items.c: of chunks of keys
  *     attention_sequences.c sequences of different lengths as windows of one call; attention_pages.c: whose keys are in
  *                 pages
  *     attention_gradients.c, attention_backward.c gradients of the same; check_attention_backward.c: their arguments;

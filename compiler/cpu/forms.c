@@ -2,7 +2,6 @@
 #include "cpu/forms.h"
 
 #include "cpu/attention/attention.h"
-#include "cpu/attention/gradient.h"
 #include "cpu/backward.h"
 #include "cpu/dense.h"
 #include "cpu/dense_backward.h"

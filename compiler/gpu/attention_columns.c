@@ -2,7 +2,7 @@
  * gpu/attention_backward.h.
  *
  * A bias is a sum of weights times shapes of the displacement (algebra/polynomial.h): a weight gains what scores gain
- * times its shape. As on processors (cpu/attention/column_sums) shapes are those of the displacement itself, not of
+ * times its shape. As on processors (cpu/attention/pair_sums) shapes are those of the displacement itself, not of
  * columns that count from further away: of keys nearby, differences of what columns gain would have no digits.
  */
 #include "gpu/attention_backward.h"

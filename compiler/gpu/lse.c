@@ -1,4 +1,4 @@
-/* gpu/lse: the log-sum-exp of queries on a GPU, where the caller wants it; see gpu/attention.h and cpu/attention/lse.c.
+/* gpu/lse: the log-sum-exp of queries on a GPU, where the caller wants it; see gpu/attention.h, cpu/attention/queries.
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"

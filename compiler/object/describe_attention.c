@@ -1,7 +1,6 @@
 /* object/describe_attention: pegen_attention, what the driver of kernel/attention.h is told; see
  * object/describe_form.h. */
 #include "cpu/attention/attention.h"
-#include "cpu/attention/gradient.h"
 #include "cpu/rotors.h"
 #include "object/describe_attention_few.h"
 #include "object/describe_form.h"
@@ -44,6 +43,14 @@ static LLVMValueRef leaves(describer *d, const attention_plan *p) {
   return describe_rows(d, "leaves", rows, p->n_leaves);
 }
 
+/* A function of each number type; those that are not compiled in are null, and all where `what` is NULL. */
+static LLVMValueRef by_type(describer *d, const cpu_target *target, const char *what) {
+  LLVMValueRef functions[NUMBER_CHANNEL_TYPES];
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    functions[dtype] = describe_function(d, what ? attention_name(d->request->memory, target, what, dtype) : NULL);
+  return LLVMConstArray2(d->ptr, functions, NUMBER_CHANNEL_TYPES);
+}
+
 static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
@@ -53,11 +60,11 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
     rows[i] =
         DESCRIBE(d, pegen_attention_code, F(lanes, shape.lanes), F(vectors, shape.vectors), F(heads, shape.heads),
                  F(by_rows, attention_plan_on(a, p, targets[i])->by_rows), F(asks, attention_asks(forward, &shape)),
-                 F(block, attention_block(&shape)), CODES(attend, emit_attend_name, targets[i]),
-                 CODE(attend_dots, emit_attend_dots_name(a, targets[i])), CODES(look, emit_look_name, targets[i]),
+                 F(block, attention_block(&shape)), F(attend, by_type(d, targets[i], "attend")),
+                 CODE(attend_dots, emit_attend_dots_name(a, targets[i])), F(look, by_type(d, targets[i], "look")),
                  CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL),
-                 CODES(weigh, emit_weigh_name, targets[i]), CODES(read, p->turned ? emit_read_name : NULL, targets[i]),
-                 CODES(write, p->turns_values ? emit_write_name : NULL, targets[i]));
+                 F(weigh, by_type(d, targets[i], "weigh")), F(read, by_type(d, targets[i], p->turned ? "read" : NULL)),
+                 F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)));
   }
   return describe_rows(d, "targets", rows, count);
 }
@@ -88,12 +95,10 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
   arena *a = d->request->memory;
   const attention_plan *on = attention_plan_turned_gradient(a, p, target);
   turned_shape of = {.tiles = 0};
-  LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    attend[dtype] = describe_function(d, emit_attend_gradient_name(a, target, dtype, ATTEND_GRADIENT_OF_TURNED));
   attention_shape shape = {.keys = 0};
   if (on) shape = attention_shape_of(on, target);
   if (on) of = turned_gradient_shape_of(on, &shape);
+  LLVMValueRef attend = by_type(d, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED]);
   return DESCRIBE(d, pegen_attention_turned_gradient, F(attend, attend), F(tiles, of.tiles), F(keys, of.keys),
                   F(step, shape.keys), F(stretches, p->spec->amplitude != 1),
                   F(of_operands, !p->torques || !p->torques->n_scatters));
@@ -106,18 +111,20 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   if (!d->request->gradients) return describe_null(d);
   for (int i = 0; i < count; i++) {
     const attention_plan *on = attention_plan_gradient(a, p, targets[i]);
-    LLVMValueRef attend[ATTEND_GRADIENTS][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
-        attend[kind][dtype] = describe_function(d, emit_attend_gradient_name(a, targets[i], dtype, kind));
-      for (int of_values = 0; of_values < 2; of_values++)
-        store[of_values][dtype] = describe_function(d, emit_store_name(a, targets[i], dtype, of_values));
+    attention_shape shape = attention_shape_of(on, targets[i]);
+    LLVMValueRef attend[ATTEND_GRADIENTS], dots[2];
+    for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
+      attend[kind] = by_type(d, targets[i], attention_gradients[kind]);
+    for (int narrow = 0; narrow < 2; narrow++) {
+      const char *what = attention_gradients[ATTEND_GRADIENT_DOTS + narrow];
+      dots[narrow] = describe_function(d, attention_name(a, targets[i], what, NUMBER_BF16));
     }
-    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, F(attend, attend[0]), F(attend_narrow, attend[1]),
-                       F(attend_dots, attend[ATTEND_GRADIENT_DOTS][NUMBER_BF16]),
-                       F(attend_narrow_dots, attend[ATTEND_GRADIENT_NARROW_DOTS][NUMBER_BF16]), F(store_keys, store[0]),
-                       F(store_values, store[1]), F(attend_operands, attend[2]),
-                       F(step, emit_gradient_step(on, targets[i])), F(turned, turned_gradient(d, p, targets[i])));
+    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, F(attend, attend[ATTEND_GRADIENT]),
+                       F(attend_narrow, attend[ATTEND_GRADIENT_NARROW]), F(attend_dots, dots[0]),
+                       F(attend_narrow_dots, dots[1]), F(store_keys, by_type(d, targets[i], "store_keys")),
+                       F(store_values, by_type(d, targets[i], "store_values")),
+                       F(attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]), F(step, attention_key_step(on, &shape)),
+                       F(turned, turned_gradient(d, p, targets[i])));
   }
   return describe_rows(d, "gradients", rows, count);
 }

@@ -1,4 +1,4 @@
-/* split_test: few queries whose keys go in chunks (kernel/attention_split.c): the same bits for any number of parts,
+/* split_test: few queries whose keys go in chunks (kernel/attention_items.c): the same bits for any number of parts,
  * against the reference, of a sequence the same in any batch; and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,8 +8,6 @@
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/few.h"
-#include "cpu/attention/lone.h"
-#include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
@@ -29,8 +27,6 @@ typedef struct attend {
   ir_value scores;            /* [keys][queries] of a tile of keys */
   ir_value output;            /* [value_dim][queries] */
   ir_value maximum, sum;      /* [queries] */
-  ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
-  ir_value run_begin, run_end;
   ir_value lone; /* of groups of a tile of keys; null: nobody asks */
   ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
@@ -56,7 +52,7 @@ static attend attend_of_head(const attend *f, const head_loop *heads) {
  * processor foresees: they are asked for while the powers, which read nothing, are computed. */
 static void emit_ask_for_values(const attention_emitter *e, const row_view *values, ir_value key) {
   ir *b = e->b;
-  ir_value row = ir_offset(b, values->at, ir_op2(b, "arith.muli", key, values->stride));
+  ir_value row = ir_offset(b, values->at, mul(b, key, values->stride));
   int bytes = e->p->value_dim / attention_step(e) * 4;
   for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, row, at), 1);
 }
@@ -87,9 +83,9 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
   int vectors = e->shape.vectors;
   ir_value sums[ATTENTION_MAX_VECTORS] = {{NULL}}, next[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) {
-    decay[x] = emit_exp2(b, ir_op2(b, "arith.subf", load(e, attention_at_constant(e, f->maximum, 0, x)), maxima[x]));
+    decay[x] = emit_exp2(b, sub(b, load(e, attention_at_constant(e, f->maximum, 0, x)), maxima[x]));
     store(e, maxima[x], attention_at_constant(e, f->maximum, 0, x));
-    sums[x] = ir_op2(b, "arith.mulf", load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
+    sums[x] = mul(b, load(e, attention_at_constant(e, f->sum, 0, x)), decay[x]);
   }
   ir_value now[ATTENTION_MAX_VECTORS];
   row_view values = {{NULL}, {NULL}};
@@ -107,11 +103,11 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
     ir_value p[2];
     for (int i = 0; i < step; i++) {
       ir_value score = load(e, attention_at(e, t->scores, key_of_step(e, loop.index, i), x));
-      p[i] = emit_exp2(b, ir_op2(b, "arith.subf", score, maxima[x]));
+      p[i] = emit_exp2(b, sub(b, score, maxima[x]));
     }
     store(e, e->dots ? emit_pairs(e, p[0], p[1]) : p[0], attention_at(e, t->scores, loop.index, x));
     next[x] = now[x];
-    for (int i = 0; i < step; i++) next[x] = ir_op2(b, "arith.addf", next[x], p[i]);
+    for (int i = 0; i < step; i++) next[x] = add(b, next[x], p[i]);
   }
   ir_end_for_with(b, loop, vectors, next, sums);
   for (int x = 0; x < vectors; x++) store(e, sums[x], attention_at_constant(e, f->sum, 0, x));
@@ -124,20 +120,16 @@ static void load_maxima(const attend *f, ir_value *maxima) {
 }
 
 /* Scores without what rotations add, of each head. */
-static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) {
+static key_tile emit_unrotated(const attend *f, const key_tile *keys) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   head_loop heads = attention_heads_begin(e);
   attend of = attend_of_head(f, &heads);
-  row_view rows = emit_key_rows(&of.e, &of.rows, first, count);
-  key_tile t = {.first = first,
-                .count = count,
-                .rows = rows.at,
-                .stride = rows.stride,
-                .scores = of.scores,
-                .paired = true,
-                .whole_begin = f->whole_begin,
-                .whole_end = f->whole_end};
+  row_view rows = emit_key_rows(&of.e, &of.rows, keys->first, keys->count);
+  key_tile t = *keys;
+  t.rows = rows.at;
+  t.stride = rows.stride;
+  t.scores = of.scores;
   ir_value maxima[ATTENTION_MAX_VECTORS];
   load_maxima(&of, maxima);
   emit_scores(&(score_emitter){.e = &of.e, .pairs = &f->pairs}, &t, maxima);
@@ -154,9 +146,9 @@ static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) 
 }
 
 /* What rotates pairs is computed once for all heads of the tile. */
-static void emit_rotated_tile(const attend *f, ir_value first, ir_value count) {
+static void emit_rotated_tile(const attend *f, const key_tile *keys) {
   const attention_emitter *e = &f->e;
-  key_tile t = emit_unrotated(f, first, count);
+  key_tile t = emit_unrotated(f, keys);
   emit_pairs_keys(&f->pairs, &t);
   emit_pair_rotations(&f->pairs, &t);
   head_loop heads = attention_heads_begin(e);
@@ -170,58 +162,28 @@ static void emit_rotated_tile(const attend *f, ir_value first, ir_value count) {
   attention_heads_end(e, heads);
 }
 
-static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
+static void emit_key_tile(void *context, const key_tile *keys) {
   const attend *f = context;
   const attention_emitter *e = &f->e;
-  if (paired && e->p->matrix) {
-    emit_rotated_tile(f, first, count);
+  if (keys->paired && e->p->matrix) {
+    emit_rotated_tile(f, keys);
     return;
   }
+  key_tile t = *keys;
   score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  row_view rows = emit_key_rows(e, &f->rows, first, count);
-  key_tile t = {
-      .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->scores, .paired = paired};
-  if (paired) {
-    t.whole_begin = f->whole_begin;
-    t.whole_end = f->whole_end;
-    t.run_begin = f->run_begin;
-    t.run_end = f->run_end;
-    t.lone = f->lone;
-  }
-  if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
-  else if (paired) emit_pairs_keys(&f->pairs, &t);
+  row_view rows = emit_key_rows(e, &f->rows, t.first, t.count);
+  t.rows = rows.at;
+  t.stride = rows.stride;
+  t.scores = f->scores;
+  if (t.paired) t.lone = f->lone;
+  if (t.paired && e->p->columns) emit_columns_keys(&f->columns, &t);
+  else if (t.paired) emit_pairs_keys(&f->pairs, &t);
   load_maxima(f, maxima);
   emit_scores(&scores, &t, maxima);
-  if (paired && e->p->score) emit_final_maxima(&scores, &t, maxima);
+  if (t.paired && e->p->score) emit_final_maxima(&scores, &t, maxima);
   emit_softmax(f, &t, maxima, decay);
   emit_attention_values(e, &f->rows, &t, f->output, decay);
-}
-
-/* Keys [begin, end). */
-static void emit_keys(attend *f, ir_value begin, ir_value end, bool paired) {
-  const attention_emitter *e = &f->e;
-  ir *b = e->b;
-  ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
-  ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
-  ir_loop tiles = ir_for(b, e->zero, count);
-  ir_value first = add(b, begin, ir_op2(b, "arith.muli", tiles.index, tile));
-  emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
-  ir_end_for(b, tiles);
-}
-
-static void emit_paired_keys(attend *f, ir_value begin, ir_value end) {
-  if (f->e.p->by_rows) emit_grid_keys(&f->e, &f->pairs.grid.shape, begin, end, emit_key_tile, f);
-  else emit_keys(f, begin, end, true);
-}
-
-static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end) {
-  attend of = *(const attend *)context;
-  of.whole_begin = whole_begin;
-  of.whole_end = whole_end;
-  of.run_begin = begin;
-  of.run_end = end;
-  emit_paired_keys(&of, begin, end);
 }
 
 /* Of what a tile knows beside its keys: on the stack, or, where it is to remember it, the next of its state. */
@@ -292,18 +254,15 @@ static void emit_begin_head(const attend *f) {
   ir_end_if(e->b, queries);
 }
 
-/* Keys that have neither bias nor rotation, those of tiles that remember their state from `begin` on. */
+/* Keys that have neither bias nor rotation, and then those that may be seen of the others; of tiles that remember their
+ * state from `begin` on. */
 static void emit_plain_keys(attend *f, ir_value plain) {
   attention_emitter *e = &f->e;
-  ir *b = e->b;
-  if (!attention_is_turned(e->p)) {
-    emit_keys(f, e->zero, plain, false);
-    return;
-  }
-  emit_keys(f, smaller(b, ATTENTION_TILE(e, begin, b->i64), plain), plain, false);
+  ir_value first = e->zero;
+  if (attention_is_turned(e->p)) first = smaller(e->b, ATTENTION_TILE(e, begin, e->b->i64), plain);
+  emit_key_tiles(&f->pairs, first, plain, false, emit_key_tile, f);
 }
 
-/* Keys that may be seen, of those that have a bias or a rotation. */
 static void emit_placed_keys(attend *f, ir_value plain, ir_value end) {
   attention_emitter *e = &f->e;
   ir_value first = plain, last = end;
@@ -311,8 +270,7 @@ static void emit_placed_keys(attend *f, ir_value plain, ir_value end) {
     first = larger(e->b, ATTENTION_TILE(e, begin, e->b->i64), plain);
     last = larger(e->b, first, end);
   }
-  if (e->p->mask) emit_seen_keys(&f->pairs, first, last, emit_run, f);
-  else emit_paired_keys(f, first, last);
+  emit_key_tiles(&f->pairs, first, last, true, emit_key_tile, f);
 }
 
 static void emit_end_head(const attend *f) {
@@ -339,6 +297,7 @@ static void emit_attend(attend *f) {
   ir_value end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
+  f->pairs = (pair_emitter){.e = e};
   if (p->columns) f->columns = emit_columns_begin(e);
   if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (plains) {

@@ -14,6 +14,7 @@
 #define PEGEN_CPU_ATTENTION_ATTENTION_H
 
 #include "cpu/attention/columns.h"
+#include "cpu/attention/grid.h"
 #include "cpu/attention/rows.h"
 #include "cpu/attention/values.h"
 
@@ -24,5 +25,12 @@ void emit_attention_imports(ir *b);
 
 /* Whether attend_T asks for rows of the next tile's queries and outputs, so that the driver need not. */
 bool attention_asks(const attention_plan *p, const attention_shape *s);
+
+/* attend_gradient_T_DTYPE(tile), store_keys_T_DTYPE and store_values_T_DTYPE for each number type; behind what
+ * emit_attention makes of the same target. operands: the plan of what they alone gain,
+ * attend_operands_gradient_T_DTYPE, turned: that of rows that come turned, attend_turned_gradient_T_DTYPE; NULL: there
+ * is none. */
+void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
+                             const attention_plan *turned, const cpu_target *target, unsigned dtypes);
 
 #endif

@@ -16,7 +16,7 @@ void emit_block_channels(ir *b, arena *a, const attention_plan *p, const cpu_tar
 void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *block) {
   ir *b = e->b;
   const spec *s = e->p->spec;
-  ir_value channels = ir_offset(b, ir_table_address(b, channel_table(e)), attention_mul(b, index, 4));
+  ir_value channels = nth(b, ir_table_address(b, channel_table(e)), index, 4);
   for (int i = 0; i < s->n_components; i++) {
     ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
     block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
@@ -27,8 +27,7 @@ void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *blo
 
 void emit_components(const attention_emitter *e, ir_value row, const ir_value *channel, int n, ir_value *k) {
   ir *b = e->b;
-  for (int i = 0; i < n; i++)
-    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, channel[i], 4)), 4));
+  for (int i = 0; i < n; i++) k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, nth(b, row, channel[i], 4), 4));
 }
 
 void emit_key_components(const attention_emitter *e, ir_value row, const block_rows *block, ir_value *k) {
@@ -37,44 +36,9 @@ void emit_key_components(const attention_emitter *e, ir_value row, const block_r
 
 /* sum + x y, or sum - x y; a sum that is null is 0. */
 static ir_value emit_signed_product(ir *b, ir_value sum, bool negated, ir_value x, ir_value y) {
-  ir_value product = ir_op2(b, "arith.mulf", x, y);
+  ir_value product = mul(b, x, y);
   if (sum.ptr) return ir_op2(b, negated ? "arith.subf" : "arith.addf", sum, product);
   return negated ? ir_op1(b, "arith.negf", product) : product;
-}
-
-/* R = (I - t t^T) D: q . (D k - t (t . D k)). */
-static ir_value emit_mirrored_score(const attention_emitter *e, const ir_value *entry, const ir_value *q,
-                                    const ir_value *k, ir_value score) {
-  ir *b = e->b;
-  const attention_plan *p = e->p;
-  int n = p->spec->n_components;
-  ir_value product = {NULL};
-  for (int i = 0; i < n; i++)
-    if (p->entry_of[i] >= 0)
-      product = emit_signed_product(b, product, p->entry_negated[i] != p->flipped[i], entry[p->entry_of[i]], k[i]);
-  for (int i = 0; i < n; i++) { /* up to the sign of D */
-    ir_value turned = k[i];
-    if (p->entry_of[i] >= 0)
-      turned = emit_signed_product(b, turned, p->entry_negated[i] == p->flipped[i], entry[p->entry_of[i]], product);
-    score = emit_signed_product(b, score, p->flipped[i], q[i], turned);
-  }
-  return score;
-}
-
-ir_value emit_turned_score(const attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k,
-                           ir_value score) {
-  ir *b = e->b;
-  const attention_plan *p = e->p;
-  int n = p->spec->n_components;
-  if (p->mirror) return emit_mirrored_score(e, entry, q, k, score);
-  for (int i = 0; i < n; i++) {
-    ir_value turned = {NULL};
-    for (int j = i * n; j < (i + 1) * n; j++)
-      if (p->entry_of[j] >= 0)
-        turned = emit_signed_product(b, turned, p->entry_negated[j], entry[p->entry_of[j]], k[j - i * n]);
-    if (turned.ptr) score = attention_multiply_add(b, q[i], turned, score);
-  }
-  return score;
 }
 
 /* (I - t t^T) D x, or back: D (I - t t^T) x. */
@@ -98,9 +62,9 @@ static void emit_mirrored(const attention_emitter *e, const ir_value *entry, con
   }
 }
 
-void emit_turned_components(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
-                            ir_value *turned) {
-  ir *b = e->b;
+/* A component that nothing gives stays null. */
+static void emit_components_of(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
+                               ir_value *turned) {
   const attention_plan *p = e->p;
   int n = p->spec->n_components;
   if (p->mirror) {
@@ -112,8 +76,23 @@ void emit_turned_components(const attention_emitter *e, const ir_value *entry, c
     for (int j = 0; j < n; j++) {
       int at = back ? j * n + i : i * n + j;
       if (p->entry_of[at] >= 0)
-        turned[i] = emit_signed_product(b, turned[i], p->entry_negated[at], entry[p->entry_of[at]], x[j]);
+        turned[i] = emit_signed_product(e->b, turned[i], p->entry_negated[at], entry[p->entry_of[at]], x[j]);
     }
-    if (!turned[i].ptr) turned[i] = ir_float(b, e->lanes, 0);
   }
+}
+
+void emit_turned_components(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
+                            ir_value *turned) {
+  emit_components_of(e, entry, x, back, turned);
+  for (int i = 0; i < e->p->spec->n_components; i++)
+    if (!turned[i].ptr) turned[i] = ir_float(e->b, e->lanes, 0);
+}
+
+ir_value emit_turned_score(const attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k,
+                           ir_value score) {
+  ir_value turned[SPEC_MAX_BLADES];
+  emit_components_of(e, entry, k, false, turned);
+  for (int i = 0; i < e->p->spec->n_components; i++)
+    if (turned[i].ptr) score = attention_multiply_add(e->b, q[i], turned[i], score);
+  return score;
 }

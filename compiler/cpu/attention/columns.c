@@ -8,6 +8,7 @@
  */
 #include "cpu/attention/columns.h"
 
+#include "cpu/attention/rows.h"
 #include "cpu/rotors.h"
 #include "cpu/weights.h"
 #include "mlir/arith.h"
@@ -18,10 +19,6 @@ static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
 }
 
 /* ---- weights ---- */
-
-const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype) {
-  return arena_printf(a, "weigh_%s_%s", target->suffix, number_name(input_dtype));
-}
 
 static query_row row_of(ir *b, const attention_plan *p, ir_value tile, ir_value token) {
   query_row row = {.prepared = of_tile(b, tile, offsetof(pegen_attention_tile, prepared), b->ptr)};
@@ -43,12 +40,12 @@ static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int querie
   ir *b = e->b;
   int count = e->p->p->n_weights;
   ir_value tile, *weight = arena_array(e->memory, ir_value, count);
-  ir_function(b, emit_weigh_name(e->memory, e->target, e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr, &tile);
+  ir_function(b, attention_name(e->memory, e->target, "weigh", e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr,
+              &tile);
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, queries));
-  ir_value to =
-      ir_offset(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), attention_mul(b, lanes.index, 4));
+  ir_value to = nth(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), lanes.index, 4);
   ir_value tokens = ir_offset_const(b, tile, offsetof(pegen_attention_tile, tokens));
-  ir_value token = ir_load(b, b->i64, ir_offset(b, tokens, attention_mul(b, lanes.index, 8)), 8);
+  ir_value token = ir_load(b, b->i64, nth(b, tokens, lanes.index, 8), 8);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, i64(b, 0)));
   query_row row = row_of(b, p, tile, token);
   emit_weights(e, &row, weight);
@@ -102,14 +99,14 @@ static void emit_query_columns(const column_emitter *c, int vector, ir_value sca
     for (end = first; end < p->n_gains && p->gain[end].weight == of->weight && p->gain[end].column == of->column;
          end++) {
       ir_value term = emit_monomial(&t, &p->gain[end].power, p->gain[end].factor);
-      gain = gain.ptr ? ir_op2(b, "arith.addf", gain, term) : term;
+      gain = gain.ptr ? add(b, gain, term) : term;
     }
     ir_value weight = emit_query_weight(e, of->weight, vector);
     sum[of->column] =
         emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
   for (int i = 0; i < p->n_columns; i++)
-    ir_store(b, ir_op2(b, "arith.mulf", sum[i], scale), attention_at(e, c->queries, i64(b, i), vector), 4, false);
+    ir_store(b, mul(b, sum[i], scale), attention_at(e, c->queries, i64(b, i), vector), 4, false);
 }
 
 ir_value emit_columns_constant(const attention_emitter *e, int vector) {
@@ -160,7 +157,7 @@ void emit_columns_keys(const column_emitter *columns, const key_tile *t) {
     ir_value sum = {NULL};
     for (int i = 0; i < p->column[c].n_key; i++) {
       ir_value term = emit_monomial(&powers, &p->column[c].key[i], p->column[c].key_factor[i]);
-      sum = sum.ptr ? ir_op2(b, "arith.addf", sum, term) : term;
+      sum = sum.ptr ? add(b, sum, term) : term;
     }
     ir_store(b, sum, ir_offset_const(b, ir_offset(b, columns->keys, offset), (int64_t)c * columns->places.room * 4), 4,
              false);
@@ -172,10 +169,10 @@ void emit_columns_products(const column_emitter *columns, ir_value key, ir_value
   const attention_emitter *e = columns->e;
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
-  ir_value from = ir_offset(b, columns->keys, attention_mul(b, key, 4)), now[ATTENTION_MAX_SUMS],
-           next[ATTENTION_MAX_SUMS], q[ATTENTION_MAX_VECTORS];
+  ir_value from = nth(b, columns->keys, key, 4), now[ATTENTION_MAX_SUMS], next[ATTENTION_MAX_SUMS],
+           q[ATTENTION_MAX_VECTORS];
   ir_loop loop = ir_for_with(b, e->zero, i64(b, e->p->columns->n_columns), n * vectors, sums, now);
-  ir_value column = ir_offset(b, from, attention_mul(b, loop.index, columns->places.room * 4));
+  ir_value column = nth(b, from, loop.index, columns->places.room * 4);
   for (int x = 0; x < vectors; x++) q[x] = ir_load(b, e->lanes, attention_at(e, columns->queries, loop.index, x), 4);
   for (int r = 0; r < n; r++) {
     ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, column, r * 4), 4));

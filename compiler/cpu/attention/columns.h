@@ -12,7 +12,6 @@ typedef struct column_emitter {
 
 /* weigh_T_INPUT(tile) for each number type of inputs, and prepare_T. */
 void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
-const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype);
 /* The queries' columns; once, at the head of the function. */
 column_emitter emit_columns_begin(const attention_emitter *e);
 /* Those of a tile of keys. */

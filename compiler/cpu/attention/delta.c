@@ -15,7 +15,7 @@ static ir_value gathered(delta_emitter *d, const expr *x) {
   if (index < 0) diag_bug("emit_delta", "leaf %%%d was not gathered", x->id);
   ir_value leaves = d->e->leaves.ptr ? d->e->leaves : ATTENTION_TILE(d->e, leaves, b->ptr);
   ir_value at = ir_offset_const(b, leaves, (int64_t)index * expr_pool_blocks(p->spec->pool) * 8);
-  if (d->block.ptr) at = ir_offset(b, at, attention_mul(b, d->block, 8));
+  if (d->block.ptr) at = nth(b, at, d->block, 8);
   return ir_load(b, b->f64, at, 8);
 }
 
@@ -35,7 +35,7 @@ ir_value emit_element_place(delta_emitter *d, const expr *x) {
   ir_value index = ir_cast(b, "arith.fptosi", emit_expr(&d->walker, x->arg[0]), b->i32);
   ir_value base = ir_cast(b, "arith.fptosi", gathered(d, x), b->i32);
   if (lanes) base = ir_broadcast(b, ir_type(index), base);
-  return clamped(b, ir_op2(b, "arith.addi", index, base), count);
+  return clamped(b, add(b, index, base), count);
 }
 
 /* Elements of an operand, float32: data[offset of the head + index], lane by lane. */
@@ -47,7 +47,7 @@ static ir_value element(delta_emitter *d, const expr *x) {
   ir_value index = emit_element_place(d, x), values[64];
   for (int i = 0; i < (lanes ? lanes : 1); i++) {
     ir_value at = ir_cast(b, "arith.extsi", lanes ? ir_extract(b, index, i) : index, b->i64);
-    values[i] = ir_load(b, b->f32, ir_offset(b, data, attention_mul(b, at, 4)), 4);
+    values[i] = ir_load(b, b->f32, nth(b, data, at, 4), 4);
   }
   ir_value v = lanes ? ir_elements(b, ir_vector(b, lanes, b->f32), lanes, values) : values[0];
   return x->is_f32 ? v : ir_cast(b, "arith.extf", v, b->f64);

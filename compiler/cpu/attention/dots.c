@@ -73,7 +73,7 @@ ir_value emit_pairs(const attention_emitter *e, ir_value low, ir_value high) {
 void emit_paired_queries(const attention_emitter *e, ir_value rows, ir_value count, ir_value to) {
   ir *b = e->b;
   ir_loop loop = ir_for(b, e->zero, count);
-  ir_value at = ir_offset(b, to, attention_mul(b, loop.index, (int64_t)e->shape.queries * 2));
+  ir_value at = nth(b, to, loop.index, (int64_t)e->shape.queries * 2);
   for (int x = 0; x < e->shape.vectors; x += 2) {
     ir_value low = load(e, attention_at(e, rows, loop.index, x)), high = ir_float(b, e->lanes, 0);
     if (x + 1 < e->shape.vectors) high = load(e, attention_at(e, rows, loop.index, x + 1));
@@ -106,7 +106,7 @@ static void emit_woven(ir *b, ir_value lower, ir_value upper, int count, ir_valu
   MlirType numbers = ir_vector(b, count, b->i16);
   ir_value bytes = attention_mul(b, channel, 2), x = ir_load(b, numbers, ir_offset(b, lower, bytes), 2);
   ir_value y = upper.ptr ? ir_load(b, numbers, ir_offset(b, upper, bytes), 2) : ir_int(b, numbers, 0);
-  ir_value at = ir_offset(b, to, attention_mul(b, channel, 4));
+  ir_value at = nth(b, to, channel, 4);
   int lanes = 2 * count < MOST_HALVES ? 2 * count : MOST_HALVES;
   for (int first = 0; first < count; first += lanes / 2)
     ir_store(b, woven(b, x, y, lanes, first), ir_offset_const(b, at, (int64_t)first * 4), 4, false);
@@ -130,11 +130,41 @@ void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride,
   ir_value whole = ir_op2(b, "arith.divui", count, i64(b, 2));
   ir_loop pairs = ir_for(b, e->zero, whole);
   ir_value lower = ir_offset(b, from, mul(b, attention_mul(b, pairs.index, 2), stride));
-  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, (int64_t)pitch * 4));
+  ir_value at = nth(b, to, pairs.index, (int64_t)pitch * 4);
   emit_woven_pair(b, lower, ir_offset(b, lower, stride), width, at);
   ir_end_for(b, pairs);
   ir_branch is_odd = ir_if(b, ir_compare_int(b, "ne", attention_mul(b, whole, 2), count));
   lower = ir_offset(b, from, mul(b, attention_mul(b, whole, 2), stride));
-  emit_woven_pair(b, lower, (ir_value){NULL}, width, ir_offset(b, to, attention_mul(b, whole, (int64_t)pitch * 4)));
+  emit_woven_pair(b, lower, (ir_value){NULL}, width, nth(b, to, whole, (int64_t)pitch * 4));
   ir_end_if(b, is_odd);
+}
+
+/* ---- rows of keys times rows of queries ---- */
+
+/* sums += a register of queries times a key's channel, or pair of channels. */
+static void emit_channel(const attention_emitter *e, const ir_value *rows, ir_value channel, ir_value *sums) {
+  ir *b = e->b;
+  int vectors = e->shape.vectors;
+  ir_value q[ATTENTION_MAX_VECTORS], offset = attention_mul(b, channel, 4);
+  for (int x = 0; x < vectors; x++) q[x] = load(e, attention_at(e, e->queries, channel, x));
+  for (int r = 0; r < e->shape.rows; r++) {
+    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, rows[r], offset), 4));
+    for (int x = 0; x < vectors; x++) sums[r * vectors + x] = attention_product(e, k, q[x], sums[r * vectors + x]);
+  }
+}
+
+void emit_products(const attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums) {
+  ir *b = e->b;
+  int count = e->shape.rows * e->shape.vectors, turn = e->shape.unroll;
+  begin /= attention_step(e);
+  end /= attention_step(e);
+  int turns = (end - begin) / turn;
+  ir_value now[ATTENTION_MAX_SUMS];
+  if (turns > 0) {
+    ir_loop loop = ir_for_with(b, e->zero, i64(b, turns), count, sums, now);
+    ir_value channel = add(b, attention_mul(b, loop.index, turn), i64(b, begin));
+    for (int i = 0; i < turn; i++) emit_channel(e, rows, add(b, channel, i64(b, i)), now);
+    ir_end_for_with(b, loop, count, now, sums);
+  }
+  for (int i = begin + turns * turn; i < end; i++) emit_channel(e, rows, i64(b, i), sums);
 }

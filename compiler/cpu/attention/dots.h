@@ -32,5 +32,8 @@ void emit_partner(const attention_emitter *e, ir_value rows, ir_value count, dou
  * zeros. */
 void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride, ir_value count, int width, int pitch,
                      ir_value to);
+/* The micro-kernel of scores: sums [rows][vectors] += channels [begin, end) of each of shape.rows rows (pointers to
+ * float32, or to bfloat16 that dot products take) times those of e->queries. */
+void emit_products(const attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums);
 
 #endif

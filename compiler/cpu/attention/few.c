@@ -1,12 +1,10 @@
 /* cpu/attention/few: both ends of attention of few queries, and all its functions; see cpu/attention/few.h. */
 #include "cpu/attention/few.h"
 
-#include "cpu/attention/few_stages.h"
+#include "cpu/attention/queries.h"
 #include "cpu/attention/seen.h"
 #include "mlir/exp2.h"
-#include "mlir/math.h"
 
-static const double LN_2 = 0.69314718055994530942;
 static const double NOTHING_SEEN = -0x1p126;
 
 enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEAST_WIDTH = 4 };
@@ -46,14 +44,14 @@ static void close_rows(attention_emitter *e, ir_loop rows) {
 }
 
 static ir_value state_of(const attention_emitter *e, ir_value states, ir_value row) {
-  return ir_offset(e->b, states, attention_mul(e->b, row, pegen_few_state_bytes(e->p->value_dim)));
+  return nth(e->b, states, row, pegen_few_state_bytes(e->p->value_dim));
 }
 
 /* A pointer of row `index`. */
 static ir_value row_pointer(const attention_emitter *e, size_t offset, ir_value index) {
   ir *b = e->b;
   ir_value all = ir_offset_const(b, e->tile, (int64_t)offset);
-  return ir_load(b, b->ptr, ir_offset(b, all, attention_mul(b, index, 8)), 8);
+  return ir_load(b, b->ptr, nth(b, all, index, 8), 8);
 }
 
 /* ---- begin ---- */
@@ -66,7 +64,7 @@ static void emit_query(const attention_emitter *e, const few_row *row, ir_value 
   ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
   few_place pair = few_pair_place(row, 0, from, pairs.index);
   emit_few_load(e, row, 1, &pair, x);
-  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, 2 * bytes));
+  ir_value at = nth(b, to, pairs.index, 2 * bytes);
   for (int half = 0; half < 2; half++)
     ir_store(b, mul(b, x[half], factor), ir_offset_const(b, at, half * bytes), 4, false);
   ir_end_for(b, pairs);
@@ -82,14 +80,13 @@ static void emit_begin(attention_emitter *e, unsigned dtypes) {
   ir *b = e->b;
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "begin", 0));
   few_row row = few_row_of(e, dtypes, e->p->head_dim);
-  ir_value to = ir_offset(b, FEW(e, queries, b->ptr), attention_mul(b, rows.index, few_query_bytes(e->p)));
+  ir_value to = nth(b, FEW(e, queries, b->ptr), rows.index, few_query_bytes(e->p));
   emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index);
   emit_zeros(e, state, attention_pitch(e->p->value_dim));
   ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p));
   ir_loop lanes = ir_for(b, e->zero, i64(b, PEGEN_ATTENTION_PITCH / e->shape.lanes));
-  store(e, ir_float(b, e->lanes, NOTHING_SEEN),
-        ir_offset(b, maximum, attention_mul(b, lanes.index, e->shape.lanes * 4)));
+  store(e, ir_float(b, e->lanes, NOTHING_SEEN), nth(b, maximum, lanes.index, e->shape.lanes * 4));
   ir_end_for(b, lanes);
   emit_zeros(e, ir_offset_const(b, state, few_sum_offset(e->p)), PEGEN_ATTENTION_PITCH);
   close_rows(e, rows);
@@ -136,7 +133,7 @@ static void emit_out(const attention_emitter *e, const few_row *row, ir_value st
   ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
   ir_value factor = ir_broadcast(b, lanes, inverse);
   ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
-  ir_value x[2], from = ir_offset(b, state, attention_mul(b, pairs.index, 2 * bytes));
+  ir_value x[2], from = nth(b, state, pairs.index, 2 * bytes);
   for (int half = 0; half < 2; half++)
     x[half] = mul(b, ir_load(b, lanes, ir_offset_const(b, from, half * bytes), 4), factor);
   few_place pair = few_pair_place(row, 0, out, pairs.index);
@@ -158,13 +155,9 @@ static void emit_lse(attention_emitter *e) {
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "lse", 0));
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index), sum = sum_at(e, state),
            maximum = ir_load(b, b->f32, ir_offset_const(b, state, few_maximum_offset(e->p)), 4);
-  maximum = ir_cast(b, "arith.extf", maximum, b->f64);
-  ir_value log = math_log_f64(b, ir_cast(b, "arith.extf", sum, b->f64)),
-           lse = add(b, mul(b, maximum, ir_float(b, b->f64, LN_2)), log),
-           rounded = ir_cast(b, "arith.truncf", lse, b->f32);
-  ir_value seen = ir_compare_float(b, "une", sum, ir_float(b, b->f32, 0)),
+  ir_value lse = attention_lse(e, maximum, (ir_value){NULL}, sum),
            to = row_pointer(e, offsetof(pegen_attention_few, lse), rows.index);
-  ir_store(b, ir_select(b, seen, rounded, ir_float(b, b->f32, -__builtin_inf())), to, 4, false);
+  ir_store(b, lse, to, 4, false);
   close_rows(e, rows);
 }
 

@@ -1,5 +1,5 @@
-/* cpu/attention/few_rows: see cpu/attention/few_rows.h. */
-#include "cpu/attention/few_rows.h"
+/* cpu/attention/few_rows: see cpu/attention/few.h. */
+#include "cpu/attention/few.h"
 
 #include "mlir/number.h"
 
@@ -36,9 +36,7 @@ few_place few_tail_place(const few_row *row, int i, ir_value at) {
 static ir_value place_from(const attention_emitter *e, const few_row *row, const few_place *place, ir_value begin,
                            int type) {
   ir_value at = ir_offset_const(e->b, begin, place->channel * number_bytes(type));
-  return place->index.ptr
-             ? ir_offset(e->b, at, attention_mul(e->b, place->index, (int64_t)2 * row->lanes * number_bytes(type)))
-             : at;
+  return place->index.ptr ? nth(e->b, at, place->index, (int64_t)2 * row->lanes * number_bytes(type)) : at;
 }
 
 static void ask_ahead(const attention_emitter *e, const few_row *row, const few_place *place, int type) {

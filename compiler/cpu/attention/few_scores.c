@@ -1,4 +1,4 @@
-/* cpu/attention/few_scores: q k^T of a few rows; see cpu/attention/few_stages.h.
+/* cpu/attention/few_scores: q k^T of a few rows; see cpu/attention/few.h.
  *
  * Four keys at a time, whose registers of channels meet those of every row, so that what is read of a key, and what is
  * read of a row of queries, is used several times. Of a product's lanes one of every four is left when the four keys'
@@ -6,7 +6,7 @@
  * together, which takes a quarter of the instructions that each four would take alone. Where no four keys are left the
  * last one is read again, and its scores beyond are masked.
  */
-#include "cpu/attention/few_stages.h"
+#include "cpu/attention/few.h"
 
 enum { QUAD = 4, MAX_QUADS = 4, FEW_PAIRS = 2 };
 
@@ -26,7 +26,7 @@ static ir_value query_register(const score_block *s, int r, ir_value pair, int f
   const attention_emitter *e = s->e;
   int64_t bytes = (int64_t)s->row.lanes * 4;
   ir_value at = ir_offset_const(e->b, s->queries, r * few_query_bytes(e->p) + further * bytes);
-  if (pair.ptr) at = ir_offset(e->b, at, attention_mul(e->b, pair, 2 * bytes));
+  if (pair.ptr) at = nth(e->b, at, pair, 2 * bytes);
   return ir_load(e->b, few_row_lanes(e, &s->row), at, 4);
 }
 
@@ -125,13 +125,13 @@ static ir_value put_at(const score_block *s, int r, int quad, ir_value index) {
   ir *b = s->e->b;
   int64_t bytes = (int64_t)s->row.lanes * 4;
   ir_value at = ir_offset_const(b, s->put_by, (r * s->quads + quad) * bytes);
-  return index.ptr ? ir_offset(b, at, attention_mul(b, index, bytes)) : at;
+  return index.ptr ? nth(b, at, index, bytes) : at;
 }
 
 static ir_value scores_at(const score_block *s, int r, ir_value key) {
   ir *b = s->e->b;
   ir_value at = ir_offset_const(b, s->scores, (int64_t)r * FEW_SCORE_BYTES);
-  return ir_offset(b, at, attention_mul(b, key, 4));
+  return nth(b, at, key, 4);
 }
 
 /* The scores of as many keys as a register has lanes. */
@@ -182,7 +182,7 @@ static void emit_keys(score_block *s, const key_steps *k, ir_value key, ir_value
            is_whole = ir_compare_int(b, "slt", key, k->whole);
   for (int j = 0; j < QUAD; j++) {
     s->key[j] = ir_offset(b, at, ir_select(b, is_whole, k->step[j], k->last_step[j]));
-    s->ahead[j] = ir_offset(b, ahead, attention_mul(b, k->ahead_stride, j));
+    s->ahead[j] = nth(b, ahead, k->ahead_stride, j);
   }
   for (int i = 0; i < QUAD * s->rows; i++) s->sums[i] = ir_float(b, few_row_lanes(e, &s->row), 0);
   emit_pairs(s);
@@ -203,8 +203,8 @@ void emit_few_scores(attention_emitter *e, const char *name, unsigned dtypes, in
   score_block s = {.e = e, .row = few_row_of(e, dtypes, e->p->head_dim), .rows = rows, .sums = sums};
   s.quads = s.row.lanes / QUAD;
   ir_value count = FEW(e, count, b->i64), row = FEW(e, row, b->i64), fours = attention_groups(b, count, QUAD);
-  s.queries = ir_offset(b, FEW(e, queries, b->ptr), attention_mul(b, row, few_query_bytes(e->p)));
-  s.scores = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, row, FEW_SCORE_BYTES));
+  s.queries = nth(b, FEW(e, queries, b->ptr), row, few_query_bytes(e->p));
+  s.scores = nth(b, FEW(e, scores, b->ptr), row, FEW_SCORE_BYTES);
   key_steps k = steps_of(e, count);
   if (s.quads > 1) {
     s.put_by = ir_alloca(b, (int64_t)rows * s.quads * s.row.lanes * 4, CACHE_LINE);

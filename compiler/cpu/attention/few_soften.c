@@ -1,12 +1,11 @@
-/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few_stages.h.
+/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few.h.
  *
  * Scores have keys in the lanes here, and a row after the other is done: bias, mask and maximum, and then
  * p = 2^(score - maximum) and its sum. Of a bias that hides, what the tile hides is told: values are then left out key
  * by key, or the tile as a whole.
  */
-#include "cpu/attention/delta.h"
-#include "cpu/attention/few_stages.h"
-#include "cpu/attention/places.h"
+#include "cpu/attention/few.h"
+#include "cpu/attention/pairwise.h"
 #include "mlir/exp2.h"
 
 typedef struct soften {
@@ -49,26 +48,7 @@ static ir_value lane_numbers(ir *b, int lanes) {
 
 static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
 
-static ir_value function_of(const soften_row *row, ir_value *narrow, ir_value product) {
-  narrow[SPEC_OF_SCORE] = product;
-  delta_emitter d = delta_emitter_at(&row->e, row->fixed, narrow);
-  return emit_expr_f32(&d.walker, row->e.p->score);
-}
-
-/* A key that the score of a product of 0 hides is hidden where its product is no number, too, as in tiles. */
-static ir_value scored(const soften_row *row, ir_value *narrow, ir_value product) {
-  const attention_emitter *e = &row->e;
-  ir *b = e->b;
-  ir_value score = function_of(row, narrow, product);
-  if (!e->p->hides) return score;
-  ir_value is_number =
-               ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), ir_float(b, e->lanes, __builtin_inf())),
-           of_zero = function_of(row, narrow, ir_float(b, e->lanes, 0)),
-           is_hidden = ir_compare_float(b, "oeq", of_zero, infinity(e));
-  return ir_select(b, is_number, score, ir_select(b, is_hidden, infinity(e), score));
-}
-
-/* What the description makes of a product. A bias that hides the key hides its score, too, should that be no number. */
+/* What the description makes of a product. */
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
   ir *b = e->b;
@@ -79,11 +59,7 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
-  if (e->p->score) return scored(row, narrow, score);
-  delta_emitter d = delta_emitter_at(e, row->fixed, narrow);
-  ir_value bias = emit_expr_f32(&d.walker, e->p->bias), sum = add(b, score, bias);
-  if (!e->p->hides) return sum;
-  return ir_select(b, ir_compare_float(b, "oeq", bias, infinity(e)), infinity(e), sum);
+  return emit_score_at(e, row->fixed, narrow, score, true);
 }
 
 static ir_value smaller_of(ir *b, ir_value x, ir_value y) { return smaller(b, x, y); }
@@ -103,7 +79,7 @@ static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
   ir_value whole = ir_op2(b, "arith.divsi", row->limit, i32(b, lanes));
   whole = ir_cast(b, "arith.extsi", whole, b->i64);
   ir_loop loop = ir_for_with(b, e->zero, s->registers, 1, &so_far, &now);
-  ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, lanes * 4)), score = load(e, at);
+  ir_value at = nth(b, row->scores, loop.index, lanes * 4), score = load(e, at);
   if (s->paired) score = biased(row, score, loop.index);
   ir_choice choice = ir_choose(b, ir_compare_int(b, "slt", loop.index, whole), 1, &e->lanes);
   ir_value side = score;
@@ -144,8 +120,7 @@ static ir_value emit_powers(const soften_row *row, ir_value maximum, ir_value su
   }
   ir_loop loop = ir_for_with(b, e->zero, s->registers, count, begin, now);
   ask_for_key(row, loop.index);
-  ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, e->shape.lanes * 4)),
-           p = emit_exp2(b, sub(b, load(e, at), maximum));
+  ir_value at = nth(b, row->scores, loop.index, e->shape.lanes * 4), p = emit_exp2(b, sub(b, load(e, at), maximum));
   store(e, p, at);
   next[0] = add(b, now[0], p);
   if (s->extremes.ptr) next[1] = smaller(b, p, now[1]), next[2] = larger(b, p, now[2]);
@@ -174,7 +149,7 @@ static void begin_bias(soften_row *row, ir_value index) {
   attention_emitter *e = &row->e;
   ir *b = e->b;
   ir_value leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves));
-  e->leaves = ir_load(b, b->ptr, ir_offset(b, leaves, attention_mul(b, index, 8)), 8);
+  e->leaves = ir_load(b, b->ptr, nth(b, leaves, index, 8), 8);
   row->fixed = delta_memo(e);
   delta_emitter d = delta_emitter_create(e, row->fixed);
   emit_expr_fixed(&d.walker, e->p->score ? e->p->score : e->p->bias);
@@ -182,7 +157,7 @@ static void begin_bias(soften_row *row, ir_value index) {
   for (int axis = 0; axis < e->p->n_places; axis++) {
     ir_value at = ir_offset_const(
         b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
-    ir_value place = ir_load(b, b->f64, ir_offset(b, at, attention_mul(b, index, 8)), 8);
+    ir_value place = ir_load(b, b->f64, nth(b, at, index, 8), 8);
     row->place[axis] = ir_cast(b, "arith.truncf", place, b->f32);
     if (axis < key_places_axes(e->p)) is_far = ir_op2(b, "arith.ori", is_far, emit_is_far(b, place, row->place[axis]));
   }
@@ -195,18 +170,17 @@ static void emit_row(const soften *s, ir_value index) {
   soften_row row = {.s = s, .e = *e};
   if (s->paired) begin_bias(&row, index);
   row.asked = mul(b, index, s->registers);
-  row.scores = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, index, FEW_SCORE_BYTES));
+  row.scores = nth(b, FEW(e, scores, b->ptr), index, FEW_SCORE_BYTES);
   ir_value limits = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits));
-  ir_value limit =
-      ir_cast(b, "arith.extsi", ir_load(b, b->i32, ir_offset(b, limits, attention_mul(b, index, 4)), 4), b->i64);
+  ir_value limit = ir_cast(b, "arith.extsi", ir_load(b, b->i32, nth(b, limits, index, 4), 4), b->i64);
   row.limit = ir_cast(b, "arith.trunci", smaller(b, sub(b, limit, s->first), s->count), b->i32);
-  ir_value state = ir_offset(b, FEW(e, state, b->ptr), attention_mul(b, index, pegen_few_state_bytes(e->p->value_dim))),
+  ir_value state = nth(b, FEW(e, state, b->ptr), index, pegen_few_state_bytes(e->p->value_dim)),
            maximum_at = ir_offset_const(b, state, few_maximum_offset(e->p)),
            sum_at = ir_offset_const(b, state, few_sum_offset(e->p)), before = load(e, maximum_at);
   ir_value maximum = emit_maximum(&row, before), decay = emit_exp2(b, sub(b, before, maximum));
   store(e, maximum, maximum_at);
   store(e, emit_powers(&row, maximum, mul(b, load(e, sum_at), decay)), sum_at);
-  store(e, decay, ir_offset(b, FEW(e, decay, b->ptr), attention_mul(b, index, FEW_DECAY_BYTES)));
+  store(e, decay, nth(b, FEW(e, decay, b->ptr), index, FEW_DECAY_BYTES));
 }
 
 static void tell(const attention_emitter *e, ir_value power, size_t offset) {

@@ -1,9 +1,9 @@
-/* cpu/attention/few_values: output = output decay + p v of a few rows; see cpu/attention/few_stages.h.
+/* cpu/attention/few_values: output = output decay + p v of a few rows; see cpu/attention/few.h.
  *
  * Some registers of channels at a time, whose sums stay in registers over all keys of the tile. Where they are few,
  * every other key has sums of its own, for a processor has several multiply-adds under way.
  */
-#include "cpu/attention/few_stages.h"
+#include "cpu/attention/few.h"
 
 enum { UNDER_WAY = 4, MOST_SUMS = 48 };
 
@@ -27,7 +27,7 @@ static ir_value output_at(const value_chunk *c, int r, int i) {
   int tail = i - 2 * c->pairs;
   if (tail >= 0) return ir_offset_const(b, c->state, row + (2 * c->row.pairs + tail) * lane_bytes);
   ir_value at = ir_offset_const(b, c->state, row + (2 * c->first_pair + i) * lane_bytes);
-  return c->pair.ptr ? ir_offset(b, at, attention_mul(b, c->pair, 2 * lane_bytes)) : at;
+  return c->pair.ptr ? nth(b, at, c->pair, 2 * lane_bytes) : at;
 }
 
 /* Registers of a key that are loaded together: sums and weights leave so many. */
@@ -69,7 +69,7 @@ static void emit_key(const value_chunk *c, ir_value key, int count, ir_value *su
   int n = chunk_registers(c);
   MlirType lanes = few_row_lanes(c->e, &c->row), types[MOST_SUMS];
   ir_value p[PEGEN_FEW_BLOCK], weights[PEGEN_FEW_BLOCK], side[MOST_SUMS], v[MOST_SUMS],
-      row = ir_offset(b, c->values, mul(b, key, c->stride)), at = ir_offset(b, c->weights, attention_mul(b, key, 4)),
+      row = ir_offset(b, c->values, mul(b, key, c->stride)), at = nth(b, c->weights, key, 4),
       ahead = ir_offset(b, c->ahead, mul(b, key, c->ahead_stride));
   for (int r = 0; r < c->rows; r++) {
     p[r] = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)r * FEW_SCORE_BYTES), 4);
@@ -103,7 +103,7 @@ static ir_value decay_of(const value_chunk *c, int r) {
   const attention_emitter *e = c->e;
   ir *b = e->b;
   ir_value row = add(b, FEW(e, row, b->i64), i64(b, r));
-  ir_value at = ir_offset(b, FEW(e, decay, b->ptr), attention_mul(b, row, FEW_DECAY_BYTES));
+  ir_value at = nth(b, FEW(e, decay, b->ptr), row, FEW_DECAY_BYTES);
   return ir_load(b, few_row_lanes(e, &c->row), at, 4);
 }
 
@@ -138,8 +138,8 @@ static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes
   c.values = ir_offset(b, ATTENTION_TILE(e, v, b->ptr), mul(b, first, c.stride));
   c.ahead = ir_offset(b, FEW(e, ahead, b->ptr), mul(b, first, c.ahead_stride));
   ir_value row = FEW(e, row, b->i64);
-  c.weights = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, row, FEW_SCORE_BYTES));
-  c.state = ir_offset(b, FEW(e, state, b->ptr), attention_mul(b, row, pegen_few_state_bytes(e->p->value_dim)));
+  c.weights = nth(b, FEW(e, scores, b->ptr), row, FEW_SCORE_BYTES);
+  c.state = nth(b, FEW(e, state, b->ptr), row, pegen_few_state_bytes(e->p->value_dim));
   return c;
 }
 

@@ -1,4 +1,4 @@
-/* cpu/attention/gradient: the loops of one tile of queries; see cpu/attention/gradient.h.
+/* cpu/attention/gradient: the loops of one tile of queries; see cpu/attention/attention.h.
  *
  * With D_i = <g_i, o_i> - g_lse_i, for every tile of keys (Dao's FlashAttention, arXiv 2205.14135, appendix B):
  *
@@ -9,38 +9,31 @@
  * once, and what keys gain goes through memory once a tile. A pair that is not seen has P = 0, whatever its score and
  * its numbers are, and S' = 0.
  */
-#include "cpu/attention/gradient.h"
+#include "cpu/attention/attention.h"
 
-#include "cpu/attention/ahead.h"
 #include "cpu/attention/blocks.h"
-#include "cpu/attention/column_sums.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/key_sums.h"
-#include "cpu/attention/operand_sums.h"
-#include "cpu/attention/products.h"
+#include "cpu/attention/pair_sums.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "cpu/attention/seen.h"
-#include "cpu/attention/squares.h"
 #include "cpu/attention/turned_gains.h"
 #include "cpu/attention/values.h"
 #include "cpu/weight_gains.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
 
-static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+static const double LOG2_E = 1.44269504088896340736;
 
 typedef struct gradient_emitter {
   attention_emitter e;
   attention_rows rows;
   pair_emitter pairs;
   column_emitter columns;
-  rows_ahead ahead;       /* asked for between the stages of a tile of keys */
-  operand_sums operands;  /* of a plan with scatters */
-  column_sums weights_gain; /* of one with columns */
-  place_sums places;         /* of one whose coordinates gain */
-  turned_torques torques;    /* of one with torques */
-  turned_gains turned_gains; /* of one with a matrix */
+  ir_value ahead;       /* state of rows that are asked for between the stages of a tile of keys */
+  pair_sums sums;            /* what else gains of pairs, beside rows */
+  turned_gains turned_gains; /* of a plan with a matrix */
   query_rows q, g;        /* rows of the queries and of what came in for them */
   query_rows came;        /* the latter as they came: of dot products not g */
   ir_value paired;        /* of dot products: pairs of P and S', of queries and of keys */
@@ -49,7 +42,6 @@ typedef struct gradient_emitter {
   ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
   ir_value weights, turned; /* P and S', [keys][queries] */
   ir_value g_q;           /* Q' [head_dim][queries], or [queries][pitch] where sums are by channels */
-  ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
   ir_value is_wanted[3];  /* i1: of q, k, v */
 } gradient_emitter;
 
@@ -71,7 +63,7 @@ static void emit_numbers(const attention_emitter *e, ir_value pointer, ir_value 
   ir_value there = ir_load(b, b->f32, ir_offset(b, pointer, mul(b, token, token_bytes)), 4);
   ir_choose_else(b, &given, 1, &there);
   ir_end_choose(b, given, 1, &other, &x);
-  ir_store(b, x, ir_offset(b, room, attention_mul(b, lanes.index, 4)), 4, false);
+  ir_store(b, x, nth(b, room, lanes.index, 4), 4, false);
   ir_end_for(b, lanes);
 }
 
@@ -96,9 +88,9 @@ static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value turned, ir
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   int64_t row = (int64_t)e->shape.lanes * 4;
-  ir_value at = ir_offset(b, turned, attention_mul(b, vector, e->shape.lanes * row)), first = load(e, at), now, total;
+  ir_value at = nth(b, turned, vector, e->shape.lanes * row), first = load(e, at), now, total;
   ir_loop rows = ir_for_with(b, i64(b, 1), i64(b, e->shape.lanes), 1, &first, &now);
-  ir_value next = add(b, now, load(e, ir_offset(b, at, attention_mul(b, rows.index, row))));
+  ir_value next = add(b, now, load(e, nth(b, at, rows.index, row)));
   ir_end_for_with(b, rows, 1, &next, &total);
   return total;
 }
@@ -118,7 +110,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value one_row[] = {ir_offset(b, out, mul(b, row_at, token_bytes)), token_bytes, i64(b, 1), row};
   ir_call_pointer(b, f->rows.read_values, 4, one_row);
   ir_value initial = ir_float(b, e->lanes, 0), now, sum;
-  ir_value g = ir_offset(b, f->came.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
+  ir_value g = nth(b, f->came.room, queries.index, (int64_t)pitch * 4);
   ir_loop channels = ir_for_with(b, e->zero, i64(b, pitch / lanes), 1, &initial, &now);
   ir_value at = attention_mul(b, channels.index, lanes * 4);
   ir_value gained = load(e, ir_offset(b, g, at));
@@ -136,8 +128,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   square_rows sums = {partial, (int64_t)lanes * 4, (int64_t)lanes * lanes * 4};
   emit_turn(e, sums, sums, e->shape.vectors, ir_float(b, e->lanes, 1));
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value at_lanes = ir_offset(b, f->less, attention_mul(b, vectors.index, lanes * 4)),
-           outputs = emit_outputs_gain(f, partial, vectors.index);
+  ir_value at_lanes = nth(b, f->less, vectors.index, lanes * 4), outputs = emit_outputs_gain(f, partial, vectors.index);
   store(e, sub(b, outputs, load(e, at_lanes)), at_lanes);
   ir_end_for(b, vectors);
 }
@@ -221,12 +212,12 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
   ir *b = e->b;
   pair_emitter pairs = f->pairs;
   ir_value room = GRADIENT_TILE(e, biases, b->ptr), is_kept = attention_is_given(e, room);
-  ir_value at = ir_offset(b, room, attention_mul(b, t->first, row_bytes(f, 1)));
+  ir_value at = nth(b, room, t->first, row_bytes(f, 1));
   pairs.biases = ir_select(b, is_kept, at, f->pairs.biases);
   ir_value is_first = is_set(e, GRADIENT_TILE(e, is_first, b->i64)),
            is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
   ir_value is_placed = ir_op2(b, "arith.ori", is_first, is_last);
-  if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->places.is_wanted);
+  if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_places);
   ir_branch places = ir_if(b, is_placed);
   emit_pairs_places(&pairs, t);
   ir_end_if(b, places);
@@ -236,25 +227,20 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
   return pairs;
 }
 
-static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
+static void emit_key_tile(void *context, const key_tile *run) {
   const gradient_emitter *f = context;
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   pair_emitter pairs = f->pairs;
   score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns, .products = f->pairs.products};
   ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
-  row_view rows = emit_key_rows(e, &f->rows, first, count);
-  key_tile t = {.first = first,
-                .count = count,
-                .rows = rows.at,
-                .stride = rows.stride,
-                .scores = f->weights,
-                .paired = paired,
-                .ahead = &f->ahead};
-  if (paired) {
-    t.whole_begin = f->whole_begin;
-    t.whole_end = f->whole_end;
-  }
+  key_tile t = *run;
+  bool paired = t.paired;
+  row_view rows = emit_key_rows(e, &f->rows, t.first, t.count);
+  t.rows = rows.at;
+  t.stride = rows.stride;
+  t.scores = f->weights;
+  t.ahead = f->ahead;
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
@@ -268,16 +254,10 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   emit_keys_gain(f, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
   ir_end_if(b, values);
   emit_score_gradients(f, &t);
-  if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
-  bool moves = paired && attention_moves(e->p);
-  if (moves) emit_place_sums_open(&f->places);
-  if (moves && (e->p->bias || e->p->score)) emit_bias_place_gains(&f->places, &t, f->turned);
-  if (paired && e->p->score) emit_product_gains(&f->pairs, &t, f->turned); /* columns are part of the product */
-  if (paired && e->p->columns) emit_columns_sums(&f->weights_gain, &t, f->turned);
-  if (moves && e->p->columns) emit_columns_place_gains(&f->weights_gain, &f->places, &t, f->turned);
+  if (paired) emit_pair_sums(&f->sums, &t, f->turned);
   bool turns = paired && e->p->matrix; /* those gains are queries' and keys', too */
   if (turns) emit_turned_gains(&f->turned_gains, &t, f->turned, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
-  if (moves) emit_place_sums_close(&f->places, &t);
+  if (paired) emit_pair_sums_close(&f->sums, &t);
   if (turns) return;
   ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
   emit_keys_gain(f, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
@@ -287,36 +267,11 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   ir_end_if(b, queries);
 }
 
-/* Keys [begin, end). */
-static void emit_keys(gradient_emitter *f, ir_value begin, ir_value end, bool paired) {
-  const attention_emitter *e = &f->e;
-  ir *b = e->b;
-  if (paired && e->p->by_rows) {
-    emit_grid_keys(e, &f->pairs.grid.shape, begin, end, emit_key_tile, f);
-    return;
-  }
-  ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
-  ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
-  ir_loop tiles = ir_for(b, e->zero, count);
-  ir_value first = add(b, begin, mul(b, tiles.index, tile));
-  emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
-  ir_end_for(b, tiles);
-}
-
-static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end) {
-  gradient_emitter of = *(const gradient_emitter *)context;
-  of.whole_begin = whole_begin;
-  of.whole_end = whole_end;
-  emit_keys(&of, begin, end, true);
-}
-
 /* ---- the tile ---- */
 
 static ir_value product_factor(const attention_emitter *e, void *context, ir_value vector) {
   (void)context, (void)vector;
-  ir *b = e->b;
-  ir_value scale = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2));
-  return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
+  return attention_natural_scale(e);
 }
 
 static void emit_begin(gradient_emitter *f) {
@@ -391,11 +346,8 @@ static void emit_turned(gradient_emitter *f) {
   f->turned_gains = (turned_gains){.pairs = &f->pairs,
                                    .q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE),
                                    .g_q = f->g_q,
-                                   .wants_keys = f->is_wanted[OF_K]};
-  if (e->p->torques) {
-    f->torques = emit_turned_torques_begin(&f->places, product_factor(e, NULL, e->zero));
-    f->turned_gains.torques = &f->torques;
-  }
+                                   .wants_keys = f->is_wanted[OF_K],
+                                   .sums = &f->sums};
   emit_turned_gains_begin(&f->turned_gains);
   turned_rows rows = {q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, f->turned_gains.q, false};
   emit_turned_rows(e, &rows, ir_float(b, e->lanes, 1));
@@ -411,10 +363,10 @@ static void emit_queries_gain(const gradient_emitter *f) {
     emit_turned_back(e, &back, product_factor, NULL);
     return;
   }
-  ir_value factor = product_factor(e, NULL, e->zero);
+  ir_value factor = attention_natural_scale(e);
   ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
   ir_value token = attention_lane_token(e, e->zero, queries.index),
-           row = ir_offset(b, f->g_q, attention_mul(b, queries.index, (int64_t)f->q.pitch * 4));
+           row = nth(b, f->g_q, queries.index, (int64_t)f->q.pitch * 4);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   for (int c = 0; c < e->p->head_dim; c += e->shape.lanes) {
     ir_value at = ir_offset_const(b, row, (int64_t)c * 4);
@@ -440,26 +392,19 @@ static void emit_attend_gradient(gradient_emitter *f) {
   bool pairs = attention_has_pairs(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
-  if (p->columns) {
-    f->columns = emit_columns_begin(e);
-    f->weights_gain = emit_columns_sums_begin(&f->columns);
-    f->pairs = (pair_emitter){.e = e};
-  }
+  f->pairs = (pair_emitter){.e = e};
+  if (p->columns) f->columns = emit_columns_begin(e);
   if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
-  if (p->n_scatters) f->operands = emit_operand_sums_begin(&f->pairs);
-  if (p->n_sums) f->places = emit_place_sums_begin(&f->pairs);
+  if (pairs) f->sums = emit_pair_sums_begin(&f->pairs, &f->columns);
   if (p->matrix) emit_turned(f);
-  if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
+  if (!pairs || p->spec->skip_tokens > 0)
+    emit_key_tiles(&f->pairs, smaller(b, begin, plain), plain, false, emit_key_tile, f);
   if (pairs) {
-    ir_value first = larger(b, begin, plain);
-    if (p->mask) emit_seen_keys(&f->pairs, first, larger(b, first, end), emit_run, f);
-    else emit_keys(f, first, larger(b, first, end), true);
+    ir_value first = larger(b, begin, plain), last = larger(b, first, end);
+    emit_key_tiles(&f->pairs, first, last, true, emit_key_tile, f);
   }
-  if (p->n_scatters) emit_operand_sums_end(&f->operands);
-  if (p->columns) emit_columns_sums_end(&f->weights_gain);
-  if (p->torques) emit_turned_torques_end(&f->torques);
-  if (p->n_sums) emit_place_sums_end(&f->places);
+  if (pairs) emit_pair_sums_end(&f->sums);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   emit_queries_gain(f);
   ir_end_if(b, queries);
@@ -496,7 +441,7 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
   emit_square_functions(&e);
-  emit_ahead_function(&e);
+  emit_ahead_function(e);
   attention_emitter sums = e;
   if (turned) sums.p = turned; /* whose queries gain by channels where those of pairs may not */
   emit_key_sums_functions(&sums);
@@ -512,11 +457,4 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
     emit_tiles(e, 1u << NUMBER_BF16);
   }
   b->target_cpu = b->target_features = NULL;
-}
-
-int64_t emit_gradient_step(const attention_plan *p, const cpu_target *target) {
-  attention_shape shape = attention_shape_of(p, target);
-  if (!p->by_rows) return shape.keys;
-  grid_shape grid = grid_shape_of(p, &shape);
-  return grid.segments == 1 ? grid.runs * grid.width : grid.width;
 }

@@ -57,28 +57,24 @@ static int64_t block_bytes(const grid_emitter *g) {
 
 /* ---- tiles of keys: whole runs ---- */
 
-void emit_grid_keys(const attention_emitter *e, const grid_shape *g, ir_value begin, ir_value end,
-                    emit_key_tile_function *tile, void *context) {
+int64_t attention_key_step(const attention_plan *p, const attention_shape *s) {
+  if (!p->by_rows) return s->keys;
+  grid_shape g = grid_shape_of(p, s);
+  return g.segments == 1 ? g.runs * g.width : g.width;
+}
+
+void emit_grid_segments(const grid_emitter *g, key_tile t, emit_key_tile_function *visit, void *context) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  ir_value total = sub(b, end, begin), width = i64(b, g->width);
-  if (g->segments == 1) {
-    ir_value step = i64(b, g->runs * g->width);
-    ir_loop tiles = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->runs * g->width - 1)), step));
-    ir_value first = add(b, begin, mul(b, tiles.index, step));
-    tile(context, first, smaller(b, sub(b, end, first), step), true);
-    ir_end_for(b, tiles);
-    return;
-  }
-  ir_loop rows = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->width - 1)), width));
-  ir_loop segments = ir_for(b, e->zero, i64(b, g->segments));
-  ir_value column = attention_mul(b, segments.index, g->segment);
-  ir_value first = add(b, begin, add(b, mul(b, rows.index, width), column));
-  ir_value count = smaller(b, sub(b, end, first), smaller(b, i64(b, g->segment), sub(b, width, column)));
-  ir_branch some = ir_if(b, ir_compare_int(b, "sgt", count, e->zero)); /* causal queries end inside a row */
-  tile(context, first, count, true);
+  ir_value whole = t.count, width = i64(b, g->shape.width);
+  ir_loop segments = ir_for(b, e->zero, i64(b, g->shape.segments));
+  ir_value column = attention_mul(b, segments.index, g->shape.segment);
+  t.first = add(b, t.first, column);
+  t.count = smaller(b, sub(b, whole, column), smaller(b, i64(b, g->shape.segment), sub(b, width, column)));
+  ir_branch some = ir_if(b, ir_compare_int(b, "sgt", t.count, e->zero)); /* causal queries end inside a row */
+  visit(context, &t);
   ir_end_if(b, some);
   ir_end_for(b, segments);
-  ir_end_for(b, rows);
 }
 
 /* ---- displacements of a run ---- */
@@ -92,8 +88,8 @@ static void emit_corner(const attention_emitter *e, ir_value key, int group, ir_
     ir_value size = i64(b, s->grid[axis]), coordinate = axis ? ir_op2(b, "arith.remui", rest, size) : rest;
     int64_t at = (int64_t)offsetof(pegen_attention_tile, positions) +
                  ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)group * e->shape.lanes) * 8;
-    corner[axis] = ir_op2(b, "arith.subf", ir_cast(b, "arith.sitofp", coordinate, b->f64),
-                          ir_load(b, b->f64, ir_offset_const(b, e->tile, at), 8));
+    corner[axis] =
+        sub(b, ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_load(b, b->f64, ir_offset_const(b, e->tile, at), 8));
     if (axis) rest = ir_op2(b, "arith.divui", rest, size);
   }
 }
@@ -108,8 +104,8 @@ static void emit_displacements(const grid_emitter *g, const ir_value *corner, ir
   for (int i = 0; i < lanes; i++) against[i] = g->shape.segment - 1 - i;
   for (int axis = 0; axis < axes; axis++) wide[axis] = ir_broadcast(b, type, corner[axis]);
   ir_value behind = ir_cast(b, "arith.sitofp", attention_mul(b, index, -lanes), b->f64);
-  ir_value steps = ir_op2(b, "arith.addf", ir_floats(b, type, against), ir_broadcast(b, type, behind));
-  wide[axes - 1] = ir_op2(b, "arith.addf", wide[axes - 1], steps);
+  ir_value steps = add(b, ir_floats(b, type, against), ir_broadcast(b, type, behind));
+  wide[axes - 1] = add(b, wide[axes - 1], steps);
 }
 
 /* ---- a bias ---- */
@@ -129,7 +125,7 @@ grid_emitter emit_grid_begin(const attention_emitter *e, two_float *fixed) {
         smaller(b, sub(b, keys.index, attention_mul(b, run, g->shape.segment)), i64(b, g->shape.segment - 1));
     ir_value at = add(b, attention_mul(b, run, groups * table_bytes(g)),
                       attention_mul(b, sub(b, i64(b, g->shape.segment - 1), column), 4));
-    ir_store(b, at, ir_offset(b, g->bias_at, attention_mul(b, keys.index, 8)), 8, false);
+    ir_store(b, at, nth(b, g->bias_at, keys.index, 8), 8, false);
     ir_end_for(b, keys);
   }
   if (!e->p->matrix) return grid;
@@ -148,7 +144,7 @@ static ir_value run_count(const grid_emitter *g, const key_tile *t) {
 static ir_value table_at(const grid_emitter *g, ir_value tables, ir_value run, int group) {
   ir *b = g->e->b;
   ir_value index = add(b, attention_mul(b, run, g->shape.groups), i64(b, group));
-  return ir_offset(b, tables, attention_mul(b, index, table_bytes(g)));
+  return nth(b, tables, index, table_bytes(g));
 }
 
 ir_value emit_grid_sums_room(const grid_emitter *g) {
@@ -158,7 +154,7 @@ ir_value emit_grid_sums_room(const grid_emitter *g) {
 /* Where a key and the queries of a register find their displacements in tables. */
 static ir_value bias_at(const grid_emitter *g, ir_value tables, ir_value key, int vector) {
   ir *b = g->e->b;
-  ir_value at = ir_load(b, b->i64, ir_offset(b, g->bias_at, attention_mul(b, key, 8)), 8);
+  ir_value at = ir_load(b, b->i64, nth(b, g->bias_at, key, 8), 8);
   int64_t group = group_of(&g->shape, vector) * table_bytes(g);
   return ir_offset_const(b, ir_offset(b, tables, at), group + lane_offset(g, vector));
 }
@@ -168,8 +164,7 @@ static void sum_by_displacement(const grid_emitter *g, const key_tile *t, ir_val
   ir *b = e->b;
   int64_t registers = (int64_t)g->shape.runs * g->shape.groups * g->shape.vectors;
   ir_loop clear = ir_for(b, e->zero, i64(b, registers));
-  ir_store(b, ir_float(b, e->lanes, 0), ir_offset(b, room, attention_mul(b, clear.index, e->shape.lanes * 4)), 4,
-           false);
+  ir_store(b, ir_float(b, e->lanes, 0), nth(b, room, clear.index, e->shape.lanes * 4), 4, false);
   ir_end_for(b, clear);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++) {
@@ -197,7 +192,7 @@ static void walk_displacements(const grid_emitter *g, const key_tile *t, ir_valu
     emit_displacements(g, corner, vectors.index, wide);
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) narrow[axis] = ir_cast(b, "arith.truncf", wide[axis], b->f32);
     delta_emitter d = delta_emitter_at(e, g->fixed, narrow);
-    visit(g, context, &d, ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)));
+    visit(g, context, &d, nth(b, table, vectors.index, e->shape.lanes * 4));
     ir_end_for(b, vectors);
   }
   ir_end_for(b, runs);
@@ -242,7 +237,7 @@ static ir_value shared_at(const grid_emitter *g, int index, int group, ir_value 
   const attention_emitter *e = g->e;
   ir *b = e->b;
   int64_t table = ((int64_t)index * g->shape.groups + group) * table_bytes(g) * 2;
-  return ir_offset(b, ir_offset_const(b, g->shared_table, table), attention_mul(b, vector, e->shape.lanes * 8));
+  return nth(b, ir_offset_const(b, g->shared_table, table), vector, e->shape.lanes * 8);
 }
 
 /* What all blocks share of a run: distances and directions. */
@@ -280,8 +275,7 @@ static void emit_entries(const grid_emitter *g, delta_emitter *d, ir_value table
                                               shared_at(g, i, group, vectors.index), 8);
     }
     for (int i = 0; i < e->p->n_entries; i++) {
-      ir_value at = ir_offset_const(b, ir_offset(b, tables, attention_mul(b, vectors.index, e->shape.lanes * 4)),
-                                    entry_offset(g, i, group));
+      ir_value at = ir_offset_const(b, nth(b, tables, vectors.index, e->shape.lanes * 4), entry_offset(g, i, group));
       ir_store(b, emit_expr_f32(&d->walker, e->p->entry[i]), at, 4, false);
     }
     ir_end_for(b, vectors);

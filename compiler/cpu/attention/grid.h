@@ -15,11 +15,11 @@ typedef struct grid_emitter {
 
 grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s);
 
-/* Emits the code of a tile of keys [first, first + count). */
-typedef void emit_key_tile_function(void *context, ir_value first, ir_value count, bool paired);
-/* Calls tile for whole runs of keys. */
-void emit_grid_keys(const attention_emitter *e, const grid_shape *g, ir_value begin, ir_value end,
-                    emit_key_tile_function *tile, void *context);
+/* Emits the code of a tile of keys, of which it is known which they are. */
+typedef void emit_key_tile_function(void *context, const key_tile *keys);
+/* Keys of a tile: of a plan by rows whole rows of the grid, or one of several segments, each a tile of its own. */
+int64_t attention_key_step(const attention_plan *p, const attention_shape *s);
+void emit_grid_segments(const grid_emitter *g, key_tile t, emit_key_tile_function *visit, void *context);
 
 /* Room for tables; once, at the head of the function. */
 grid_emitter emit_grid_begin(const attention_emitter *e, two_float *fixed);

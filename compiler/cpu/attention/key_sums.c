@@ -10,7 +10,6 @@
  */
 #include "cpu/attention/key_sums.h"
 
-#include "cpu/attention/ahead.h"
 #include "cpu/attention/dots.h"
 #include "mlir/arith.h"
 
@@ -22,8 +21,7 @@ typedef struct sums_of_tile {
   const attention_emitter *e;
   bool of_queries; /* they gain of keys; else keys of queries */
   int pitch;
-  ir_value weights, rows, stride, nowhere, sums, count, others;
-  rows_ahead ahead;
+  ir_value weights, rows, stride, nowhere, sums, count, others, ahead;
 } sums_of_tile;
 
 typedef struct sum_group {
@@ -67,8 +65,8 @@ static void emit_group(sum_group *g, ir_value first, ir_value sums) {
   ir_value to[ATTENTION_MAX_ROWS], values[MOST_SUMS], now[MOST_SUMS];
   for (int r = 0; r < g->n; r++) {
     ir_value row = add(b, first, i64(b, r));
-    g->weight[r] = ir_offset(b, of->weights, attention_mul(b, row, gaining_step(of)));
-    ir_value there = ir_offset(b, sums, attention_mul(b, row, (int64_t)of->pitch * 4));
+    g->weight[r] = nth(b, of->weights, row, gaining_step(of));
+    ir_value there = nth(b, sums, row, (int64_t)of->pitch * 4);
     to[r] = r ? ir_select(b, ir_compare_int(b, "slt", row, of->count), there, of->nowhere) : there;
     for (int v = 0; v < g->vectors; v++)
       values[r * g->vectors + v] = ir_load(b, e->lanes, ir_offset_const(b, to[r], (int64_t)v * e->shape.lanes * 4), 4);
@@ -88,7 +86,7 @@ static void emit_groups(const sums_of_tile *of, ir_value first, ir_value groups,
   ir *b = of->e->b;
   sum_group g = {.of = of, .rows = ir_offset(b, of->rows, offset), .n = n, .vectors = vectors, .guarded = guarded};
   ir_loop loop = ir_for(b, of->e->zero, groups);
-  if (!guarded) emit_ahead(of->e, &of->ahead);
+  if (!guarded) emit_ahead(of->e, of->ahead);
   ir_value to = ir_offset(b, of->sums, offset), row = add(b, first, attention_mul(b, loop.index, n));
   emit_group(&g, row, to);
   ir_end_for(b, loop);
@@ -134,7 +132,8 @@ static void emit_function(attention_emitter of_module, bool of_queries, int pitc
   ir_value x[ARGUMENTS];
   ir_function(b, name_of(&of_module, of_queries, pitch), true, (MlirType){NULL}, ARGUMENTS, types, x);
   of_module.zero = i64(b, 0);
-  sums_of_tile of = {&of_module, of_queries, pitch, x[0], x[1], x[2], x[3], x[4], x[5], x[6], {x[7], x[8]}};
+  of_module.tile = x[7];
+  sums_of_tile of = {&of_module, of_queries, pitch, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[8]};
   if (!of_queries) of.stride = i64(b, (int64_t)pitch * 4);
   ir_branch branch = ir_if(b, x[9]);
   emit_all(&of, true);
@@ -158,10 +157,10 @@ void emit_key_sums_functions(const attention_emitter *e) {
 void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
                    ir_value sums, ir_value guarded) {
   ir *b = e->b;
-  ir_value first = ir_offset(b, sums, attention_mul(b, t->first, (int64_t)rows->pitch * 4)),
+  ir_value first = nth(b, sums, t->first, (int64_t)rows->pitch * 4),
            queries = attention_steps(e, ATTENTION_TILE(e, queries, b->i64)), stride = i64(b, (int64_t)rows->pitch * 4);
-  ir_value x[ARGUMENTS] = {weights,  rows->room, stride,  rows->nowhere,   first,
-                           t->count, queries,    e->tile, t->ahead->state, guarded};
+  ir_value x[ARGUMENTS] = {weights,  rows->room, stride,  rows->nowhere, first,
+                           t->count, queries,    e->tile, t->ahead,      guarded};
   ir_call(b, name_of(e, false, rows->pitch), ARGUMENTS, x);
 }
 
@@ -169,7 +168,7 @@ void emit_query_sums(const attention_emitter *e, const key_tile *t, ir_value wei
                      ir_value guarded) {
   ir *b = e->b;
   ir_value queries = ATTENTION_TILE(e, queries, b->i64), keys = attention_steps(e, t->count);
-  ir_value x[ARGUMENTS] = {weights, t->rows, t->stride, sums->nowhere,   sums->room,
-                           queries, keys,    e->tile,   t->ahead->state, guarded};
+  ir_value x[ARGUMENTS] = {weights, t->rows, t->stride, sums->nowhere, sums->room,
+                           queries, keys,    e->tile,   t->ahead,      guarded};
   ir_call(b, name_of(e, true, sums->pitch), ARGUMENTS, x);
 }

@@ -30,10 +30,10 @@ static ir_value emit_rounded_queries(const attention_emitter *e, int axis, ir_va
   ir *b = e->b;
   ir_value from = ir_offset_const(
       b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
-  from = ir_offset(b, from, attention_mul(b, vector, (int64_t)e->shape.lanes * 8));
+  from = nth(b, from, vector, (int64_t)e->shape.lanes * 8);
   ir_value wide = ir_load(b, ir_vector(b, e->shape.lanes, b->f64), from, 8),
            narrow = ir_cast(b, "arith.truncf", wide, b->f32);
-  ir_store(b, narrow, ir_offset(b, to, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)), 4, false);
+  ir_store(b, narrow, nth(b, to, vector, (int64_t)e->shape.lanes * 4), 4, false);
   return emit_is_far(b, wide, narrow);
 }
 
@@ -125,19 +125,19 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
   ir *b = e->b;
   int axes = e->p->n_places;
   if (pairs->products.ptr) {
-    ir_value row = ir_offset(b, pairs->products, attention_mul(b, key, (int64_t)e->shape.queries * 4));
-    narrow[SPEC_OF_SCORE] = load(e, ir_offset(b, row, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
+    ir_value row = nth(b, pairs->products, key, (int64_t)e->shape.queries * 4);
+    narrow[SPEC_OF_SCORE] = load(e, nth(b, row, vector, (int64_t)e->shape.lanes * 4));
   }
   int own = key_places_axes(e->p);
   ir_value place = attention_mul(b, vector, e->shape.lanes * 4), step = ir_load(b, b->i64, pairs->step, 8);
   ir_value row = mul(b, add(b, key, i64(b, 1)), step), queries = ir_offset(b, pairs->query_places, add(b, row, place));
-  ir_value at = ir_offset(b, pairs->places.narrow, attention_mul(b, key, 4));
+  ir_value at = nth(b, pairs->places.narrow, key, 4);
   for (int axis = 0; axis < axes; axis++) {
     if (axis == own) queries = ir_offset(b, pairs->query_numbers, place);
     ir_value k = ir_broadcast(b, e->lanes,
                               ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 4), 4));
     int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;
-    narrow[axis] = ir_op2(b, "arith.subf", k, ir_load(b, e->lanes, ir_offset_const(b, queries, before), 4));
+    narrow[axis] = sub(b, k, ir_load(b, e->lanes, ir_offset_const(b, queries, before), 4));
   }
 }
 
@@ -151,51 +151,66 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
   }
   ir_loop keys = ir_for(b, e->zero, t->count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value narrow[SPEC_MAX_PLACES], row = ir_offset(b, gains, attention_mul(b, keys.index, e->shape.queries * 4));
+  ir_value narrow[SPEC_MAX_PLACES], row = nth(b, gains, keys.index, e->shape.queries * 4);
   emit_narrow(pairs, keys.index, vectors.index, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   d.key = keys.index, d.vector = vectors.index;
-  d.cotangent = ir_load(b, e->lanes, ir_offset(b, row, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4);
+  d.cotangent = ir_load(b, e->lanes, nth(b, row, vectors.index, e->shape.lanes * 4), 4);
   visit(context, &d);
   ir_end_for(b, vectors);
   ir_end_for(b, keys);
 }
 
-/* A function of a pair; vector: i64, the register of queries. */
+/* A function of a displacement, and of a product. */
+static ir_value value_at(const attention_emitter *e, two_float *fixed, ir_value *narrow, const expr *x,
+                         ir_value product) {
+  narrow[SPEC_OF_SCORE] = product;
+  delta_emitter d = delta_emitter_at(e, fixed, narrow);
+  return emit_expr_f32(&d.walker, x);
+}
+
+/* Of a pair; vector: i64, the register of queries. */
 static ir_value pair_value(const pair_emitter *pairs, const expr *x, ir_value key, ir_value vector) {
-  const attention_emitter *e = pairs->e;
   ir_value narrow[SPEC_MAX_PLACES];
   emit_narrow(pairs, key, vector, narrow);
-  delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
-  return emit_expr_f32(&d.walker, x);
+  return value_at(pairs->e, pairs->fixed, narrow, x, narrow[SPEC_OF_SCORE]);
 }
 
 /* ---- a score, of the product and of the pair ---- */
 
-static ir_value score_of(const pair_emitter *pairs, const expr *x, ir_value *narrow, ir_value product) {
-  narrow[SPEC_OF_SCORE] = product;
-  delta_emitter d = delta_emitter_at(pairs->e, pairs->fixed, narrow);
-  return emit_expr_f32(&d.walker, x);
-}
-
-ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool hides) {
-  const attention_emitter *e = pairs->e;
+/* A bias that hides the key hides its score, too, should that be no number. */
+static ir_value biased(const attention_emitter *e, ir_value score, ir_value bias, bool checked) {
   ir *b = e->b;
-  ir_value narrow[SPEC_MAX_PLACES], zero = ir_float(b, e->lanes, 0), infinity = ir_float(b, e->lanes, __builtin_inf()),
-                                    hidden = ir_float(b, e->lanes, -__builtin_inf());
-  emit_narrow(pairs, key, i64(b, vector), narrow);
-  ir_value score = score_of(pairs, e->p->score, narrow, product);
-  if (!hides) return score;
-  ir_value of_zero = score_of(pairs, e->p->score, narrow, zero),
-           is_number = ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), infinity);
-  ir_value others = ir_select(b, ir_compare_float(b, "oeq", of_zero, hidden), hidden, score);
-  return ir_select(b, is_number, score, others);
+  ir_value sum = add(b, score, bias), hidden = ir_float(b, e->lanes, -__builtin_inf());
+  return e->p->hides && checked ? ir_select(b, ir_compare_float(b, "oeq", bias, hidden), hidden, sum) : sum;
 }
 
-ir_value emit_open_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product) {
+ir_value emit_score_at(const attention_emitter *e, two_float *fixed, ir_value *narrow, ir_value product, bool checked) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  ir_value value = value_at(e, fixed, narrow, p->score ? p->score : p->bias, product);
+  if (!p->score) return biased(e, product, value, checked);
+  if (!p->hides || !checked) return value;
+  /* A product that is no number is none of a key that the score hides whatever its product. */
+  ir_value zero = ir_float(b, e->lanes, 0), infinity = ir_float(b, e->lanes, __builtin_inf()),
+           hidden = ir_float(b, e->lanes, -__builtin_inf()), of_zero = value_at(e, fixed, narrow, p->score, zero),
+           is_number = ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), infinity),
+           others = ir_select(b, ir_compare_float(b, "oeq", of_zero, hidden), hidden, value);
+  return ir_select(b, is_number, value, others);
+}
+
+ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool open,
+                         bool checked) {
+  const attention_emitter *e = pairs->e;
+  const attention_plan *p = e->p;
   ir_value narrow[SPEC_MAX_PLACES];
-  emit_narrow(pairs, key, i64(pairs->e->b, vector), narrow);
-  return score_of(pairs, pairs->e->p->mask->open, narrow, product);
+  if (!p->bias && !p->score) return product;
+  if (p->bias && !open) return biased(e, product, emit_pair_bias(pairs, key, vector), checked);
+  if (p->bias && expr_is_const(p->mask->open, 0)) return product;
+  emit_narrow(pairs, key, i64(e->b, vector), narrow);
+  if (!open) return emit_score_at(e, pairs->fixed, narrow, product, checked);
+  ir_value value = value_at(e, pairs->fixed, narrow, p->mask->open, product);
+  return p->score ? value : add(e->b, product, value);
 }
 
 /* Of a pair that is not seen nothing, whatever its product is. */
@@ -205,8 +220,8 @@ static void give_product(void *context, delta_emitter *d) {
   ir *b = e->b;
   ir_value zero = ir_float(b, e->lanes, 0), counts = ir_compare_float(b, "une", d->cotangent, zero), gain = zero;
   if (e->p->gain) gain = emit_expr_f32(&d->walker, e->p->gain);
-  ir_value row = ir_offset(b, pairs->gains, attention_mul(b, d->key, e->shape.queries * 4));
-  store(e, ir_select(b, counts, gain, zero), ir_offset(b, row, attention_mul(b, d->vector, e->shape.lanes * 4)));
+  ir_value row = nth(b, pairs->gains, d->key, e->shape.queries * 4);
+  store(e, ir_select(b, counts, gain, zero), nth(b, row, d->vector, e->shape.lanes * 4));
 }
 
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains) {
@@ -215,19 +230,10 @@ void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value g
   emit_pair_gains(pairs, t, gains, (ir_value){NULL}, give_product, &of);
 }
 
-static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {
-  return pair_value(pairs, pairs->e->p->bias, key, vector);
-}
-
-ir_value emit_open_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
-  ir *b = pairs->e->b;
-  return pair_value(pairs, pairs->e->p->mask->open, key, i64(b, vector));
-}
-
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
   const attention_emitter *e = pairs->e;
   if (e->p->by_rows) return emit_grid_bias(&pairs->grid, key, vector);
-  if (!e->p->by_tiles) return pair_bias(pairs, key, i64(e->b, vector));
+  if (!e->p->by_tiles) return pair_value(pairs, e->p->bias, key, i64(e->b, vector));
   return ir_load(e->b, e->lanes, attention_at(e, pairs->biases, key, vector), 4);
 }
 
@@ -248,9 +254,9 @@ void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target
   emit_expr_fixed(&d.walker, p->bias);
   ir_loop keys = ir_for(b, e.zero, arguments[4]);
   ir_loop vectors = ir_for(b, e.zero, arguments[6]);
-  ir_value row = ir_offset(b, arguments[5], attention_mul(b, keys.index, e.shape.queries * 4));
-  ir_value at = ir_offset(b, row, attention_mul(b, vectors.index, e.shape.lanes * 4));
-  ir_store(b, pair_bias(&pairs, keys.index, vectors.index), at, 4, false);
+  ir_value row = nth(b, arguments[5], keys.index, e.shape.queries * 4);
+  ir_value at = nth(b, row, vectors.index, e.shape.lanes * 4);
+  ir_store(b, pair_value(&pairs, p->bias, keys.index, vectors.index), at, 4, false);
   ir_end_for(b, vectors);
   ir_end_for(b, keys);
   ir_return(b);
@@ -264,13 +270,13 @@ static void emit_wide(const pair_emitter *pairs, ir_value key, int vector, ir_va
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
   MlirType lanes = ir_vector(b, e->shape.lanes, b->f64);
-  ir_value at = ir_offset(b, pairs->places.wide, attention_mul(b, key, 8));
+  ir_value at = nth(b, pairs->places.wide, key, 8);
   for (int axis = 0; axis < axes; axis++) {
     ir_value k =
         ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 8), 8));
     int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
                    ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
-    wide[axis] = ir_op2(b, "arith.subf", k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
+    wide[axis] = sub(b, k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
   }
 }
 

@@ -35,15 +35,14 @@ void emit_pairs_places(const pair_emitter *pairs, const key_tile *t);
 void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
-/* The score that `product` becomes. A product that is no number is none of a key that the score hides whatever its
- * product, where `hides`. */
-ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool hides);
-/* The same where all pairs are seen. */
-ir_value emit_open_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product);
+/* What the description makes of their product: a bias added, or the score. open: all pairs of the tile are seen
+ * (mask->open). checked: some may be hidden, whatever their products are. */
+ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool open,
+                         bool checked);
+/* The same at displacements. */
+ir_value emit_score_at(const attention_emitter *e, two_float *fixed, ir_value *narrow, ir_value product, bool checked);
 /* Gains of a tile's scores become gains of its products, [key][queries]; pairs->products are these. */
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains);
-/* The same where all of the tile's pairs are seen: mask->open. */
-ir_value emit_open_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
 /* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time; room: of
  * emit_grid_sums_room, where the plan goes by rows. */
 void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,

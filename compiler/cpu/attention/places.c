@@ -1,7 +1,7 @@
 /* cpu/attention/places: see cpu/attention/places.h. */
 #include "cpu/attention/places.h"
 
-#include "cpu/attention/few_rows.h"
+#include "cpu/attention/few.h"
 #include "mlir/arith.h"
 
 /* Coordinates below it from the origin are as good as exact: their differences are 2^-18 off at most. */
@@ -47,10 +47,9 @@ ir_value emit_key_places(const attention_emitter *e, const key_places *places, c
   if (e->p->matrix && !e->p->bias && !e->p->score) return none; /* all is of float64 */
   ir_value far = ir_int(b, ir_vector(b, lanes, b->i1), 0), now;
   ir_loop loop = ir_for_with(b, e->zero, i64(b, (int64_t)e->p->n_places * (places->room / lanes)), 1, &far, &now);
-  ir_value wide = ir_load(b, ir_vector(b, lanes, b->f64),
-                          ir_offset(b, places->wide, attention_mul(b, loop.index, (int64_t)lanes * 8)), 8);
+  ir_value wide = ir_load(b, ir_vector(b, lanes, b->f64), nth(b, places->wide, loop.index, (int64_t)lanes * 8), 8);
   ir_value narrow = ir_cast(b, "arith.truncf", wide, b->f32);
-  ir_store(b, narrow, ir_offset(b, places->narrow, attention_mul(b, loop.index, (int64_t)lanes * 4)), 4, false);
+  ir_store(b, narrow, nth(b, places->narrow, loop.index, (int64_t)lanes * 4), 4, false);
   ir_value next = ir_op2(b, "arith.ori", now, emit_is_far(b, wide, narrow));
   ir_end_for_with(b, loop, 1, &next, &far);
   return key_places_axes(e->p) ? emit_some(e, far) : none;

@@ -8,12 +8,24 @@
  * not numbers. */
 ir_value attention_scale(const attention_emitter *e);
 ir_value attention_query_factor(const attention_emitter *e);
+/* The caller's own factor of scores, in all lanes. */
+ir_value attention_natural_scale(const attention_emitter *e);
 /* Rows of the tile's queries, scaled (but for dot products); 0 in empty lanes. */
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r);
 /* The same of those of register `vector` (i64), which come as float32 [lanes][head_dim]. */
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows);
 /* output / sums as rows of the tensor; 0 where a query saw nothing. */
 void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums);
+
+/* What the online softmax knows of a query at its end, as one number:
+ *
+ *     lse = ln 2 (maximum + what the columns of a polynomial left out) + ln sum
+ *
+ * in float64, rounded once: beside a maximum of some hundreds the logarithm has no digits to lose.
+ * constant: what the columns of a polynomial left out; null: nothing. */
+ir_value attention_lse(const attention_emitter *e, ir_value maximum, ir_value constant, ir_value sum);
+/* That of all of the tile's, where it has room for it; the maxima are lost. */
+void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value sums);
 
 /* The token of lane `lane` of register `vector`, both i64; -1: the lane is empty. */
 ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane);
@@ -44,5 +56,24 @@ typedef struct turned_back {
 typedef ir_value lane_factor(const attention_emitter *e, void *context, ir_value vector);
 /* Rows = columns times factors. */
 void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_factor *factor, void *context);
+
+/* ---- as many registers as a register has lanes, turned or summed ---- */
+
+/* turn_T and sum_lanes_T, which emitters with calls_squares call; once for each target. Of dot products turn_pairs_T,
+ * which turns without a factor. */
+void emit_square_functions(const attention_emitter *e);
+
+/* Where squares of float32 stand: the first one's first row, bytes from row to row and from square to square. */
+typedef struct square_rows {
+  ir_value at;
+  int64_t row, next;
+} square_rows;
+
+/* `count` squares: lane j of row i of `from`, times the factor of lane j (a register; null: 1), becomes lane i of row j
+ * of `to`, which may be `from` itself. */
+void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int64_t count, ir_value factor);
+/* Lane i of `to` is the sum of the lanes of row i of a contiguous square, two at a time; `to` may be in the square.
+ * By a call always. */
+void emit_lane_sums(const attention_emitter *e, ir_value from, ir_value to);
 
 #endif

@@ -11,28 +11,21 @@
 
 /* ---- names ---- */
 
-const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
-}
-
-const char *emit_read_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "read_%s_%s", target->suffix, number_name(dtype));
-}
-
-const char *emit_write_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "write_%s_%s", target->suffix, number_name(dtype));
+const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype) {
+  return arena_printf(a, "%s_%s_%s", what, target->suffix, number_name(dtype));
 }
 
 const char *emit_attend_dots_name(arena *a, const cpu_target *target) {
   return arena_printf(a, "attend_dots_%s", target->suffix);
 }
 
-static const char *shared_name(const attention_emitter *e) {
-  return arena_printf(e->memory, "attend_%s%s", e->dots ? "pairs_" : "", e->target->suffix);
+static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
+  return attention_name(e->memory, e->target, what, dtype);
 }
 
-static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
-  return arena_printf(e->memory, "%s_%s_%s", what, e->target->suffix, number_name(dtype));
+/* What number types share. */
+static const char *shared_name(const attention_emitter *e, const char *what) {
+  return arena_printf(e->memory, "%s_%s", what, e->target->suffix);
 }
 
 /* ---- a number type's functions ---- */
@@ -48,9 +41,8 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
   int lanes = e->shape.lanes, at = width / lanes * lanes, in_bytes = number_bytes(in), out_bytes = number_bytes(out);
   unsigned native = e->target->native;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, width / lanes));
-  ir_value v =
-      emit_load_channels(b, native, in, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in_bytes)));
-  ir_value at_lanes = ir_offset(b, to, attention_mul(b, loop.index, lanes * out_bytes));
+  ir_value v = emit_load_channels(b, native, in, lanes, nth(b, from, loop.index, lanes * in_bytes));
+  ir_value at_lanes = nth(b, to, loop.index, lanes * out_bytes);
   emit_store_channels(b, native, out, scaled(b, v, factor), at_lanes, false);
   ir_end_for(b, loop);
   for (int piece = lanes / 2; at < width; piece /= 2) {
@@ -69,9 +61,9 @@ static void emit_read(const attention_emitter *e, const char *name, int dtype, i
   ir_value arguments[4];
   ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
-  ir_value to = ir_offset(b, arguments[3], attention_mul(b, rows.index, (int64_t)width * 4));
-  emit_row_copy(e, ir_offset(b, arguments[0], ir_op2(b, "arith.muli", rows.index, arguments[1])), dtype, to, NUMBER_F32,
-                width, (ir_value){NULL});
+  ir_value to = nth(b, arguments[3], rows.index, (int64_t)width * 4);
+  emit_row_copy(e, ir_offset(b, arguments[0], mul(b, rows.index, arguments[1])), dtype, to, NUMBER_F32, width,
+                (ir_value){NULL});
   ir_end_for(b, rows);
   ir_return(b);
 }
@@ -87,9 +79,9 @@ static void emit_write(const attention_emitter *e, const char *name, int dtype, 
 
 void emit_row_functions(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
-  emit_read(e, emit_read_name(e->memory, e->target, dtype), dtype, p->head_dim);
+  emit_read(e, function_name(e, "read", dtype), dtype, p->head_dim);
   if (p->value_dim != p->head_dim) emit_read(e, function_name(e, "read_values", dtype), dtype, p->value_dim);
-  emit_write(e, emit_write_name(e->memory, e->target, dtype), dtype, p->value_dim);
+  emit_write(e, function_name(e, "write", dtype), dtype, p->value_dim);
 }
 
 /* Whether rows of keys and values are copied before they are used: where the tile says so, always, never. */
@@ -110,10 +102,10 @@ static void emit_entry(attention_emitter *e, const char *name, const char *share
 void emit_attend_rows(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
   int given = p->turns_values ? NUMBER_F32 : dtype; /* turned rows are float32, and so are outputs before that */
-  const char *keys = emit_read_name(e->memory, e->target, given),
+  const char *keys = function_name(e, "read", given),
              *values = p->value_dim == p->head_dim ? keys : function_name(e, "read_values", given),
-             *write = emit_write_name(e->memory, e->target, given);
-  emit_entry(e, emit_attend_name(e->memory, e->target, dtype), shared_name(e), keys, values, write,
+             *write = function_name(e, "write", given);
+  emit_entry(e, function_name(e, "attend", dtype), shared_name(e, "attend"), keys, values, write,
              given == NUMBER_F32 ? COPIED_BY_STAGE : COPIED);
 }
 
@@ -123,40 +115,28 @@ void emit_dot_rows(attention_emitter *e) {
   bool alike = p->value_dim == p->head_dim;
   const char *keys = function_name(e, "copy", NUMBER_BF16), *name = emit_attend_dots_name(e->memory, e->target),
              *values = alike ? keys : function_name(e, "copy_values", NUMBER_BF16),
-             *write = emit_write_name(e->memory, e->target, NUMBER_BF16);
+             *write = function_name(e, "write", NUMBER_BF16);
   emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
   if (!alike) emit_read(e, values, NUMBER_F32, p->value_dim / 2);
-  emit_entry(e, name, shared_name(e), keys, values, write, COPIED_BY_STAGE);
+  emit_entry(e, name, shared_name(e, "attend_pairs"), keys, values, write, COPIED_BY_STAGE);
 }
 
 /* ---- gradients ---- */
 
-static const char *const gradient_prefix[ATTEND_GRADIENTS] = {
-    [ATTEND_GRADIENT] = "attend_gradient",
-    [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
-    [ATTEND_GRADIENT_OF_OPERANDS] = "attend_operands_gradient",
-    [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
-    [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
-    [ATTEND_GRADIENT_NARROW_DOTS] = "attend_narrow_dots_gradient"};
+const char *const attention_gradients[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "attend_gradient",
+                                                           [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
+                                                           [ATTEND_GRADIENT_OF_OPERANDS] = "attend_operands_gradient",
+                                                           [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
+                                                           [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
+                                                           [ATTEND_GRADIENT_NARROW_DOTS] =
+                                                               "attend_narrow_dots_gradient"};
 
-static attend_gradient_kind kind_of(const attention_emitter *e) {
-  return e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
-         : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
-         : e->dots            ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow
-         : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
-                              : ATTEND_GRADIENT;
-}
-
-const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind) {
-  return arena_printf(a, "%s_%s_%s", gradient_prefix[kind], target->suffix, number_name(dtype));
-}
-
-const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool of_values) {
-  return arena_printf(a, "%s_%s_%s", of_values ? "store_values" : "store_keys", target->suffix, number_name(dtype));
-}
-
-static const char *shared_gradient_name(const attention_emitter *e) {
-  return arena_printf(e->memory, "%s_%s", gradient_prefix[kind_of(e)], e->target->suffix);
+static const char *gradient_of(const attention_emitter *e) {
+  return attention_gradients[e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
+                             : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
+                             : e->dots            ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow
+                             : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
+                                                  : ATTEND_GRADIENT];
 }
 
 /* name(sums, to, token, count, factor) */
@@ -167,7 +147,7 @@ static void emit_store(const attention_emitter *e, const char *name, int dtype, 
   ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
   ir_value factor = ir_cast(b, "arith.truncf", arguments[4], b->f32);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[3]);
-  ir_value from = ir_offset(b, arguments[0], attention_mul(b, rows.index, (int64_t)attention_pitch(width) * 4)),
+  ir_value from = nth(b, arguments[0], rows.index, (int64_t)attention_pitch(width) * 4),
            to = ir_offset(b, arguments[1], mul(b, rows.index, arguments[2]));
   emit_row_copy(e, from, NUMBER_F32, to, dtype, width, factor);
   ir_end_for(b, rows);
@@ -177,11 +157,9 @@ static void emit_store(const attention_emitter *e, const char *name, int dtype, 
 void emit_gradient_rows(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
   if (p->value_dim != p->head_dim) emit_write(e, function_name(e, "write_keys", dtype), dtype, p->head_dim);
-  emit_store(e, emit_store_name(e->memory, e->target, dtype, false), dtype, p->head_dim);
-  emit_store(e, emit_store_name(e->memory, e->target, dtype, true), dtype, p->value_dim);
+  emit_store(e, function_name(e, "store_keys", dtype), dtype, p->head_dim);
+  emit_store(e, function_name(e, "store_values", dtype), dtype, p->value_dim);
 }
-
-static const char *add_name(const attention_emitter *e) { return arena_printf(e->memory, "add_%s", e->target->suffix); }
 
 /* add_T(from, to): to += from, float32. */
 void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
@@ -190,8 +168,8 @@ void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
   ir_value arguments[2];
   int width = e->p->head_dim, lanes = e->shape.lanes, at = 0;
   if (!(dtypes & 1u << NUMBER_F32) && !e->p->turns_values)
-    emit_read(e, emit_read_name(e->memory, e->target, NUMBER_F32), NUMBER_F32, width);
-  ir_function(b, add_name(e), true, (MlirType){NULL}, 2, types, arguments);
+    emit_read(e, function_name(e, "read", NUMBER_F32), NUMBER_F32, width);
+  ir_function(b, shared_name(e, "add"), true, (MlirType){NULL}, 2, types, arguments);
   for (; at < width; at += lanes) {
     while (lanes > width - at) lanes /= 2;
     MlirType vector = ir_vector(b, lanes, b->f32);
@@ -206,15 +184,15 @@ void emit_gradient_entry(attention_emitter *e, int dtype) {
   bool alike = e->p->value_dim == e->p->head_dim;
   const char *keys = function_name(e, e->dots ? "copy" : "read", dtype),
              *values = alike ? keys : function_name(e, e->dots ? "copy_values" : "read_values", dtype),
-             *name = emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)),
+             *name = function_name(e, gradient_of(e), dtype),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
-  if (e->p->turns_values) values = emit_read_name(e->memory, e->target, NUMBER_F32);
+  if (e->p->turns_values) values = function_name(e, "read", NUMBER_F32);
   if (e->p->of_turned) {
-    keys = emit_read_name(e->memory, e->target, NUMBER_F32);
-    write = add_name(e);
+    keys = function_name(e, "read", NUMBER_F32);
+    write = shared_name(e, "add");
   }
   bool is_panel = e->p->of_turned && e->p->turns_values; /* where values lie, too */
-  emit_entry(e, name, shared_gradient_name(e), keys, values, write,
+  emit_entry(e, name, shared_name(e, gradient_of(e)), keys, values, write,
              is_panel                         ? NOT_COPIED
              : dtype == NUMBER_F32 || e->dots ? COPIED_BY_STAGE
                                               : COPIED);
@@ -230,11 +208,15 @@ static attention_rows emit_shared_begin(attention_emitter *e, const char *name) 
       .read_keys = arguments[1], .read_values = arguments[2], .write = arguments[3], .copied = arguments[4]};
 }
 
-attention_rows emit_gradient_begin(attention_emitter *e) { return emit_shared_begin(e, shared_gradient_name(e)); }
+attention_rows emit_gradient_begin(attention_emitter *e) {
+  return emit_shared_begin(e, shared_name(e, gradient_of(e)));
+}
 
 /* ---- attend_T ---- */
 
-attention_rows emit_attend_begin(attention_emitter *e) { return emit_shared_begin(e, shared_name(e)); }
+attention_rows emit_attend_begin(attention_emitter *e) {
+  return emit_shared_begin(e, shared_name(e, e->dots ? "attend_pairs" : "attend"));
+}
 
 int64_t emit_key_room_bytes(const attention_emitter *e) {
   return (int64_t)e->shape.keys * e->p->head_dim / attention_step(e) * 4;

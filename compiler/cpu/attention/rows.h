@@ -28,10 +28,9 @@ void emit_attend_rows(attention_emitter *e, int dtype);
 /* The functions of rows that attend_dots_T and gradients by dot products are called with, and attend_dots_T. */
 void emit_dot_rows(attention_emitter *e);
 const char *emit_attend_dots_name(arena *a, const cpu_target *target);
-/* read_T_DTYPE: rows of q and k as float32; write_T_DTYPE: a row of out of them. */
-const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_write_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
+/* WHAT_T_DTYPE: attend; read: rows of q and k as float32; write: a row of out of them; of gradients store_keys,
+ * store_values. */
+const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype);
 
 /* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, attend_narrow_gradient_T of the
  * emitter's narrow shape, attend_operands_gradient_T of its plan of operands alone; a number type's functions (those of
@@ -51,8 +50,7 @@ typedef enum attend_gradient_kind {
   ATTEND_GRADIENT_NARROW_DOTS,
   ATTEND_GRADIENTS
 } attend_gradient_kind;
-const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind);
-const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool of_values);
+extern const char *const attention_gradients[ATTEND_GRADIENTS]; /* their names, before T_DTYPE */
 
 /* Rows first, first + 1, ... of keys and of values as float32: where they are, or in their room. */
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);

@@ -1,20 +1,9 @@
 /* cpu/attention/scores: see cpu/attention/scores.h. */
 #include "cpu/attention/scores.h"
 
-#include "cpu/attention/ahead.h"
 #include "cpu/attention/dots.h"
-#include "cpu/attention/lone.h"
-#include "cpu/attention/products.h"
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"
-
-/* A bias that hides the key hides its score, too, should that be no number. */
-static ir_value emit_biased(const attention_emitter *e, ir_value score, ir_value bias, bool checked) {
-  ir_value sum = ir_op2(e->b, "arith.addf", score, bias);
-  if (!e->p->hides || !checked) return sum;
-  ir_value hidden = ir_float(e->b, e->lanes, -__builtin_inf());
-  return ir_select(e->b, ir_compare_float(e->b, "oeq", bias, hidden), hidden, sum);
-}
 
 /* Bias, mask and maximum of one key's scores; they go to `scores`. */
 static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value key, bool checked, const ir_value *sums,
@@ -23,11 +12,7 @@ static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value 
   ir *b = e->b;
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value score = sums[x];
-    bool open = t->whole_begin.ptr && !checked;
-    if (open && e->p->score) score = emit_open_pair_score(s->pairs, key, x, score);
-    else if (t->paired && e->p->score) score = emit_pair_score(s->pairs, key, x, score, e->p->hides && checked);
-    else if (open && !expr_is_const(e->p->mask->open, 0)) score = add(b, score, emit_open_pair_bias(s->pairs, key, x));
-    if (!open && t->paired && e->p->bias) score = emit_biased(e, score, emit_pair_bias(s->pairs, key, x), checked);
+    if (t->paired) score = emit_pair_score(s->pairs, key, x, score, t->whole_begin.ptr && !checked, checked);
     if (checked) {
       ir_value limits =
           ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
@@ -105,10 +90,10 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
   ir_value key = attention_mul(b, loop.index, n), rows[ATTENTION_MAX_ROWS], sums[ATTENTION_MAX_SUMS],
            next[ATTENTION_MAX_VECTORS];
-  if (t->ahead) emit_ahead(e, t->ahead);
+  if (t->ahead.ptr) emit_ahead(e, t->ahead);
   for (int r = 0; r < n; r++) {
     ir_value row = smaller(b, add(b, key, i64(b, r)), last); /* rows past the end repeat it, and are masked */
-    rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));
+    rows[r] = ir_offset(b, t->rows, mul(b, row, t->stride));
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
   if (t->lone.ptr) emit_seen_products(s, t, loop.index, key, rows, sums);

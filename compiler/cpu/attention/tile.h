@@ -18,6 +18,8 @@ enum {
   ATTENTION_MAX_SUMS = ATTENTION_MAX_ROWS * ATTENTION_MAX_VECTORS
 };
 
+static const double LN_2 = 0.69314718055994530942;
+
 typedef struct attention_emitter {
   ir *b;
   arena *memory;
@@ -30,7 +32,7 @@ typedef struct attention_emitter {
   ir_value queries; /* [head_dim][queries] of a head, or of each: scaled */
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
-  bool calls_squares; /* squares are turned by the module's function (cpu/attention/squares), not in place */
+  bool calls_squares; /* squares are turned by the module's function (cpu/attention/queries), not in place */
   bool dots;        /* rows are bfloat16, two of which a product takes (cpu/attention/dots); else float32 */
   ir_value scale;   /* of dot products: what scores are multiplied by, lanes */
   ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
@@ -48,8 +50,8 @@ typedef struct key_tile {
   bool paired;     /* with bias and rotation */
   ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
   ir_value run_begin, run_end; /* i64: of the run of keys that the tile is of */
-  ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/lone); null: nobody asks */
-  const struct rows_ahead *ahead; /* asked for in between, by gradients (cpu/attention/ahead); NULL: nothing */
+  ir_value lone; /* [keys / rows] i64 that scores write (cpu/attention/seen); null: nobody asks */
+  ir_value ahead; /* of gradients: state of rows that are asked for in between; null: nothing is */
 } key_tile;
 
 /* A register of float32 in the tile's own memory. */
@@ -60,6 +62,8 @@ void emit_zeros(const attention_emitter *e, ir_value at, int64_t numbers); /* wh
 /* Adds lanes of float64, one after the other, to one number. */
 void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to);
 ir_value attention_mul(ir *b, ir_value x, int64_t y);
+/* The address of item `index` of those that follow each other from `at` on, each of so many bytes. */
+#define nth(b, at, index, bytes) ir_offset((b), (at), attention_mul((b), (index), (bytes)))
 /* Groups of n that hold `count`: the last one may be less. */
 ir_value attention_groups(ir *b, ir_value count, int64_t n);
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
@@ -93,5 +97,14 @@ ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_gradient_tile, name)), 8)
 /* Whether a pointer is not 0: i1. */
 ir_value attention_is_given(const attention_emitter *e, ir_value pointer);
+
+/* ---- rows that are wanted soon, asked for while there is other work ---- */
+
+/* Their state, in memory, i64 [2]: the first row that nobody asked for, and how many each call asks for. emit_ahead
+ * will run so many times for each group of `keys` whose scores are summed together. */
+ir_value emit_ahead_begin(const attention_emitter *e, ir_value keys, int calls);
+/* Asks for the next few, by a function of the module, once for each target. */
+void emit_ahead_function(attention_emitter of);
+void emit_ahead(const attention_emitter *e, ir_value state);
 
 #endif

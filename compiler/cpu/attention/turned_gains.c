@@ -12,7 +12,6 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/queries.h"
-#include "cpu/attention/squares.h"
 
 static const char *unturned_table(arena *a, const cpu_target *target) {
   return arena_printf(a, "unturned_%s", target->suffix);
@@ -62,14 +61,13 @@ typedef struct gaining_block {
 
 static ir_value gained_at(const turned_gains *s, ir_value channel, ir_value key) {
   ir *b = s->pairs->e->b;
-  return ir_offset(b, s->gained, attention_mul(b, add(b, attention_mul(b, channel, s->keys), key), 4));
+  return nth(b, s->gained, add(b, attention_mul(b, channel, s->keys), key), 4);
 }
 
 static ir_value partial_at(const turned_gains *s, int component, ir_value key) {
   ir *b = s->pairs->e->b;
   int lanes = s->pairs->e->shape.lanes;
-  return ir_offset(b, ir_offset_const(b, s->partial, (int64_t)component * lanes * lanes * 4),
-                   attention_mul(b, key, lanes * 4));
+  return nth(b, ir_offset_const(b, s->partial, (int64_t)component * lanes * lanes * 4), key, lanes * 4);
 }
 
 /* sum + x, where x counts. Of two products it is left to the back end which of them is rounded, so that guarded code
@@ -105,7 +103,7 @@ static void emit_pair(const turned_gains *s, const gaining_block *block, delta_e
     own[i] = emit_counted(e, counts, own[i], mul(b, gain, turned[i]), true);
     shared[i] = emit_counted(e, counts, shared[i], back[i], !is_mirrored);
   }
-  if (s->torques && d) emit_turned_torques(s->torques, d, q, turned, counts, at->key, x);
+  if (e->p->torques && d) emit_torque_sums(s->sums, d, q, turned, counts, at->key, x);
 }
 
 /* The entries of key `key` of the tile and the queries of a register; on the grid `begin` is the run's first key. */
@@ -194,8 +192,7 @@ static void emit_unturned(const walk *w) {
   int count = unturned(e->memory, e->p, &channels);
   if (!count) return;
   ir_loop loop = ir_for(b, e->zero, i64(b, count));
-  ir_value at =
-      ir_offset(b, ir_table_address(b, unturned_table(e->memory, e->target)), attention_mul(b, loop.index, 4));
+  ir_value at = nth(b, ir_table_address(b, unturned_table(e->memory, e->target)), loop.index, 4);
   gaining_block block = {.n = 1};
   block.rows.channel[0] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
   for (int x = 0; x < e->shape.vectors; x++)
@@ -222,7 +219,7 @@ static void emit_pair_by_pair(const walk *w) {
   ir *b = e->b;
   ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
   delta_emitter d = emit_pair_entries_begin(w->s->pairs, blocks.index);
-  if (w->s->torques) emit_turned_torques_fixed(w->s->torques, &d);
+  if (e->p->torques) emit_torque_sums_fixed(w->s->sums, &d);
   gaining_block block = {.n = of.p->spec->n_components, .index = blocks.index};
   emit_block_rows(&of, blocks.index, &block.rows);
   emit_guarded(w, &block, &d, e->zero, w->t->count);
@@ -240,10 +237,9 @@ static void emit_add_rows(const turned_gains *s, const key_tile *t, ir_value sum
   square_rows squares = {gained_at(s, e->zero, first), row, lanes * row};
   emit_turn(e, squares, squares, s->channels / lanes, ir_float(b, e->lanes, 1));
   ir_loop keys = ir_for(b, e->zero, own);
-  ir_value to =
-      ir_offset(b, sums, attention_mul(b, add(b, t->first, add(b, first, keys.index)), (int64_t)s->channels * 4));
+  ir_value to = nth(b, sums, add(b, t->first, add(b, first, keys.index)), (int64_t)s->channels * 4);
   ir_loop registers = ir_for(b, e->zero, i64(b, s->channels / lanes));
-  ir_value channel = attention_mul(b, registers.index, lanes), at = ir_offset(b, to, attention_mul(b, channel, 4));
+  ir_value channel = attention_mul(b, registers.index, lanes), at = nth(b, to, channel, 4);
   ir_value gained = load(e, gained_at(s, add(b, channel, keys.index), first));
   store(e, add(b, load(e, at), gained), at);
   ir_end_for(b, registers);

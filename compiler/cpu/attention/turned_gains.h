@@ -3,7 +3,7 @@
 #define PEGEN_CPU_ATTENTION_TURNED_GAINS_H
 
 #include "cpu/attention/key_sums.h"
-#include "cpu/attention/turned_torques.h"
+#include "cpu/attention/pair_sums.h"
 
 typedef struct turned_gains {
   const pair_emitter *pairs;
@@ -12,7 +12,7 @@ typedef struct turned_gains {
   ir_value partial;     /* [component][key][lanes] of a block and a register of keys */
   ir_value gained;      /* [channel][key] of a tile of keys: their sums */
   int channels, keys;   /* of `gained` */
-  const turned_torques *torques; /* what else gains of pairs; NULL: on the grid, nothing */
+  const pair_sums *sums; /* what else gains of pairs */
 } turned_gains;
 
 /* The table of channels that no pair turns; once, before a target's functions. */

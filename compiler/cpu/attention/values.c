@@ -7,7 +7,6 @@
  */
 #include "cpu/attention/values.h"
 #include "cpu/attention/dots.h"
-#include "cpu/attention/lone.h"
 #include "cpu/attention/seen.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
@@ -45,7 +44,7 @@ typedef struct value_block {
 static void emit_key(const attention_emitter *e, const value_block *block, ir_value key, ir_value *sums) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
-  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->stride)), p[ATTENTION_MAX_VECTORS];
+  ir_value row = ir_offset(b, block->column, mul(b, key, block->stride)), p[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, block->weights, key, x), 4);
   for (int c = 0; c < block->n; c++) {
     ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
@@ -82,7 +81,7 @@ static void emit_lone_keys(const attention_emitter *e, const value_block *block,
   of.shape = attention_narrow_shape(&e->shape);
   value_block its = *block;
   ir_value vector = sub(b, lone, i64(b, LONE_FIRST));
-  its.weights = ir_offset(b, block->weights, attention_mul(b, vector, e->shape.lanes * 4));
+  its.weights = nth(b, block->weights, vector, e->shape.lanes * 4);
   ir_loop keys = ir_for_with(b, first, end, n, own, now);
   emit_key(&of, &its, keys.index, now);
   ir_end_for_with(b, keys, n, now, own);
@@ -103,9 +102,9 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
   for (int i = 0; i < n * vectors; i++) {
     at[i] = attention_at(e, o->output, add(b, channel, i64(b, i / vectors)), i % vectors);
     sums[i] = ir_load(b, e->lanes, at[i], 4);
-    if (o->decay) sums[i] = ir_op2(b, "arith.mulf", sums[i], o->decay[i % vectors]);
+    if (o->decay) sums[i] = mul(b, sums[i], o->decay[i % vectors]);
   }
-  value_block block = {o->keys->scores, ir_offset(b, rows->at, attention_mul(b, channel, 4)), rows->stride, n, guarded};
+  value_block block = {o->keys->scores, nth(b, rows->at, channel, 4), rows->stride, n, guarded};
   const lone_edges *edges = guarded ? NULL : o->edges;
   ir_value count = attention_steps(e, o->keys->count), first = e->zero, end = count;
   if (edges) {
@@ -145,11 +144,10 @@ static ir_value emit_any_spoilt(const attention_emitter *e, int dtype, const row
   ir_value zero = ir_float(b, type, 0), sums[MOST_SEEN], outer[MOST_SEEN], inner[MOST_SEEN], next[MOST_SEEN];
   for (int i = 0; i < seen; i++) sums[i] = zero;
   ir_loop tokens = ir_for_with(b, i64(b, 0), count, seen, sums, outer);
-  ir_value row = ir_offset(b, rows->at, ir_op2(b, "arith.muli", tokens.index, rows->stride));
+  ir_value row = ir_offset(b, rows->at, mul(b, tokens.index, rows->stride));
   ir_loop groups = ir_for_with(b, i64(b, 0), i64(b, (width + step - 1) / step), seen, outer, inner);
   ir_value channel = attention_mul(b, groups.index, step), last = i64(b, width - step);
-  ir_value from =
-      ir_offset(b, row, attention_mul(b, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes));
+  ir_value from = nth(b, row, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes);
   for (int i = 0; i < seen; i++) {
     ir_value x =
         emit_load_channels(b, e->target->native, dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
@@ -158,8 +156,8 @@ static ir_value emit_any_spoilt(const attention_emitter *e, int dtype, const row
   ir_end_for_with(b, groups, seen, next, outer);
   ir_end_for_with(b, tokens, seen, outer, sums);
   ir_value sum = sums[0], total = ir_float(b, b->f32, 0);
-  for (int i = 1; i < seen; i++) sum = ir_op2(b, "arith.addf", sum, sums[i]);
-  for (int i = 0; i < lanes; i++) total = ir_op2(b, "arith.addf", total, ir_extract(b, sum, i));
+  for (int i = 1; i < seen; i++) sum = add(b, sum, sums[i]);
+  for (int i = 0; i < lanes; i++) total = add(b, total, ir_extract(b, sum, i));
   return ir_compare_float(b, "une", total, ir_float(b, b->f32, 0));
 }
 
@@ -174,13 +172,9 @@ void emit_tell_lost(const attention_emitter *e, ir_value output) {
   ir_end_if(b, asked);
 }
 
-const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "look_%s_%s", target->suffix, number_name(dtype));
-}
-
 void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
-  ir_function(b, emit_look_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_function(b, attention_name(e->memory, e->target, "look", dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
   row_view keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
                    of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};

@@ -6,7 +6,6 @@
 
 /* look_T_DTYPE(tile): whether some key or value of the head is not finite. */
 void emit_look(attention_emitter *e, int dtype);
-const char *emit_look_name(arena *a, const cpu_target *target, int dtype);
 /* Tells the driver where it asks (the tile's `lost`) whether some output, [value_dim][queries], is not finite. */
 void emit_tell_lost(const attention_emitter *e, ir_value output);
 /* The tile's scores are p; decay: one a register of queries. */
