@@ -452,8 +452,6 @@ def check_restart(driver, folder, address):
     page = Page(driver, bench.address)
     page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
     assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
-    page.click("[data-job=train]")
-    page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
     bench.end()
     assert not processes_of(folder)
 
