@@ -452,8 +452,21 @@ def check_restart(driver, folder, address):
     page = Page(driver, bench.address)
     page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
     assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
-    page.click("[data-job=train]")
-    page.until(lambda: any("lab" in words for words in processes_of(folder)), "train does not run")
+    bench.end()
+    assert not processes_of(folder)
+
+
+def check_interrupted(folder):
+    """Ctrl-C ends what runs in the background, too."""
+    bench = Workbench(folder)
+    pane = {"name": "mine", "text": TEXT, "label": "mine"}
+    status, _ = bench.request(
+        "POST", f"/{bench.token}/jobs", json.dumps({"kind": "train", "panes": [pane], "place": "x"})
+    )
+    end = time.monotonic() + PATIENCE
+    while not any("lab" in words for words in processes_of(folder)):
+        assert status == 200 and time.monotonic() < end, "train does not run"
+        time.sleep(0.05)
     bench.end()
     assert not processes_of(folder)
 
@@ -497,7 +510,8 @@ def main():
                 steps.append(f"{step.__name__} {time.monotonic() - begun:.1f}")
                 print(steps[-1], flush=True)
             check_restart(driver, folder, address)
-            print(f"workbench_test: {len(steps) + 1} things hold in a browser, {time.monotonic() - begun:.0f} s")
+            check_interrupted(folder)
+            print(f"workbench_test: {len(steps) + 2} things hold in a browser, {time.monotonic() - begun:.0f} s")
         finally:
             driver.quit()
             if bench.process.poll() is None:

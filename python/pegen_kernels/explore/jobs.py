@@ -135,6 +135,8 @@ class Jobs:
                 stderr=asyncio.subprocess.PIPE, start_new_session=True, preexec_fn=_die_with_parent, limit=1 << 24,
                 env=environment,
             )  # fmt: skip
+            if job.state == "stopped":  # while it was started
+                self._end(job)
             try:
                 out, err = await asyncio.gather(self._read(job), self._messages(job))
                 status = await job.process.wait()
@@ -211,7 +213,5 @@ class Jobs:
     async def close(self) -> None:
         for number in self.all:
             self.stop(number)
-        for task in list(self._tasks):
-            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._folder.cleanup()
