@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """options_test.py PEGEN: every option of every stock description, given alone, changes the kernel or is refused.
 
-An option is given other values than its own until one has an effect. What the kernel is then is compared as
-expressions,
+An option is given other values than its own until one has an effect. What the kernel is then is compared as expressions,
 which are cheap; where these are the same, as `explain` tells it, first values of operands among it; and at last as the
 whole module. The text of the options themselves is left out.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -16,6 +16,7 @@ import sys
 pegen = sys.argv[1]
 
 
+@functools.cache  # every option is compared with the same description without options
 def run(spec, defines, *what):
     return subprocess.run([pegen, spec, *defines, *what, "-o", "-"], capture_output=True, text=True)
 
@@ -25,6 +26,7 @@ def expressions(spec, defines):
     return (done.stdout, None) if done.returncode == 0 else (None, done.stderr)
 
 
+@functools.cache
 def told(spec, defines):
     done = subprocess.run([pegen, "explain", spec, *defines, "--format=json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -40,7 +42,7 @@ def module(spec, defines):
 
 def choices(spec, name):
     """The values that an option is limited to, as the refusal of another one lists them."""
-    found = re.search("one of these was expected: (.*)", run(spec, ["-D", f"{name}=1234567"], "--emit", "expr").stderr)
+    found = re.search("one of these was expected: (.*)", run(spec, ("-D", f"{name}=1234567"), "--emit", "expr").stderr)
     return found.group(1).split(", ") if found else []
 
 
@@ -69,15 +71,15 @@ def others(spec, option):
 
 def try_option(task):
     spec, option = task
-    base, _ = expressions(spec["name"], [])
+    base, _ = expressions(spec["name"], ())
     refusals, idle = [], None
     for value in others(spec["name"], option):
-        defines = ["-D", f"{option['name']}={value}"]
+        defines = ("-D", f"{option['name']}={value}")
         text, refusal = expressions(spec["name"], defines)
         if text is None:
             refusals.append(refusal)
             continue
-        differs = text != base or any(of(spec["name"], defines) != of(spec["name"], []) for of in (told, module))
+        differs = text != base or any(of(spec["name"], defines) != of(spec["name"], ()) for of in (told, module))
         if differs:
             return spec["name"], option["name"], "effect", value
         idle = value
