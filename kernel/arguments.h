@@ -64,6 +64,16 @@
   X(grad, table, MEMORY, "", NONE, "....w.R", GRADIENT_TABLE) \
   X(args, workspace, MEMORY, "", NONE, "ww..www", WORKSPACE)
 
+/* Columns of uses. */
+#define PEGEN_ARGUMENT_USES(X) \
+  X(encode) X(attention) X(append) X(prepare) X(encode_backward) X(attention_backward) X(prepare_backward)
+
+typedef enum pegen_argument_use {
+#define X(entry) PEGEN_USE_##entry,
+  PEGEN_ARGUMENT_USES(X)
+#undef X
+} pegen_argument_use;
+
 typedef enum pegen_argument {
 #define X(of, field, kind, shape, type, uses, wrong) PEGEN_ARGUMENT_##of##_##field,
   PEGEN_ARGUMENTS(X)

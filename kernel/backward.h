@@ -78,8 +78,6 @@ PEGEN_INTERNAL int64_t pegen_backward_workspace(const pegen_driver *driver, cons
 PEGEN_INTERNAL int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call);
 PEGEN_INTERNAL int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args,
                                               const pegen_backward_call *call, const pegen_view *workspace);
-/* Flags that no entry knows, and what an older caller's struct does not have. */
-PEGEN_INTERNAL int pegen_check_grad(const pegen_grad_args *grad);
 PEGEN_INTERNAL void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward_call *call);
 
 /* What encode does once its call is checked, with the functions of `target`. kept [2]: rows of q and k that these take

@@ -174,15 +174,6 @@ static int check_input_shape(const pegen_input *want, const DLTensor *tensor, co
   return rank == 3 || tensor->shape[tensor->ndim - 1] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
 
-int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
-  const DLTensor *const *inputs = PEGEN_GIVEN(args, inputs);
-  int32_t given = PEGEN_GIVEN(args, n_inputs);
-  if (given < kernel->n_inputs || (kernel->n_inputs > 0 && !inputs)) return PEGEN_ERROR_MISSING_INPUT;
-  for (int i = 0; i < kernel->n_inputs; i++)
-    if (!inputs[i]) return PEGEN_ERROR_MISSING_INPUT;
-  return 0;
-}
-
 int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows) {
   const pegen_kernel *kernel = driver->kernel;
   for (int i = 0, error; i < kernel->n_inputs; i++) {
@@ -199,6 +190,12 @@ int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args,
 int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type, or -1 */
   int64_t type = pegen_number_of(tensor->dtype);
   return type < PEGEN_NUMBER_COUNT ? pegen_number_at(type)->position : -1;
+}
+
+int pegen_check_position_types(const DLTensor *of_queries, const DLTensor *of_keys) {
+  return (of_queries && pegen_position_type_of(of_queries) < 0) || (of_keys && pegen_position_type_of(of_keys) < 0)
+             ? PEGEN_ERROR_POSITIONS_DTYPE
+             : 0;
 }
 
 int pegen_same_type(const DLTensor *a, const DLTensor *b) { return pegen_one_of(a, b->dtype.code, b->dtype.bits); }
@@ -269,6 +266,16 @@ int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
   return pegen_on_host(tensor) ? pegen_view_like_rows(tensor, 1, view) : PEGEN_ERROR_DEVICE;
 }
 
+int pegen_check_rows_like(const DLTensor *rows, const DLTensor *of, int64_t width, int is_gradient, pegen_view *view) {
+  if (is_gradient && rows->ndim != of->ndim) return PEGEN_ERROR_RANK;
+  int error = pegen_check_rows_shape(rows, width);
+  if (error) return is_gradient && error == PEGEN_ERROR_HEAD_DIM ? PEGEN_ERROR_GRADIENT_SHAPE : error;
+  if (rows->ndim != of->ndim) return PEGEN_ERROR_RANK;
+  if (!pegen_same_rows(rows, 4, of, 4)) return is_gradient ? PEGEN_ERROR_GRADIENT_SHAPE : PEGEN_ERROR_SHAPE_MISMATCH;
+  if (!pegen_same_type(rows, of)) return is_gradient ? PEGEN_ERROR_GRADIENT_DTYPE : PEGEN_ERROR_DTYPE_MISMATCH;
+  return pegen_view_rows(rows, view);
+}
+
 static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written, pegen_stream *stream) {
   int error = pegen_view_rows(in, &stream->in);
   if (error) return error;
@@ -282,15 +289,17 @@ static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written
   return 0;
 }
 
-/* tokens: of the stream's rows; -1: there are none. */
+int pegen_view_coordinates(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens, int64_t *type,
+                           int64_t *is_bare, pegen_view *view) {
+  *type = positions ? pegen_position_type_of(positions) : -1;
+  *is_bare = positions && pegen_bare_positions(kernel, positions, tokens);
+  if (!positions) return 0;
+  return pegen_on_host(positions) ? pegen_view_positions(positions, *is_bare, view) : PEGEN_ERROR_DEVICE;
+}
+
 static int view_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens, pegen_stream *stream) {
   stream->grid = !positions;
-  stream->bare = 0;
-  if (!positions) return 0;
-  stream->position_type = pegen_position_type_of(positions);
-  stream->bare = pegen_bare_positions(kernel, positions, tokens);
-  return pegen_on_host(positions) ? pegen_view_positions(positions, stream->bare, &stream->positions)
-                                  : PEGEN_ERROR_DEVICE;
+  return pegen_view_coordinates(kernel, positions, tokens, &stream->position_type, &stream->bare, &stream->positions);
 }
 
 /* What there is to know of positions without q and k. */
@@ -424,12 +433,20 @@ int pegen_check_args(const pegen_args *args, int part, int parts) {
   return pegen_has_bounds(args) ? PEGEN_ERROR_NO_SEQUENCES : 0;
 }
 
-int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
-  if (args->n_operands < kernel->n_operands || (kernel->n_operands > 0 && !args->operands))
-    return PEGEN_ERROR_MISSING_OPERAND;
-  for (int i = 0; i < kernel->n_operands; i++)
-    if (!args->operands[i]) return PEGEN_ERROR_MISSING_OPERAND;
+static int check_list(const DLTensor *const *list, int32_t given, int32_t count, int missing) {
+  if (given < count || (count > 0 && !list)) return missing;
+  for (int i = 0; i < count; i++)
+    if (!list[i]) return missing;
   return 0;
+}
+
+int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
+  return check_list(args->operands, args->n_operands, kernel->n_operands, PEGEN_ERROR_MISSING_OPERAND);
+}
+
+int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
+  return check_list(PEGEN_GIVEN(args, inputs), PEGEN_GIVEN(args, n_inputs), kernel->n_inputs,
+                    PEGEN_ERROR_MISSING_INPUT);
 }
 
 int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
@@ -483,23 +500,22 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
     return error;
 
   if ((error = check_types(driver, args, call)) != 0) return error;
-  if ((q && q_positions && pegen_position_type_of(q_positions) < 0) ||
-      (k && k_positions && pegen_position_type_of(k_positions) < 0))
-    return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) ||
+  if ((error = pegen_check_position_types(q ? q_positions : 0, k ? k_positions : 0)) != 0 ||
+      (!tabled && (error = pegen_check_operand_types(driver, args)) != 0) ||
       (with_inputs && (error = pegen_check_input_types(kernel, args, driver->turns_rows ? PEGEN_NUMBER_F32 : call->type,
                                                        &call->wide_inputs)) != 0))
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
-  queries->given = q != 0;
-  keys->given = k != 0;
-  queries->keys = 0;
-  queries->group = q ? group_of(driver, q) : 1;
-  keys->keys = keys->group = 1;
-  queries->slots = keys->slots = 0;
-  queries->norm = keys->norm = 0;
-  queries->epsilon = keys->epsilon = 0;
+  for (int s = 0; s < 2; s++) {
+    pegen_stream *stream = &call->stream[s];
+    stream->given = (s ? k : q) != 0;
+    stream->keys = s;
+    stream->group = !s && q ? group_of(driver, q) : 1;
+    stream->slots = 0;
+    stream->norm = 0;
+    stream->epsilon = 0;
+  }
   if ((q && (error = view_pair(q, args->q_out, is_written[0], queries)) != 0) ||
       (k && (error = view_pair(k, args->k_out, is_written[1], keys)) != 0) ||
       (q && (error = view_positions(kernel, q_positions, pegen_rows_size(q, 4, PEGEN_TOKEN), queries)) != 0) ||
@@ -560,9 +576,9 @@ int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int 
   for (int s = 0; s < 2; s++)
     if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0) return error;
   if ((error = pegen_check_operand_shapes(kernel, args)) != 0) return error;
-  for (int s = 0; s < 2; s++)
-    if (positions[s] && pegen_position_type_of(positions[s]) < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((error = pegen_check_operand_types(driver, args)) != 0) return error;
+  if ((error = pegen_check_position_types(positions[0], positions[1])) != 0 ||
+      (error = pegen_check_operand_types(driver, args)) != 0)
+    return error;
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s] || driver->has_sides;
     if (call->stream[s].given && (error = view_positions(kernel, positions[s], -1, &call->stream[s])) != 0)

@@ -130,31 +130,18 @@ static int check_places(const pegen_driver *driver, const pegen_args *args, pege
 
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
-  const DLTensor *positions = args->positions, *of_keys = key_positions(args);
   call->type = pegen_row_type(args->q);
   if (call->type < 0 || !(driver->kernel->dtypes & pegen_number_at(call->type)->dtype)) return PEGEN_ERROR_DTYPE;
   if (!pegen_same_type(args->k, args->q) || !pegen_same_type(args->v, args->q) || !pegen_same_type(args->out, args->q))
     return PEGEN_ERROR_DTYPE_MISMATCH;
-  call->position_type = call->k_position_type = -1;
-  if (form->placed && positions && (call->position_type = pegen_position_type_of(positions)) < 0)
-    return PEGEN_ERROR_POSITIONS_DTYPE;
-  if (form->placed && of_keys && (call->k_position_type = pegen_position_type_of(of_keys)) < 0)
-    return PEGEN_ERROR_POSITIONS_DTYPE;
-  int error = pegen_check_operand_types(driver, args);
+  int error = form->placed ? pegen_check_position_types(args->positions, key_positions(args)) : 0;
+  if (!error) error = pegen_check_operand_types(driver, args);
   for (int i = 0; i < driver->kernel->n_operands && !error; i++)
     if (form->indexed >> i & 1 && !pegen_one_of(args->operands[i], kDLFloat, 32)) return PEGEN_ERROR_INDEXED_OPERAND;
   return error ? error : pegen_check_input_types(driver->kernel, args, call->type, &call->wide_inputs);
 }
 
 /* ---- 6. memory ---- */
-
-static int view_positions(const pegen_kernel *kernel, const DLTensor *positions, const pegen_view *rows, int64_t type,
-                          int64_t *is_bare, pegen_view *view) {
-  *is_bare = 0;
-  if (type < 0) return 0;
-  *is_bare = pegen_bare_positions(kernel, positions, rows->size[PEGEN_TOKEN]);
-  return pegen_on_host(positions) ? pegen_view_positions(positions, *is_bare, view) : PEGEN_ERROR_DEVICE;
-}
 
 int pegen_view_lse(const DLTensor *lse, pegen_view *view) {
   view->empty = 1;
@@ -163,15 +150,15 @@ int pegen_view_lse(const DLTensor *lse, pegen_view *view) {
 }
 
 static int check_memory(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
-  int error;
+  int error, placed = ((const pegen_attention *)driver->form)->placed != 0;
   if ((error = pegen_view_rows(args->q, &call->q)) != 0 || (error = pegen_view_rows(args->k, &call->k)) != 0 ||
       (error = pegen_view_rows(args->v, &call->v)) != 0 || (error = pegen_view_rows(args->out, &call->out)) != 0)
     return error == PEGEN_ERROR_SIZE_OVERFLOW && call->v.high && args->out->strides ? PEGEN_ERROR_STRIDE : error;
   if ((error = pegen_view_lse(PEGEN_GIVEN(args, lse), &call->lse)) != 0) return error;
-  if ((error = view_positions(driver->kernel, args->positions, &call->q, call->position_type, &call->bare,
-                              &call->positions)) != 0 ||
-      (error = view_positions(driver->kernel, key_positions(args), &call->k, call->k_position_type, &call->k_bare,
-                              &call->k_positions)) != 0)
+  if ((error = pegen_view_coordinates(driver->kernel, placed ? args->positions : 0, call->q.size[PEGEN_TOKEN],
+                                      &call->position_type, &call->bare, &call->positions)) != 0 ||
+      (error = pegen_view_coordinates(driver->kernel, placed ? key_positions(args) : 0, call->k.size[PEGEN_TOKEN],
+                                      &call->k_position_type, &call->k_bare, &call->k_positions)) != 0)
     return error;
   if ((error = pegen_check_operand_memory(driver->kernel, args)) != 0 ||
       (error = pegen_view_inputs(driver->kernel, args, call->input)) != 0)

@@ -12,14 +12,11 @@
  */
 #include "attention_backward.h"
 
-enum { FLAGS = PEGEN_GRAD_ACCUMULATE };
-
 /* ---- 2. what is asked for ---- */
 
 static int check_wanted(const pegen_driver *driver, const pegen_args *args, pegen_attention_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   const pegen_attention *form = driver->form;
-  if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
   if (grad->q_out || grad->k_out || PEGEN_GRAD_GIVEN(grad, table)) return PEGEN_ERROR_NO_GRADIENT;
   if (!form->gradients) return PEGEN_ERROR_NO_GRADIENT;
   pegen_gained gained;
@@ -37,16 +34,11 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
 
 /* ---- 4., 5. gradients of rows ---- */
 
-/* Of the shape and type of `of`. */
 static int check_rows(const DLTensor *rows, const DLTensor *of, pegen_view *view, int is_written) {
   view->empty = 1;
   if (!rows) return 0;
-  if (rows->ndim != of->ndim) return PEGEN_ERROR_RANK;
-  int error = pegen_check_rows_shape(rows, of->shape[of->ndim - 1]);
-  if (error) return error == PEGEN_ERROR_HEAD_DIM ? PEGEN_ERROR_GRADIENT_SHAPE : error;
-  if (!pegen_same_rows(rows, 4, of, 4)) return PEGEN_ERROR_GRADIENT_SHAPE;
-  if (!pegen_same_type(rows, of)) return PEGEN_ERROR_GRADIENT_DTYPE;
-  if ((error = pegen_view_rows(rows, view)) != 0) return error;
+  int error = pegen_check_rows_like(rows, of, of->shape[of->ndim - 1], 1, view);
+  if (error) return error;
   return !is_written || view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
@@ -239,9 +231,7 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
-  if ((error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad)) != 0 ||
-      (error = check_wanted(driver, args, call)) != 0 ||
+  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE)) != 0 || (error = check_wanted(driver, args, call)) != 0 ||
       (error = pegen_check_attention_read(driver, args, part, parts, &call->forward)) != 0 ||
       (error = check_rows_of_all(args, call)) != 0)
     return error;

@@ -19,8 +19,6 @@
 #include "gradient_table.h"
 #include "memory.h"
 
-enum { FLAGS = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT };
-
 /* Whether more than rows has a gradient. */
 static int is_more(const pegen_backward_call *call) {
   return call->of_operands || call->of_positions || call->of_inputs;
@@ -86,18 +84,6 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   if (grad->k || torques) rows->k = grad->k_out;
   rows->q_out = grad->q || !rows->q ? grad->q : (DLTensor *)(uintptr_t)grad->q_out;
   rows->k_out = grad->k || !rows->k ? grad->k : (DLTensor *)(uintptr_t)grad->k_out;
-}
-
-/* ---- 4. what encode wrote or read ---- */
-
-static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DLTensor *kept, pegen_view *view) {
-  if (!kept) return PEGEN_ERROR_MISSING_KEPT;
-  int error = pegen_check_rows_shape(kept, driver->kernel->head_dim);
-  if (error) return error;
-  if (kept->ndim != rows->ndim) return PEGEN_ERROR_RANK;
-  if (!pegen_same_rows(kept, 4, rows, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (!pegen_same_type(kept, rows)) return PEGEN_ERROR_DTYPE_MISMATCH;
-  return pegen_view_rows(kept, view);
 }
 
 /* ---- 7. overlap ---- */
@@ -167,22 +153,18 @@ void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }
 
-int pegen_check_grad(const pegen_grad_args *grad) {
-  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
-  int error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad);
-  if (error) return error;
-  return grad->flags & ~(uint32_t)FLAGS ? PEGEN_ERROR_GRADIENT_FLAGS : 0;
-}
-
 int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   const DLTensor *rows[2] = {grad->q_out, grad->k_out}, *kept[2] = {args->q, args->k};
   const pegen_stream *stream = call->rows.stream;
   const int64_t is_bare[2] = {stream[!stream[0].given].bare, stream[1].bare};
   int error = 0;
-  for (int s = 0; s < 2; s++)
-    if (rows[s] && call->facts->needs_kept && (error = check_kept(driver, rows[s], kept[s], &call->kept[s])) != 0)
-      return error;
+  for (int s = 0; s < 2; s++) {
+    if (!rows[s] || !call->facts->needs_kept) continue;
+    if (!kept[s]) return PEGEN_ERROR_MISSING_KEPT;
+    error = pegen_check_rows_like(kept[s], rows[s], driver->kernel->head_dim, 0, &call->kept[s]);
+    if (error) return error;
+  }
   error = pegen_check_gradients(driver->kernel, args, grad, is_bare, call->positions, call->inputs);
   call->position_is_f64[0] = grad->positions && grad->positions->dtype.bits == 64;
   call->position_is_f64[1] = grad->k_positions && grad->k_positions->dtype.bits == 64;
@@ -212,7 +194,7 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts 
   call->facts = facts;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if ((error = pegen_check_grad(grad)) != 0) return error;
+  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT)) != 0) return error;
   pegen_clear_backward_call(facts, call);
   call->from_input = (grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
   if ((error = find_wanted(driver, args, grad, call)) != 0) return error;

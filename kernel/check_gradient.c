@@ -19,6 +19,12 @@ int pegen_is_gradient_type(const DLTensor *tensor) {
   return pegen_one_of(tensor, kDLFloat, 32) || pegen_one_of(tensor, kDLFloat, 64);
 }
 
+int pegen_check_grad(const pegen_grad_args *grad, uint32_t flags) {
+  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
+  int error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad);
+  return error || !(grad->flags & ~flags) ? error : PEGEN_ERROR_GRADIENT_FLAGS;
+}
+
 int pegen_find_gained(const pegen_kernel *kernel, const pegen_args *args, const pegen_grad_args *grad,
                       pegen_gained *gained) {
   gained->operands = gained->inputs = 0;

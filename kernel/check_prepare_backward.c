@@ -33,17 +33,6 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, pegen
   return 0;
 }
 
-/* The call that prepared the table that encode read. */
-static void make_forward(const pegen_args *args, pegen_backward_call *call) {
-  char *bytes = (char *)&call->args;
-  for (size_t i = 0; i < sizeof call->args; i++) bytes[i] = 0;
-  call->args.struct_size = sizeof call->args;
-  call->args.n_operands = args->n_operands;
-  call->args.operands = args->operands;
-  call->args.positions = args->positions;
-  call->args.k_positions = args->k_positions;
-}
-
 /* Sections are the rows of the call, of which there is nothing to write. */
 static void set_rows(pegen_backward_call *call) {
   call->rows.joint = call->rows.tabled = 0;
@@ -74,7 +63,7 @@ static void set_rows(pegen_backward_call *call) {
 /* Positions and operands, and what a table of them would be. */
 static int check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                          pegen_backward_call *call, pegen_table_header *table) {
-  make_forward(args, call);
+  pegen_copy_args(&call->args, args);
   int error = pegen_check_prepare(driver, &call->args, part, parts, &call->rows);
   if (!error) pegen_table_plan(driver, &call->rows, call->facts->row_bytes, table);
   return error;
@@ -96,7 +85,7 @@ int pegen_check_prepare_backward(const pegen_driver *driver, const pegen_backwar
   pegen_table_header table;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if ((error = pegen_check_grad(grad)) != 0) return error;
+  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT)) != 0) return error;
   pegen_clear_backward_call(facts, call);
   if ((error = find_wanted(driver, args, call)) != 0) return error;
   call->of_table = 1;

@@ -185,6 +185,7 @@ static inline int64_t pegen_attention_prefix(int64_t skip, int64_t tokens, int64
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
+PEGEN_INTERNAL int pegen_check_position_types(const DLTensor *of_queries, const DLTensor *of_keys); /* NULL: none */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
 /* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
@@ -215,11 +216,18 @@ PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const peg
 PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
 /* Rows of channels, of either layout; of all that have the shape of rows but for `run` channels. */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
+/* Checks rows of `width` channels that must have the sizes and type of others, and fills *view. is_gradient: they are a
+ * gradient of those, and errors of shape and type say so. */
+PEGEN_INTERNAL int pegen_check_rows_like(const DLTensor *rows, const DLTensor *of, int64_t width, int is_gradient,
+                                         pegen_view *view);
 PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view);
 /* 1: positions are [N] or [B,N], of a kernel with one axis. tokens: of the rows that they are of; -1: there are none,
  * and [x,1] is [N,P]. */
 PEGEN_INTERNAL int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens);
 PEGEN_INTERNAL int pegen_view_positions(const DLTensor *positions, int64_t is_bare, pegen_view *view);
+/* Fills *type, -1 of the built-in grid (positions NULL), *is_bare as above, and the view of what is given. */
+PEGEN_INTERNAL int pegen_view_coordinates(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens,
+                                          int64_t *type, int64_t *is_bare, pegen_view *view);
 
 /* Sequences (sequences.c): the boundaries of q's rows or of k's, checked; none; 1: two are alike; sequences that have
  * tokens; 1: each has so many, or none. */

@@ -11,6 +11,8 @@ PEGEN_INTERNAL int64_t pegen_all_elements(const pegen_kernel *kernel);
 
 /* 1: float32 or float64. */
 PEGEN_INTERNAL int pegen_is_gradient_type(const DLTensor *tensor);
+/* A call's args->grad and its flags, which may be `flags`. */
+PEGEN_INTERNAL int pegen_check_grad(const pegen_grad_args *grad, uint32_t flags);
 /* What a call asks gradients of beside rows: bits of operands and inputs. */
 typedef struct pegen_gained {
   int64_t operands, inputs, positions;

@@ -91,42 +91,24 @@ typedef struct parameter {
 #define ARGS(name) {OF_ARGS, offsetof(pegen_args, name), #name}
 #define FLOAT(name) {NUMBER_OF_ARGS, offsetof(pegen_args, name), #name}
 #define GRAD(name, text) {OF_GRAD, offsetof(pegen_grad_args, name), text}
-#define GIVEN ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {INPUTS, 0, "input"}
+#define OTHER(kind, text) {kind, 0, text}
+#define LIST(...) {__VA_ARGS__}
+#define GIVEN ARGS(positions), ARGS(k_positions), OTHER(OPERANDS, "operand"), OTHER(INPUTS, "input")
 
-static const parameter tvm_encode[] = {ARGS(q), ARGS(k), GIVEN, ARGS(q_out), ARGS(k_out), {TABLE, 0, "table"}};
+static const parameter tvm_encode[] = {ARGS(q), ARGS(k), GIVEN, ARGS(q_out), ARGS(k_out), OTHER(TABLE, "table")};
 /* also of table_bytes, without the last */
-static const parameter tvm_prepare[] = {
-    ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {TABLE, 0, "table"}};
+static const parameter tvm_prepare[] = {ARGS(positions), ARGS(k_positions), OTHER(OPERANDS, "operand"),
+                                        OTHER(TABLE, "table")};
 static const parameter tvm_attention[] = {
-    ARGS(q), ARGS(k), ARGS(v), GIVEN, ARGS(out), ARGS(lse), {CAUSAL, 0, "causal"}, FLOAT(scale)};
-static const parameter tvm_append[] = {ARGS(q),
-                                       ARGS(k),
-                                       ARGS(v),
-                                       GIVEN,
-                                       ARGS(slots),
-                                       ARGS(q_out),
-                                       ARGS(k_out),
-                                       ARGS(v_out),
-                                       ARGS(q_norm),
-                                       ARGS(k_norm),
-                                       FLOAT(norm_epsilon),
-                                       ARGS(q_scale),
-                                       ARGS(k_scale),
-                                       ARGS(v_scale),
-                                       {TABLE, 0, "table"}};
-static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
-                                                GRAD(k_out, "grad_k_out"),
-                                                GIVEN,
-                                                GRAD(q, "grad_q"),
-                                                GRAD(k, "grad_k"),
-                                                ARGS(q),
-                                                ARGS(k),
-                                                {FROM_INPUT, 0, "from_input"},
-                                                GRAD(positions, "grad_positions"),
-                                                GRAD(k_positions, "grad_k_positions"),
-                                                {OPERAND_GRADIENTS, 0, "gradient of an operand"},
-                                                {INPUT_GRADIENTS, 0, "gradient of an input"},
-                                                {WORKSPACE, 0, "workspace"}};
+    ARGS(q), ARGS(k), ARGS(v), GIVEN, ARGS(out), ARGS(lse), OTHER(CAUSAL, "causal"), FLOAT(scale)};
+static const parameter tvm_append[] =
+    LIST(ARGS(q), ARGS(k), ARGS(v), GIVEN, ARGS(slots), ARGS(q_out), ARGS(k_out), ARGS(v_out), ARGS(q_norm),
+         ARGS(k_norm), FLOAT(norm_epsilon), ARGS(q_scale), ARGS(k_scale), ARGS(v_scale), OTHER(TABLE, "table"));
+static const parameter tvm_encode_backward[] =
+    LIST(GRAD(q_out, "grad_q_out"), GRAD(k_out, "grad_k_out"), GIVEN, GRAD(q, "grad_q"), GRAD(k, "grad_k"), ARGS(q),
+         ARGS(k), OTHER(FROM_INPUT, "from_input"), GRAD(positions, "grad_positions"),
+         GRAD(k_positions, "grad_k_positions"), OTHER(OPERAND_GRADIENTS, "gradient of an operand"),
+         OTHER(INPUT_GRADIENTS, "gradient of an input"), OTHER(WORKSPACE, "workspace"));
 
 typedef struct signature {
   const parameter *parameters;

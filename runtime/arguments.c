@@ -30,8 +30,11 @@ int pegen_argument_column(const char *name, const char **entry) {
       PEGEN_ENTRIES(X)
 #undef X
   };
-  static const char *const columns[] = {"encode",          "attention",          "append",          "prepare",
-                                        "encode_backward", "attention_backward", "prepare_backward"};
+  static const char *const columns[] = {
+#define X(entry) #entry,
+      PEGEN_ARGUMENT_USES(X)
+#undef X
+  };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (strcmp(names[i][0], name)) continue;
     *entry = names[i][1];

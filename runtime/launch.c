@@ -47,10 +47,6 @@ static int is_looked_at(const pegen_launch_request *request, pegen_argument argu
   }
 }
 
-static const DLTensor *rows_of_call(const pegen_launch_request *request) {
-  return request->args->q ? request->args->q : request->args->k;
-}
-
 static const DLTensor *rows_of_backward(const pegen_launch_request *request) {
   const pegen_grad_args *grad = request->args->grad;
   if (grad->q || grad->k) return grad->q ? grad->q_out : grad->k_out; /* of rows alone no others are looked at */
@@ -58,23 +54,19 @@ static const DLTensor *rows_of_backward(const pegen_launch_request *request) {
 }
 
 static const struct launch_kind {
+  pegen_argument_use use;
   int (*plan)(const pegen_launch_request *request, pegen_launch_run *run, void *context);
-  int (*looks_at)(const pegen_launch_request *request, pegen_argument argument);
-  const DLTensor *(*rows)(const pegen_launch_request *request);           /* those that tell the device */
   size_t (*workspace)(const pegen_launch_request *request); /* 0 where it would be refused; NULL: never any */
 } kinds[PEGEN_LAUNCH_COUNT] = {
-    [PEGEN_LAUNCH_encode] = {pegen_launch_plan_encode, is_looked_at, rows_of_call, NULL},
-    [PEGEN_LAUNCH_attention] = {pegen_launch_plan_attention, is_looked_at, rows_of_call, pegen_launch_split_bytes},
-    [PEGEN_LAUNCH_attention_finish] = {pegen_launch_plan_attention_finish, is_looked_at, rows_of_call,
-                                       pegen_launch_split_bytes},
-    [PEGEN_LAUNCH_encode_backward] = {pegen_launch_plan_backward, is_looked_at_backward, rows_of_backward,
-                                      pegen_launch_backward_bytes},
-    [PEGEN_LAUNCH_encode_backward_finish] = {pegen_launch_plan_finish, is_looked_at_backward, rows_of_backward,
-                                             pegen_launch_backward_bytes},
-    [PEGEN_LAUNCH_attention_backward] = {pegen_launch_plan_attention_backward, is_looked_at, rows_of_call,
-                                         pegen_launch_attention_bytes},
-    [PEGEN_LAUNCH_attention_backward_finish] = {pegen_launch_plan_attention_backward_finish, is_looked_at, rows_of_call,
-                                                pegen_launch_attention_bytes},
+#define KIND(entry, use, plan, bytes) [PEGEN_LAUNCH_##entry] = {PEGEN_USE_##use, pegen_launch_plan_##plan, bytes}
+    KIND(encode, encode, encode, NULL),
+    KIND(attention, attention, attention, pegen_launch_split_bytes),
+    KIND(attention_finish, attention, attention_finish, pegen_launch_split_bytes),
+    KIND(encode_backward, encode_backward, backward, pegen_launch_backward_bytes),
+    KIND(encode_backward_finish, encode_backward, finish, pegen_launch_backward_bytes),
+    KIND(attention_backward, attention_backward, attention_backward, pegen_launch_attention_bytes),
+    KIND(attention_backward_finish, attention_backward, attention_backward_finish, pegen_launch_attention_bytes),
+#undef KIND
 };
 
 int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -88,30 +80,32 @@ size_t pegen_launch_workspace(const pegen_launch_request *request) {
 
 int pegen_launch_check(const pegen_launch_request *request) { return pegen_launch_plan(request, NULL, NULL); }
 
-const DLTensor *pegen_launch_rows(const pegen_launch_request *request) { return kinds[request->entry].rows(request); }
+const DLTensor *pegen_launch_rows(const pegen_launch_request *request) {
+  if (kinds[request->entry].use == PEGEN_USE_encode_backward) return rows_of_backward(request);
+  return request->args->q ? request->args->q : request->args->k;
+}
 
 static int is_elsewhere(const DLTensor *t, const DLTensor *first, int (*fits)(DLDevice)) {
   return t && (!fits(t->device) || t->device.device_id != first->device.device_id);
 }
 
 int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDevice)) {
-  const char *entry;
   const pegen_args *args = request->args;
   pegen_args known;
   pegen_grad_args grad;
   const DLTensor *first = pegen_launch_rows(request);
-  int column = pegen_argument_column(pegen_launch_word(request->entry), &entry);
+  pegen_argument_use use = kinds[request->entry].use;
   memset(&known, 0, sizeof known);
   memset(&grad, 0, sizeof grad);
   memcpy(&known, args, args->struct_size < sizeof known ? args->struct_size : sizeof known);
-  if (known.grad && column >= 4)
+  if (known.grad && use >= PEGEN_USE_encode_backward)
     memcpy(&grad, known.grad, known.grad->struct_size < sizeof grad ? known.grad->struct_size : sizeof grad);
   for (int i = 0; i < PEGEN_ARGUMENT_COUNT; i++) {
     const pegen_argument_row *row = &pegen_argument_rows[i];
     const void *given;
     int count = row->shape[0] == 'o' ? request->kernel->n_operands : pegen_launch_inputs_of(request->kernel);
-    if (row->uses[column] == '.' || row->kind > PEGEN_ARGUMENT_LIST ||
-        !kinds[request->entry].looks_at(request, (pegen_argument)i))
+    if (row->uses[use] == '.' || row->kind > PEGEN_ARGUMENT_LIST ||
+        !(use == PEGEN_USE_encode_backward ? is_looked_at_backward : is_looked_at)(request, (pegen_argument)i))
       continue;
     memcpy(&given, pegen_argument_field(row, &known, &grad), sizeof given);
     if (!given) continue;

@@ -79,9 +79,19 @@ PEGEN_HIDDEN int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_la
 
 PEGEN_HIDDEN int pegen_launch_is_aligned(const struct pegen_view *view, int64_t access);
 PEGEN_HIDDEN void pegen_launch_set_tensor(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
-/* From PEGEN_PTX_KEPT_ADDRESS on. */
-PEGEN_HIDDEN void pegen_launch_set_kept(int64_t *parameter, const struct pegen_view *kept, int64_t batch);
-PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+/* Four parameters of rows (PEGEN_PTX_ROWS_ADDRESS, PEGEN_PTX_KEPT_ADDRESS), from batch `batch` on. */
+PEGEN_HIDDEN void pegen_launch_set_rows(int64_t *parameter, const struct pegen_view *rows, int64_t batch);
+/* Five of positions or their gradient; type -1: the built-in grid's, which leaves zeros. */
+PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_view *view, int64_t type,
+                                             int64_t batch);
+/* What threads gave to positions: its address, the batches that did, shares of each, and whether the sum is added. */
+typedef struct pegen_launch_shares {
+  int64_t at, batches, count, adds;
+} pegen_launch_shares;
+/* The launch of the only entry of a word that adds shares up to the gradient `out` of positions. */
+PEGEN_HIDDEN pegen_launch_step pegen_launch_gained_positions(const pegen_kernel *kernel, const char *word,
+                                                             const struct pegen_view *out, int is_f64,
+                                                             const pegen_launch_shares *of);
 /* PEGEN_PTX_ORIGIN_COUNT parameters, of kernels whose columns have an origin of the call, from batch `batch` on. */
 PEGEN_HIDDEN void pegen_launch_set_origin(int64_t *parameter, const pegen_kernel *kernel,
                                           const struct pegen_origin *origin, int64_t batch);
@@ -117,7 +127,6 @@ PEGEN_HIDDEN void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel
  * wanted. */
 PEGEN_HIDDEN void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
                                                  const struct pegen_view *gained);
-PEGEN_HIDDEN void pegen_launch_set_rows(int64_t *parameter, const struct pegen_view *rows);
 
 /* A launch of so many threads along x, all parameters 0. */
 PEGEN_HIDDEN pegen_launch_step pegen_launch_threads(const pegen_kernel *kernel, const pegen_ptx_entry *entry,

@@ -272,7 +272,7 @@ size_t pegen_launch_attention_bytes(const pegen_launch_request *request) {
 /* ---- launches ---- */
 
 static void set_given(int64_t *parameter, const pegen_view *rows) {
-  if (!rows->empty) pegen_launch_set_rows(parameter, rows);
+  if (!rows->empty) pegen_launch_set_rows(parameter, rows, 0);
 }
 
 /* Not inlined: the scale is computed in it. */
@@ -395,26 +395,11 @@ typedef struct finish {
 /* Shares of queries or keys become what positions `which` gain; of neither: zeros. */
 static int launch_positions(const finish *f, int which, const pegen_view *rows, int64_t heads, int64_t shares,
                             int64_t adds) {
-  const pegen_kernel *kernel = f->p->request->kernel;
   const pegen_attention_backward_call *call = f->p->call;
-  const pegen_view *out = &call->g_positions[which];
   const DLTensor *tensor = which ? call->grad->k_positions : call->grad->positions;
-  int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
-  const pegen_ptx_entry *entry =
-      &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS, 0)];
-  pegen_launch_step step = pegen_launch_threads(kernel, entry, sets * tokens * out->size[PEGEN_POSITION_AXIS]);
-  int64_t *p = step.parameter;
-  p[PEGEN_PTX_POSITIONS_SHARES] = f->workspace + shares;
-  p[PEGEN_PTX_POSITIONS_SETS] = sets;
-  p[PEGEN_PTX_POSITIONS_BATCHES] = rows ? rows->size[PEGEN_BATCH] / sets : 0;
-  p[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
-  p[PEGEN_PTX_POSITIONS_COUNT] = heads;
-  p[PEGEN_PTX_POSITIONS_OUT] = (int64_t)out->base;
-  p[PEGEN_PTX_POSITIONS_OUT_TYPE] = tensor->dtype.bits == 64 ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
-  p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
-  p[PEGEN_PTX_POSITIONS_OUT_TOKEN] = out->stride[PEGEN_POSITION_TOKEN];
-  p[PEGEN_PTX_POSITIONS_OUT_AXIS] = out->stride[PEGEN_POSITION_AXIS];
-  p[PEGEN_PTX_POSITIONS_ADDS] = adds;
+  pegen_launch_shares of = {f->workspace + shares, rows ? rows->size[PEGEN_BATCH] : 0, heads, adds};
+  pegen_launch_step step = pegen_launch_gained_positions(f->p->request->kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS,
+                                                         &call->g_positions[which], tensor->dtype.bits == 64, &of);
   return f->run(f->context, &step);
 }
 

@@ -95,12 +95,13 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
     if (pegen_converts(p->stream[s]) && !p->stream[s]->scale.empty)
       behind[is_second ? PEGEN_PTX_SCALE_K : PEGEN_PTX_SCALE_Q] = (int64_t)p->stream[s]->scale.base;
     if (p->kept)
-      pegen_launch_set_kept(behind + (is_second ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &p->kept[p->stream[s]->keys],
+      pegen_launch_set_rows(behind + (is_second ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &p->kept[p->stream[s]->keys],
                             first);
     rows += by_head(ptx) ? batches : p->stream[s]->in.size[PEGEN_HEAD];
   }
   if (pegen_launch_has_sides(p->request->kernel)) step.parameter[PEGEN_PTX_SIDE] = stream->keys;
-  pegen_launch_set_positions(step.parameter, stream, first);
+  pegen_launch_set_positions(step.parameter + PEGEN_PTX_POSITIONS, &stream->positions,
+                             stream->grid ? -1 : stream->position_type, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
   pegen_launch_set_origin(behind, p->request->kernel, &p->call->origin, first);
   if (p->request->args->q || pegen_launch_turns_rows(p->request->kernel))

@@ -83,7 +83,7 @@ static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const
     pegen_launch_set_tensor(of, p->stream[s], 0);
     if (!g->call->is_written[p->stream[s]->keys]) of[PEGEN_PTX_TENSOR_OUT] = 0;
     if (g->of->needs_kept)
-      pegen_launch_set_kept(own + (s ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &g->call->kept[p->stream[s]->keys], 0);
+      pegen_launch_set_rows(own + (s ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &g->call->kept[p->stream[s]->keys], 0);
   }
 }
 
@@ -100,23 +100,12 @@ static void set_inputs(pegen_launch_step *step, const gradient_launch *l, int64_
                                  g->call->inputs);
 }
 
+/* batches: of the shares; 0: nothing is gained. */
 static int launch_positions(const gradient_launch *l, int which, int64_t batches, int64_t count, int adds) {
   const pegen_gradient_cut *g = l->cut;
-  const pegen_view *out = &g->call->positions[which];
-  int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
-  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_POSITIONS, sets * tokens * out->size[PEGEN_POSITION_AXIS]);
-  int64_t *p = step.parameter;
-  p[PEGEN_PTX_POSITIONS_SHARES] = l->workspace + g->at.shares;
-  p[PEGEN_PTX_POSITIONS_SETS] = sets;
-  p[PEGEN_PTX_POSITIONS_BATCHES] = batches;
-  p[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
-  p[PEGEN_PTX_POSITIONS_COUNT] = count;
-  p[PEGEN_PTX_POSITIONS_OUT] = (int64_t)out->base;
-  p[PEGEN_PTX_POSITIONS_OUT_TYPE] = g->call->position_is_f64[which] ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
-  p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
-  p[PEGEN_PTX_POSITIONS_OUT_TOKEN] = out->stride[PEGEN_POSITION_TOKEN];
-  p[PEGEN_PTX_POSITIONS_OUT_AXIS] = out->stride[PEGEN_POSITION_AXIS];
-  p[PEGEN_PTX_POSITIONS_ADDS] = adds;
+  pegen_launch_shares of = {l->workspace + g->at.shares, batches, count, adds};
+  pegen_launch_step step = pegen_launch_gained_positions(
+      g->kernel, PEGEN_PTX_WORD_POSITIONS, &g->call->positions[which], g->call->position_is_f64[which] != 0, &of);
   return l->run(l->context, &step);
 }
 
@@ -157,7 +146,8 @@ static int launch_round(const gradient_launch *l, const pegen_gradient_pass *p, 
   int64_t *own = step.parameter + pegen_launch_behind_inputs(g->kernel, PEGEN_PTX_OPERANDS);
   set_rows(&step, g, p, own);
   if (pegen_launch_has_sides(g->kernel)) step.parameter[PEGEN_PTX_SIDE] = first->keys;
-  pegen_launch_set_positions(step.parameter, first, 0);
+  pegen_launch_set_positions(step.parameter + PEGEN_PTX_POSITIONS, &first->positions,
+                             first->grid ? -1 : first->position_type, 0);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
   pegen_launch_set_origin(own + pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, pegen_launch_inputs_of(g->kernel)),
                           g->kernel, &g->call->rows.origin, 0);
@@ -183,8 +173,7 @@ static int launch_round(const gradient_launch *l, const pegen_gradient_pass *p, 
   int error = l->run(l->context, &step);
   if (!error && gives_inputs(g)) error = launch_inputs(l, p, p != g->pass || accumulates(l));
   if (error || p->which < 0) return error;
-  int64_t sets = g->call->positions[p->which].size[PEGEN_POSITION_BATCH];
-  int64_t batches = p->items / first->in.size[PEGEN_TOKEN] / sets; /* whose shares meet in one coordinate */
+  int64_t batches = p->items / first->in.size[PEGEN_TOKEN]; /* those of a set meet in one coordinate */
   return launch_positions(l, p->which, batches, p->heads * (g->of->n_shares ? g->of->n_shares : entry->units),
                           round > 0 || p->again || accumulates(l));
 }

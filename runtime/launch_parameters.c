@@ -66,21 +66,37 @@ void pegen_launch_set_tensor(int64_t *parameter, const pegen_stream *stream, int
   parameter[PEGEN_PTX_TENSOR_OUT_HEAD] = out->stride[PEGEN_HEAD];
 }
 
-void pegen_launch_set_kept(int64_t *parameter, const pegen_view *kept, int64_t batch) {
-  parameter[PEGEN_PTX_KEPT_ADDRESS] = (int64_t)kept->base + batch * kept->stride[PEGEN_BATCH];
-  parameter[PEGEN_PTX_KEPT_BATCH] = kept->stride[PEGEN_BATCH];
-  parameter[PEGEN_PTX_KEPT_TOKEN] = kept->stride[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_KEPT_HEAD] = kept->stride[PEGEN_HEAD];
+void pegen_launch_set_rows(int64_t *parameter, const pegen_view *rows, int64_t batch) {
+  parameter[PEGEN_PTX_ROWS_ADDRESS] = (int64_t)rows->base + batch * rows->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_ROWS_BATCH] = rows->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_ROWS_TOKEN] = rows->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_ROWS_HEAD] = rows->stride[PEGEN_HEAD];
 }
 
-void pegen_launch_set_positions(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
-  if (stream->grid) return; /* all zero: the built-in grid */
-  const pegen_view *positions = &stream->positions;
-  parameter[PEGEN_PTX_POSITIONS] = (int64_t)positions->base + batch * positions->stride[PEGEN_POSITION_BATCH];
-  parameter[PEGEN_PTX_POSITION_TYPE] = stream->position_type;
-  parameter[PEGEN_PTX_POSITION_BATCH] = positions->stride[PEGEN_POSITION_BATCH];
-  parameter[PEGEN_PTX_POSITION_TOKEN] = positions->stride[PEGEN_POSITION_TOKEN];
-  parameter[PEGEN_PTX_POSITION_AXIS] = positions->stride[PEGEN_POSITION_AXIS];
+void pegen_launch_set_positions(int64_t *parameter, const pegen_view *view, int64_t type, int64_t batch) {
+  enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS, PEGEN_PTX_POSITIONS_OUT */
+  if (type < 0 || view->empty) return;
+  parameter[ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_POSITION_BATCH];
+  parameter[TYPE] = type;
+  parameter[BATCH] = view->stride[PEGEN_POSITION_BATCH];
+  parameter[TOKEN] = view->stride[PEGEN_POSITION_TOKEN];
+  parameter[AXIS] = view->stride[PEGEN_POSITION_AXIS];
+}
+
+pegen_launch_step pegen_launch_gained_positions(const pegen_kernel *kernel, const char *word, const pegen_view *out,
+                                                int is_f64, const pegen_launch_shares *of) {
+  int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
+  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, word, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, entry, sets * tokens * out->size[PEGEN_POSITION_AXIS]);
+  step.parameter[PEGEN_PTX_POSITIONS_SHARES] = of->at;
+  step.parameter[PEGEN_PTX_POSITIONS_SETS] = sets;
+  step.parameter[PEGEN_PTX_POSITIONS_BATCHES] = of->batches / sets;
+  step.parameter[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
+  step.parameter[PEGEN_PTX_POSITIONS_COUNT] = of->count;
+  step.parameter[PEGEN_PTX_POSITIONS_ADDS] = of->adds;
+  pegen_launch_set_positions(step.parameter + PEGEN_PTX_POSITIONS_OUT, out,
+                             is_f64 ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32, 0);
+  return step;
 }
 
 void pegen_launch_set_origin(int64_t *parameter, const pegen_kernel *kernel, const pegen_origin *o, int64_t batch) {
@@ -118,30 +134,26 @@ void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, con
   }
 }
 
+static void set_input(int64_t *parameter, const pegen_view *view, int64_t type, int64_t batch) {
+  parameter[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_INPUT_TYPE] = type;
+  parameter[PEGEN_PTX_INPUT_BATCH] = view->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_INPUT_TOKEN] = view->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
+}
+
 void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_request *request, const pegen_view *inputs,
                              int64_t batch) {
   int64_t *parameter = operands + pegen_ptx_inputs(0, request->kernel->n_operands);
-  for (int i = 0; i < pegen_launch_inputs_of(request->kernel); i++) {
-    const pegen_view *view = &inputs[i];
-    int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
-    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUT_TYPE] = operand_type(request->args->inputs[i]->dtype);
-    of[PEGEN_PTX_INPUT_BATCH] = view->stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUT_TOKEN] = view->stride[PEGEN_TOKEN];
-    of[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
-  }
+  for (int i = 0; i < pegen_launch_inputs_of(request->kernel); i++)
+    set_input(parameter + i * PEGEN_PTX_INPUT_COUNT, &inputs[i], operand_type(request->args->inputs[i]->dtype), batch);
 }
 
 void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
                                     const pegen_view *gained) {
   for (int i = 0; i < pegen_launch_inputs_of(kernel); i++) {
-    int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
-    if (gained[i].empty) continue;
-    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)gained[i].base;
-    of[PEGEN_PTX_INPUT_TYPE] = in[i * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE];
-    of[PEGEN_PTX_INPUT_BATCH] = gained[i].stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUT_TOKEN] = gained[i].stride[PEGEN_TOKEN];
-    of[PEGEN_PTX_INPUT_HEAD] = gained[i].stride[PEGEN_HEAD];
+    int at = i * PEGEN_PTX_INPUT_COUNT;
+    if (!gained[i].empty) set_input(parameter + at, &gained[i], in[at + PEGEN_PTX_INPUT_TYPE], 0);
   }
 }
 
@@ -154,24 +166,6 @@ int pegen_launch_has_pair_inputs(const pegen_kernel *kernel) {
 
 int pegen_launch_lse_parameter(const pegen_kernel *kernel) {
   return pegen_launch_behind_inputs(kernel, PEGEN_PTX_ATTENTION_OPERANDS);
-}
-
-void pegen_launch_set_rows(int64_t *parameter, const pegen_view *view) {
-  parameter[PEGEN_PTX_ROWS_ADDRESS] = (int64_t)view->base;
-  parameter[PEGEN_PTX_ROWS_BATCH] = view->stride[PEGEN_BATCH];
-  parameter[PEGEN_PTX_ROWS_TOKEN] = view->stride[PEGEN_TOKEN];
-  parameter[PEGEN_PTX_ROWS_HEAD] = view->stride[PEGEN_HEAD];
-}
-
-/* type -1: the built-in grid's, or none. */
-static void set_places(int64_t *parameter, const pegen_view *view, int64_t type) {
-  enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
-  if (type < 0 || view->empty) return;
-  parameter[ADDRESS] = (int64_t)view->base;
-  parameter[TYPE] = type;
-  parameter[BATCH] = view->stride[PEGEN_POSITION_BATCH];
-  parameter[TOKEN] = view->stride[PEGEN_POSITION_TOKEN];
-  parameter[AXIS] = view->stride[PEGEN_POSITION_AXIS];
 }
 
 static int64_t float_bits(double x) {
@@ -198,15 +192,16 @@ void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *
   parameter[PEGEN_PTX_ATTENTION_GROUP] = call->group;
   parameter[PEGEN_PTX_ATTENTION_CAUSAL] = call->causal;
   parameter[PEGEN_PTX_ATTENTION_SCALE] = float_bits(call->scale * 1.44269504088896340736);
-  set_places(parameter + PEGEN_PTX_ATTENTION_POSITIONS, &call->positions, call->position_type);
-  set_places(parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, call->k.empty ? &call->positions : &call->k_positions,
-             call->k.empty ? call->position_type : call->k_position_type);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_Q, &call->q);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_K, call->k.empty ? &call->q : &call->k);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
-  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
+  pegen_launch_set_positions(parameter + PEGEN_PTX_ATTENTION_POSITIONS, &call->positions, call->position_type, 0);
+  pegen_launch_set_positions(parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS,
+                             call->k.empty ? &call->positions : &call->k_positions,
+                             call->k.empty ? call->position_type : call->k_position_type, 0);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_Q, &call->q, 0);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_K, call->k.empty ? &call->q : &call->k, 0);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v, 0);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out, 0);
   pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
   pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request, call->input, 0);
-  if (!call->lse.empty) pegen_launch_set_rows(parameter + pegen_launch_lse_parameter(request->kernel), &call->lse);
+  if (!call->lse.empty) pegen_launch_set_rows(parameter + pegen_launch_lse_parameter(request->kernel), &call->lse, 0);
   if (pegen_launch_has_pair_inputs(request->kernel)) set_groups(parameter, request->kernel, call);
 }

@@ -72,8 +72,8 @@ int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, 
   pegen_launch_set_attention(step.parameter, t->request, call);
   pegen_float_end(found);
   int64_t *own = step.parameter + t->request->kernel->ptx->attention->n_parameters;
-  pegen_launch_set_rows(own + PEGEN_PTX_TURN_FROM, from);
-  pegen_launch_set_rows(own + PEGEN_PTX_TURN_TO, to);
+  pegen_launch_set_rows(own + PEGEN_PTX_TURN_FROM, from, 0);
+  pegen_launch_set_rows(own + PEGEN_PTX_TURN_TO, to, 0);
   own[PEGEN_PTX_TURN_OF_KEYS] = (how & PEGEN_TURN_KEYS) != 0;
   own[PEGEN_PTX_TURN_BACK] = (how & PEGEN_TURN_BACK) != 0;
   own[PEGEN_PTX_TURN_HEADS] = heads;

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- errors ---- */
 
@@ -13,11 +14,25 @@ static void *refuse(const xla_frame *frame, int code, const char *message) {
   return frame->api->create_error(&request);
 }
 
-static const char *const entry_names[] = {"encode", "attention", "encode_backward", "attention_backward"};
+/* An entry that XLA calls, by the fields of pegen_kernel. Older kernels may end before them. */
+static const struct xla_kind {
+  const char *name, *finish_name; /* finish_name: NULL: there is none */
+  size_t first, finish, workspace;
+} kinds[] = {
+#define FIELD(name) offsetof(pegen_kernel, name)
+#define KIND(name) {#name, #name "_finish", FIELD(name), FIELD(name##_finish), FIELD(name##_workspace)}
+    [PEGEN_XLA_ENCODE] = {"encode", NULL, FIELD(encode), 0, FIELD(workspace)},
+    [PEGEN_XLA_ATTENTION] = {"attention", "attention_finish", FIELD(attention), FIELD(attention_finish),
+                             FIELD(workspace)},
+    [PEGEN_XLA_ENCODE_BACKWARD] = KIND(encode_backward),
+    [PEGEN_XLA_ATTENTION_BACKWARD] = KIND(attention_backward),
+#undef KIND
+#undef FIELD
+};
 
 static void *refuse_call(const xla_frame *frame, const xla_request *request, int error) {
   char text[512];
-  snprintf(text, sizeof text, "%s.%s: %s", request->kernel->name, entry_names[request->entry], pegen_strerror(error));
+  snprintf(text, sizeof text, "%s.%s: %s", request->kernel->name, kinds[request->entry].name, pegen_strerror(error));
   return refuse(frame, XLA_INVALID_ARGUMENT, text);
 }
 
@@ -40,25 +55,19 @@ typedef struct entries {
   pegen_entry *first, *finish; /* NULL: there is none */
 } entries;
 
-#define HAS(kernel, field) ((kernel)->struct_size >= offsetof(pegen_kernel, field) + sizeof(kernel)->field)
+/* A pointer of the kernel's; false: it ends before, or has none. */
+static bool read_field(const pegen_kernel *kernel, size_t at, void *field) {
+  static const pegen_entry *none;
+  bool has = at && kernel->struct_size >= at + sizeof none;
+  memcpy(field, has ? (const void *)((const char *)kernel + at) : &none, sizeof none);
+  return has && memcmp(field, &none, sizeof none);
+}
 
 static bool find_entries(const xla_request *request, entries *found) {
-  const pegen_kernel *kernel = request->kernel;
-  *found = (entries){0};
-  if (request->entry == PEGEN_XLA_ENCODE) found->first = kernel->encode;
-  if (request->entry == PEGEN_XLA_ATTENTION) {
-    found->first = kernel->attention;
-    if (HAS(kernel, attention_finish)) found->finish = kernel->attention_finish;
-  }
-  if (request->entry == PEGEN_XLA_ENCODE_BACKWARD && HAS(kernel, encode_backward_finish)) {
-    found->first = kernel->encode_backward;
-    found->finish = kernel->encode_backward_finish;
-  }
-  if (request->entry == PEGEN_XLA_ATTENTION_BACKWARD && HAS(kernel, attention_backward_finish)) {
-    found->first = kernel->attention_backward;
-    found->finish = kernel->attention_backward_finish;
-  }
-  return found->first;
+  const struct xla_kind *kind = &kinds[request->entry];
+  bool has_first = read_field(request->kernel, kind->first, &found->first);
+  bool has_finish = read_field(request->kernel, kind->finish, &found->finish);
+  return has_first && (has_finish || request->entry == PEGEN_XLA_ENCODE || request->entry == PEGEN_XLA_ATTENTION);
 }
 
 static bool is_backward(int64_t entry) {
@@ -115,20 +124,12 @@ typedef struct room {
   size_t bytes;
 } room;
 
-static pegen_workspace_entry *find_workspace(const xla_request *request) {
-  const pegen_kernel *kernel = request->kernel;
-  if (request->entry == PEGEN_XLA_ENCODE_BACKWARD)
-    return HAS(kernel, encode_backward_workspace) ? kernel->encode_backward_workspace : NULL;
-  if (request->entry == PEGEN_XLA_ATTENTION_BACKWARD)
-    return HAS(kernel, attention_backward_workspace) ? kernel->attention_backward_workspace : NULL;
-  return kernel->workspace;
-}
-
 /* Gives a call with boundaries the workspace that these ask for, where the program brought none. A kernel that will
  * refuse the call asks for nothing. */
 static int make_room(xla_call *call, room *r) {
-  pegen_workspace_entry *size_of = find_workspace(&call->request);
-  if (!pegen_xla_has_bounds(call) || call->has_workspace || !size_of) return 0;
+  pegen_workspace_entry *size_of;
+  bool has_size = read_field(call->request.kernel, kinds[call->request.entry].workspace, &size_of);
+  if (!pegen_xla_has_bounds(call) || call->has_workspace || !has_size) return 0;
   call->args.workspace = NULL;
   call->args.workspace_bytes = 0;
   size_t bytes = size_of(&call->args);
@@ -174,14 +175,10 @@ static int run_once(const xla_frame *frame, const xla_call *call, const entries 
 }
 
 static int launch(const xla_call *call, void *stream) {
-  const pegen_kernel *kernel = call->request.kernel;
-  static const char *const finishes[] = {[PEGEN_XLA_ATTENTION] = "attention_finish",
-                                         [PEGEN_XLA_ENCODE_BACKWARD] = "encode_backward_finish",
-                                         [PEGEN_XLA_ATTENTION_BACKWARD] = "attention_backward_finish"};
-  int64_t entry = call->request.entry;
-  int error = pegen_launch(kernel, entry_names[entry], &call->args, stream);
-  if (error || entry == PEGEN_XLA_ENCODE || !has_finish(call)) return error;
-  return pegen_launch(kernel, finishes[entry], &call->args, stream);
+  const struct xla_kind *kind = &kinds[call->request.entry];
+  int error = pegen_launch(call->request.kernel, kind->name, &call->args, stream);
+  if (error || !kind->finish_name || !has_finish(call)) return error;
+  return pegen_launch(call->request.kernel, kind->finish_name, &call->args, stream);
 }
 
 /* stream: NULL on processors. */
