@@ -1,6 +1,7 @@
 /* gpu/mma: fragments, and rows in shared memory; see gpu/mma.h. */
 #include "gpu/mma.h"
 #include "gpu/index.h"
+#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -148,6 +149,12 @@ void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
   ir_value raw = ir_load(b, is_narrow(m) ? narrow : ir_vector(b, PIECE / WORD, word), at, access);
   row_place place = {.raw = &raw};
   emit_row_unpack(&m->t->numbers, &place, x);
+}
+
+ir_value mma_load_number(mma *m, ir_value at, int bytes) {
+  ir *b = m->b;
+  if (bytes == WORD) return ir_load(b, b->f32, at, bytes);
+  return emit_number_value(b, m->t->exprs.native, m->t->entry->dtype, ir_load(b, b->i16, at, bytes));
 }
 
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {

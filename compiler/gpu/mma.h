@@ -22,6 +22,7 @@ typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
   int row_tiles;     /* of 16 own rows, of a warp */
   bool holds_own;    /* own rows that products read stay in registers */
+  bool loops;        /* a thread's scores are computed one after the other, by the same code */
   int64_t scratch;   /* bytes in which own queries' columns are made; gpu/weights.h */
   int64_t shared;    /* bytes of dynamic shared memory */
 } mma_shape;
@@ -88,9 +89,8 @@ struct mma_machine {
   int neighbours; /* columns that a lane has side by side of a sum over rows; the next lane has the next ones */
   int negative; /* a word of shared memory with the signs of all its numbers */
   bool holds; /* own rows of products may stay in registers */
-  bool has_columns; /* polynomials' columns are multiplied */
   bool has_turned; /* rows may come turned */
-  bool has_pairs; /* biases and scores are computed */
+  bool has_gains; /* of programs with biases, scores or columns */
   bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
   int whole; /* head_dim and value_dim are multiples of this */
   mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
@@ -159,6 +159,7 @@ void mma_hold(mma *m, const tile_op *op); /* on tensor cores */
 /* Numbers of rows where these lie, as many as an access has; and `count` neighbours. */
 int mma_access_numbers(const mma *m);
 void mma_load_numbers(mma *m, ir_value at, ir_value *x);
+ir_value mma_load_number(mma *m, ir_value at, int bytes); /* float32, or in the rows' type of 16 bits */
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x);
 /* Rows of the tensor that are given = a sum's rows times factor[2 row_tiles]. */
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
@@ -176,6 +177,8 @@ ir_value mma_has_own(const mma *m, ir_value row);
 attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed);
 /* Register i of an [own, streamed] value as a pair of tokens. */
 attend_pair_of mma_pair_of(mma *m, int value, int i);
+/* The same by the number of the turn (i32) in which its score is computed. */
+attend_pair_of mma_pair_in_turn(mma *m, int value, ir_value turn);
 /* The score of a product, where pairs have something of their own; whether a pair is seen (i1). */
 ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of);
 ir_value mma_is_seen(mma *m, const attend_pair_of *of);
@@ -203,9 +206,9 @@ void mma_set_side(mma *m, bool own, ir_value stage);
 int64_t mma_row_bytes(const mma *m); /* of shared memory, in place of tiles */
 void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end);
 
-/* ---- gpu/mma_columns.c: a polynomial's columns, as 16-bit parts; nothing where there are none ---- */
+/* ---- gpu/mma_columns.c: a polynomial's columns, as 16-bit parts or float32; nothing where there are none ---- */
 
-int mma_parts(const attention_plan *p); /* of a row */
+int mma_parts(const attention_plan *p, const mma_machine *machine); /* numbers of a row */
 /* Shared memory: in which own queries' columns are made, in place of streamed tiles; of what columns leave out. */
 int64_t mma_scratch_bytes(const mma *m);
 int64_t mma_constant_bytes(const mma *m);

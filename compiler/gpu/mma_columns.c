@@ -1,9 +1,10 @@
-/* gpu/mma_columns: a bias that is a polynomial, on tensor cores; see gpu/mma.h and gpu/polynomial.c.
+/* gpu/mma_columns: a bias that is a polynomial; see gpu/mma.h and gpu/polynomial.c.
  *
- * A column's float32 number is the sum of three bfloat16 parts, each 2^-8 of the one before. Of the nine products of a
- * query's parts with a key's the six largest are made, and leave out no more than 2^-24 of the number: as much as
- * float32 does. Two parts would leave 2^-16 of columns that are larger than the bias, since they cancel. Parts are
- * bfloat16 also where rows are float16, whose exponents are too few for powers of coordinates.
+ * Where a machine multiplies float32 a row has a number a column. For tensor cores a column's float32 number is the sum
+ * of three bfloat16 parts, each 2^-8 of the one before. Of the nine products of a query's parts with a key's the six
+ * largest are made, and leave out no more than 2^-24 of the number: as much as float32 does. Two parts would leave
+ * 2^-16 of columns that are larger than the bias, since they cancel. Parts are bfloat16 also where rows are float16,
+ * whose exponents are too few for powers of coordinates.
  *
  * A row of parts has 6 numbers of each column. Those of two columns share words, so that rounding gives words.
  */
@@ -25,9 +26,13 @@ static const plan_widen *columns_of(const mma *m) { return m->t->p->columns; }
 
 /* ---- memory ---- */
 
-int mma_parts(const attention_plan *p) {
-  return attend_has_columns(p) ? whole(PRODUCTS * p->columns->n_columns, MMA_INNER) : 0;
+int mma_parts(const attention_plan *p, const mma_machine *machine) {
+  if (!attend_has_columns(p)) return 0;
+  int columns = p->columns->n_columns;
+  return machine->element == WORD ? whole(columns, ATTEND_QUAD) : whole(PRODUCTS * columns, MMA_INNER);
 }
+
+static int words_of(const mma *m) { return m->shape.tile.parts * m->machine->element / WORD; }
 
 /* float32 of a query's columns, before they are parts. */
 static int pitch_of(const mma *m) { return whole(columns_of(m)->n_columns, ATTEND_QUAD); }
@@ -80,18 +85,20 @@ static ir_value joined(ir *b, const ir_value *part, int first, int second) {
 
 static void store_row(mma *m, ir_value at, bool of_keys, const ir_value *column) {
   ir *b = m->b;
-  int n = columns_of(m)->n_columns, words = m->shape.tile.parts / 2, count = 0;
+  int n = columns_of(m)->n_columns, words = words_of(m), count = 0;
+  bool splits = m->machine->element < WORD;
   ir_value *word = arena_array(m->memory, ir_value, words), part[PARTS];
-  for (int c = 0; c < n; c += 2) {
+  for (int c = 0; !splits && c < n; c++) word[count++] = column[c];
+  for (int c = 0; splits && c < n; c += 2) {
     bool alone = c + 1 == n;
     const ir_value two[2] = {column[c], column[alone ? c : c + 1]};
     split(b, two, part);
     for (int i = 0; i < PRODUCTS; i += alone ? 2 : 1)
       word[count++] = alone ? joined(b, part, part_of(i, of_keys), part_of(i + 1, of_keys)) : part[part_of(i, of_keys)];
   }
-  while (count < words) word[count++] = i32(b, 0);
+  while (count < words) word[count++] = splits ? i32(b, 0) : ir_float(b, b->f32, 0);
   for (int i = 0; i < words; i += PIECE_WORDS) {
-    ir_value piece = ir_elements(b, ir_vector(b, PIECE_WORDS, b->i32), PIECE_WORDS, word + i);
+    ir_value piece = ir_elements(b, ir_vector(b, PIECE_WORDS, ir_type(word[i])), PIECE_WORDS, word + i);
     ir_store(b, piece, ir_offset_const(b, at, (int64_t)i * WORD), PIECE_WORDS * WORD, false);
   }
 }
@@ -302,11 +309,16 @@ ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value s
   ir *b = m->b;
   ir_value x = row_at(m, op->arg[0], i32(b, 0), own), y = row_at(m, op->arg[1], m->stage, streamed), one[2], other[2],
            sum = ir_float(b, b->f32, 0), now;
-  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, m->shape.tile.parts / 2), 1, &sum, &now);
+  bool splits = m->machine->element < WORD;
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, words_of(m)), 1, &sum, &now);
   ir_value at = mul(b, loop.index, i64(b, WORD));
-  ir_unpack(b, true, ir_load(b, b->i32, ir_offset(b, x, at), WORD), one);
-  ir_unpack(b, true, ir_load(b, b->i32, ir_offset(b, y, at), WORD), other);
-  for (int i = 0; i < 2; i++) now = ir_fma(b, one[i], other[i], now);
+  x = ir_load(b, splits ? b->i32 : b->f32, ir_offset(b, x, at), WORD);
+  y = ir_load(b, splits ? b->i32 : b->f32, ir_offset(b, y, at), WORD);
+  one[0] = x;
+  other[0] = y;
+  if (splits) ir_unpack(b, true, x, one);
+  if (splits) ir_unpack(b, true, y, other);
+  for (int i = 0; i <= splits; i++) now = ir_fma(b, one[i], other[i], now);
   ir_end_for_with(b, loop, 1, &now, &sum);
   ir_value negative = ir_compare_float(b, "olt", attend_scale(m->t), ir_float(b, b->f32, 0));
   return ir_select(b, negative, ir_op1(b, "arith.negf", sum), sum);

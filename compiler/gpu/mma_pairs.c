@@ -17,6 +17,18 @@ attend_pair_of mma_pair_of(mma *m, int value, int i) {
   return mma_pair(m, own, streamed);
 }
 
+attend_pair_of mma_pair_in_turn(mma *m, int value, ir_value turn) {
+  ir *b = m->b;
+  int together = m->p->owns_group ? 2 : MMA_FRAGMENT, tiles = mma_column_tiles(m, value);
+  ir_value tile = quotient(b, turn, together), i = rest(b, turn, together), row = mma_row_of(m, 0), column, token;
+  row = add(b, row, scaled(b, quotient(b, i, 2), MMA_ROWS / 2));
+  row = add(b, row, scaled(b, quotient(b, tile, tiles), MMA_ROWS));
+  column = add(b, scaled(b, rest(b, tile, tiles), MMA_COLUMNS), scaled(b, m->quad, 2));
+  column = add(b, column, rest(b, i, 2));
+  token = add(b, m->streamed_first, column);
+  return mma_pair(m, mma_own_place(m, row), (mma_place){column, token});
+}
+
 ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of) {
   attend *t = m->t;
   ir_value score = mul(m->b, product, m->scale);

@@ -8,7 +8,6 @@
 #include "gpu/index.h"
 #include "gpu/mma.h"
 #include "mlir/arithmetic.h"
-#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -82,11 +81,10 @@ static void load_block(const rotated_pairs *p, ir_value row, ir_value *x) {
   attend *t = p->m->t;
   ir *b = t->b;
   const spec *s = t->p->spec;
-  int dtype = t->entry->dtype, bytes = t->entry->tile->element;
+  int bytes = p->m->machine->element;
   for (int i = 0; i < s->n_components; i++) {
     ir_value channel = emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks);
-    ir_value bits = ir_load(b, number_bits(b, dtype), ir_offset(b, row, wide(b, scaled(b, channel, bytes))), bytes);
-    x[i] = emit_number_value(b, t->exprs.native, dtype, bits);
+    x[i] = mma_load_number(p->m, ir_offset(b, row, wide(b, scaled(b, channel, bytes))), bytes);
   }
 }
 

@@ -7,7 +7,6 @@
  */
 #include "gpu/index.h"
 #include "gpu/mma.h"
-#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -110,8 +109,9 @@ static void load_block(rotated_pair *p, ir_value row, ir_value *x) {
   attend *t = p->walk->m->t;
   ir *b = t->b;
   for (int i = 0; i < t->p->spec->n_components; i++) {
-    ir_value at = ir_offset(b, row, wide(b, scaled(b, channel_of(t, i), 2)));
-    x[i] = emit_number_value(b, t->exprs.native, t->entry->dtype, ir_load(b, b->i16, at, 2));
+    int bytes = t->entry->tile->element;
+    ir_value at = ir_offset(b, row, wide(b, scaled(b, channel_of(t, i), bytes)));
+    x[i] = mma_load_number(p->walk->m, at, bytes);
   }
 }
 

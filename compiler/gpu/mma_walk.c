@@ -42,6 +42,25 @@ static void fill_scores(mma *m, const tile_op *op, ir_value *score) {
   }
 }
 
+/* The same of one after the other: the first of a list that goes round, so that registers have fixed numbers. */
+static void fill_in_turn(mma *m, const tile_op *op, ir_value *score) {
+  ir *b = m->b;
+  int registers = mma_registers(m, op->value), count = 0, *place = arena_array(m->memory, int, registers);
+  ir_value list[IR_MAX_RESULTS], now[IR_MAX_RESULTS], next[IR_MAX_RESULTS];
+  for (int i = 0; i < registers; i++) {
+    place[i] = mma_repeats(m, mma_half(m, op->value, i)) ? place[i - 2] : count++;
+    list[place[i]] = m->sum[op->arg[0]][i];
+  }
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, count), count, list, now);
+  two_float *remembered = emit_thread_remember(&m->t->exprs);
+  attend_pair_of of = mma_pair_in_turn(m, op->value, narrow(b, loop.index));
+  next[count - 1] = mma_scored(m, now[0], &of);
+  for (int i = 1; i < count; i++) next[i - 1] = now[i];
+  emit_thread_forget(&m->t->exprs, remembered);
+  ir_end_for_with(b, loop, count, next, list);
+  for (int i = 0; i < registers; i++) score[i] = list[place[i]];
+}
+
 /* By displacements that are one difference each, unless some token that the block has met is far. */
 static void fill_near_scores(mma *m, const tile_op *op, const MlirType *types, ir_value *score) {
   ir *b = m->b;
@@ -64,7 +83,8 @@ static void emit_score(mma *m, const tile_op *op) {
            *masked = arena_array(m->memory, ir_value, registers);
   MlirType *types = arena_array(m->memory, MlirType, registers);
   for (int i = 0; i < registers; i++) types[i] = b->f32;
-  if (m->t->far.ptr && (m->t->p->bias || m->t->p->score)) fill_near_scores(m, op, types, score);
+  if (m->shape.loops) fill_in_turn(m, op, score);
+  else if (m->t->far.ptr && (m->t->p->bias || m->t->p->score)) fill_near_scores(m, op, types, score);
   else fill_scores(m, op, score);
   ir_choice choice = ir_choose(b, is_partial(m), registers, types);
   ir_value hidden = ir_float(b, b->f32, -INFINITY);
@@ -481,10 +501,10 @@ static pair_functions functions_of(arena *a, const attention_plan *p) {
   return f;
 }
 
-static int operations_of(arena *a, const attention_plan *p) {
+static int operations_of(arena *a, const attention_plan *p, bool rounds) {
   pair_functions f = functions_of(a, p);
   return p->own_operations + (attend_has_places(p) ? 2 * p->n_places : 0) +
-         (f.jumps ? LONG_FUNCTION * f.elementary : 0);
+         (f.jumps || !rounds ? LONG_FUNCTION * f.elementary : 0);
 }
 
 static int find_each(const tile_program *p) {
@@ -629,8 +649,9 @@ static bool fits(mma *m, int64_t most_shared) {
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group) pairs /= 2;
   if (m->machine->unrolled && unrolled(m) > m->machine->unrolled) return false;
-  return registers <= MOST_REGISTERS && m->shape.shared <= most_shared &&
-         pairs * operations_of(m->memory, p) <= MOST_CODE;
+  bool is_long = pairs * operations_of(m->memory, p, m->machine->rounds) > MOST_CODE;
+  m->shape.loops = is_long && !m->machine->rounds;
+  return registers <= MOST_REGISTERS && m->shape.shared <= most_shared && (!is_long || m->shape.loops);
 }
 
 /* The first size that registers, shared memory and the length of code allow; at first as much memory as the machine
@@ -652,7 +673,7 @@ static const mma_plan *plan_of(arena *a, const attention_plan *p, const mma_mach
                                 .streamed = size.streamed,
                                 .channels = whole_steps(p->head_dim),
                                 .values = whole_steps(p->value_dim),
-                                .parts = mma_parts(p)};
+                                .parts = mma_parts(p, machine)};
     m.shape.holds_own =
         machine->holds && !reverses && size.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
     if (!fits(&m, n < MMA_MOST_SIZES ? machine->shared : MOST_SHARED)) continue;
@@ -697,9 +718,8 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma
   const attention_plan *p = attend_plan_of_products(a, described);
   if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
-  if (attend_has_columns(p) && !machine->has_columns) return NULL;
   if (p != described && !machine->has_turned) return NULL;
-  if (attend_has_pairs(p) && !machine->has_pairs) return NULL;
+  if (kind >= MMA_QUERIES && !machine->has_gains && (attend_has_columns(p) || attend_has_pairs(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);

@@ -117,7 +117,7 @@ static void calls_are_right(void **state) {
   (void)state;
   static const trial_case cases[] = {
       {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 33, 33}, NUMBER_BF16, true, "backward_queries_bf16_mma"},
-      {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 20, 20}, NUMBER_F32, false, "alibi_attention_f32"},
+      {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 20, 20}, NUMBER_F32, false, "alibi_attention_few_f32_simt"},
       {SPECS_DIR "/attention.lua", "head_dim", "16", {2, 4, 2, 1, 600}, NUMBER_BF16, false, "attention_finish"},
       {SPECS_DIR "/relative_bias_table.lua", "head_dim", "16", {1, 2, 2, 20, 20}, NUMBER_F16, true, "backward_total"},
       {TESTS_DIR "/attention/score_inputs.lua",
