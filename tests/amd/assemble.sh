@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# assemble.sh PEGEN LLVM-MC CHIP SPEC[:NAME=VALUE...]...: every spec's assembly of an AMD GPU assembles, and by its metadata
-# no entry spills a vector register (scalar ones spill into vector registers), and all take blocks of 128 threads. None has
-# an instruction that reads or writes a stack; bytes of one that are reserved and that nothing uses
+# assemble.sh PEGEN LLVM-MC CHIP DTYPES SPEC[:NAME=VALUE...]...: assembly of every spec for an AMD GPU assembles. By its
+# metadata no entry spills a vector register (scalar ones spill into vector registers), and all take blocks of 128
+# threads. None has an instruction that reads or writes a stack; bytes of one that are reserved and that nothing uses
 # (private_segment_fixed_size of lookhere's narrow tiles) do no harm.
 set -euo pipefail
-pegen=$1 assembler=$2 chip=$3
-shift 3
+pegen=$1 assembler=$2 chip=$3 types=$4
+shift 4
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 failed=0
 fail() { echo "$*: FAILED" && failed=1; }
@@ -15,7 +15,8 @@ for spec; do
   options=()
   for option in "${part[@]:1}"; do options+=(-D "$option"); done
   name="$(basename "${part[0]}" .lua) ${part[*]:1}"
-  "$pegen" "${part[0]}" "${options[@]}" -o "$folder/k.s" --target "$chip" --dtype f32,bf16 || { fail "$name" && continue; }
+  "$pegen" "${part[0]}" "${options[@]}" -o "$folder/k.s" --target "$chip" --dtype "$types" ||
+    { fail "$name" && continue; }
   "$assembler" -triple=amdgcn-amd-amdhsa -mcpu="$chip" -filetype=obj "$folder/k.s" -o "$folder/k.o" ||
     { fail "$name" && continue; }
   entries=$(count '^\s*\.amdhsa_kernel ')

@@ -1,4 +1,4 @@
-"""analyze.py BUILD ANALYZER [FOLDER...]: reports of a static analyzer ("clang" or "gcc") over the C code of the folders.
+"""analyze.py BUILD ANALYZER [FOLDER...]: reports of a static analyzer ("clang" or "gcc") over C code.
 
 Every report fails, unless reports.tsv says why it is none. A row that nothing reports any more fails as well, when all
 folders are read. A row has the analyzer, files as a pattern, the checker, and the reason.
