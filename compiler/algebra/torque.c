@@ -19,12 +19,6 @@ static int bracket_sign(spec_algebra g, unsigned e, unsigned x) {
   return clifford_reorder_sign(e, x) * clifford_square(g, __builtin_ctz(e & x));
 }
 
-int torque_find(const torque_basis *t, unsigned blade) {
-  for (int k = 0; k < t->count; k++)
-    if (t->element[k].blade == blade) return k;
-  return -1;
-}
-
 static void add_blade(torque_basis *t, unsigned blade) {
   if (torque_find(t, blade) < 0) t->element[t->count++].blade = blade;
 }

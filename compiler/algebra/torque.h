@@ -61,7 +61,11 @@ typedef struct torque_basis {
 void torque_basis_of(arena *a, const spec *s, torque_basis *out);
 
 /* Which element is a bivector; -1: none. */
-int torque_find(const torque_basis *basis, unsigned blade);
+static inline int torque_find(const torque_basis *basis, unsigned blade) {
+  for (int k = 0; k < basis->count; k++)
+    if (basis->element[k].blade == blade) return k;
+  return -1;
+}
 
 /* How many torques there are. */
 static inline int torque_count(const torque_basis *basis) { return basis->count + basis->stretches; }
