@@ -96,16 +96,6 @@ attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
 
 bool attend_gradient_fits(const attention_plan *p) { return attend_gradient_shape_of(p).tile.rows > 0; }
 
-unsigned attend_gaining_of_pairs(const attention_plan *p) {
-  unsigned bits = 0, turning = attend_turning_operands(p);
-  if (p->columns) return 0;
-  for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
-  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
-  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
-    if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);
-  return bits;
-}
-
 unsigned attend_gaining(const attention_plan *p) {
   unsigned bits = attend_gaining_of_pairs(p);
   if (!attend_gradient_shape_of(p).weighs) return bits;

@@ -11,6 +11,26 @@
 
 enum { MOST_KEPT = 2 /* shared memory is scarce */, TEAMS_OF_WARP = PEGEN_PTX_BLOCK / ATTEND_WARPS / ATTEND_LANES };
 
+unsigned attend_turning_operands(const attention_plan *p) {
+  unsigned bits = 0;
+  if (!p->torques) return 0;
+  for (int i = 0; i < p->torques->n_scatters; i++) {
+    if (p->torques->scatter[i].leaf->op != EXPR_OPERAND) return 0; /* a computed place */
+    bits |= 1u << p->torques->scatter[i].leaf->index;
+  }
+  return bits;
+}
+
+unsigned attend_gaining_of_pairs(const attention_plan *p) {
+  unsigned bits = 0, turning = attend_turning_operands(p);
+  if (p->columns) return 0;
+  for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
+    if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);
+  return bits;
+}
+
 static int kept_of(const attention_plan *p) {
   int count = attend_gaining_of_pairs(p) ? attend_give_single(p) : 0;
   return count < MOST_KEPT ? count : MOST_KEPT;

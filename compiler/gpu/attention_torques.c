@@ -11,16 +11,6 @@ static const double LN_2 = 0.69314718055994530942;
 
 static const attention_torques *torques_of(const attend_gradient *g) { return g->t.p->torques; }
 
-unsigned attend_turning_operands(const attention_plan *p) {
-  unsigned bits = 0;
-  if (!p->torques) return 0;
-  for (int i = 0; i < p->torques->n_scatters; i++) {
-    if (p->torques->scatter[i].leaf->op != EXPR_OPERAND) return 0; /* a computed place */
-    bits |= 1u << p->torques->scatter[i].leaf->index;
-  }
-  return bits;
-}
-
 /* ---- a pair ---- */
 
 /* The displacement as it is, not narrowed: the leaves of rotations. */

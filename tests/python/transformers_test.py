@@ -18,21 +18,25 @@ SIZES = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidd
          "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
 WINDOW = {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1}
 CAUSAL = {  # configuration: what differs from SIZES
-    "Llama": {}, "Mistral": WINDOW, "Qwen2": WINDOW, "Qwen3": WINDOW, "Gemma": {}, "Phi3": WINDOW, "Olmo2": {}, "Olmo3": WINDOW,
+    "Llama": {}, "Mistral": WINDOW, "Qwen2": WINDOW, "Qwen3": WINDOW, "Gemma": {}, "Phi3": WINDOW,
+    "Olmo2": {}, "Olmo3": WINDOW,
     "Gemma2": {**WINDOW, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0},
     "Gemma3Text": {**WINDOW, "query_pre_attn_scalar": 16, "layer_types": ["sliding_attention", "full_attention"]},
-    "GptOss": {**WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["sliding_attention", "full_attention"]},
+    "GptOss": {**WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1,
+               "layer_types": ["sliding_attention", "full_attention"]},
     "Cohere": {}, "Cohere2": WINDOW, "Granite": {}, "Glm": {}, "Glm4": {}, "StableLm": {}, "Starcoder2": WINDOW,
     "Helium": {}, "SmolLM3": {}, "Exaone4": WINDOW, "Ernie4_5": {}, "Arcee": {}, "Nemotron": {}, "GPTNeoX": {},
     "Phi": {}, "Olmo": {}, "HunYuanDenseV1": {}, "SeedOss": {}, "Apertus": {}, "Mixtral": {"num_local_experts": 2},
-    "Qwen3Moe": {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32}, "Olmoe": {"num_experts": 2, "num_experts_per_tok": 1},
-    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}, "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
+    "Qwen3Moe": {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32},
+    "Olmoe": {"num_experts": 2, "num_experts_per_tok": 1},
+    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
+    "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
     "GPTBigCode": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "Llama4Text": {"attention_chunk_size": 8, "intermediate_size_mlp": 96, "num_local_experts": 2,
                    "layer_types": ["chunked_attention", "full_attention"]},
-    "DeepseekV3": {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
-                   "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1, "num_key_value_heads": 4,
-                   "head_dim": 8},
+    "DeepseekV3": {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+                   "v_head_dim": 12, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
+                   "num_key_value_heads": 4, "head_dim": 8},
 }  # fmt: skip
 EAGER = ("Gemma2", "GptOss")  # softcap, sinks: sdpa has neither
 CACHED = ("Llama", "Mistral", "Gemma2", "GptOss", "Llama4Text", "DeepseekV3")
@@ -160,8 +164,9 @@ class Masks(Case):
         padding = torch.ones(2, 70, dtype=torch.bool)
         padding[0, :13] = padding[1, 60:] = False
         left = torch.tensor([13, 0])
-        for mask in (causal, theirs.bidirectional_mask_function, window(9), window(100), theirs.chunked_causal_mask_function(7, left),
-                     theirs.sliding_window_bidirectional_mask_function(6)):  # fmt: skip
+        masks = [causal, theirs.bidirectional_mask_function, window(9), window(100)]
+        masks += [theirs.chunked_causal_mask_function(7, left), theirs.sliding_window_bidirectional_mask_function(6)]
+        for mask in masks:
             for sizes in ((70, 70), (1, 70, 69), (5, 70, 65), (20, 70, 0), (1, 40, 69, 30)):
                 for given in (None, padding):
                     with self.subTest(mask.__qualname__, sizes=sizes, padded=given is not None):
@@ -170,9 +175,10 @@ class Masks(Case):
 
     def test_none_where_the_call_says_it(self):
         causal, whole = theirs.causal_mask_function, torch.ones(2, 40, dtype=torch.bool)
-        for mask, sizes, is_none in ((causal, (40, 40), True), (causal, (1, 40, 39), True), (causal, (20, 40, 0), False),
-                                     (theirs.sliding_window_causal_mask_function(40), (40, 40), True),
-                                     (theirs.sliding_window_causal_mask_function(39), (40, 40), False),
+        window = theirs.sliding_window_causal_mask_function
+        for mask, sizes, is_none in ((causal, (40, 40), True), (causal, (1, 40, 39), True),
+                                     (causal, (20, 40, 0), False), (window(40), (40, 40), True),
+                                     (window(39), (40, 40), False),
                                      (theirs.bidirectional_mask_function, (30, 40), True)):  # fmt: skip
             self.assertEqual(self.of(mask, *sizes, attention_mask=whole) is None, is_none)
 
