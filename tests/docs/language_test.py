@@ -40,7 +40,8 @@ FRAME_FIELDS = {
 # Words that are called with nothing, or with numbers and expressions alone.
 VALUES = {"pe.pi", "pe.sum", "pe.mean", "pe.schur", "pe.plane"}
 ARITHMETIC = {
-    "pe." + name for name in "abs sqrt exp log log1p softplus sigmoid relu tanh atan2 float32 floor sin cos min max where".split()
+    "pe." + name
+    for name in "abs sqrt exp log log1p softplus sigmoid relu tanh atan2 float32 floor sin cos min max where".split()
 }
 
 

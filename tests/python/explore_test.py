@@ -190,8 +190,8 @@ def lab(linear):
 
 
 def check_colours():
-    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*) and from the paper, with two kinds of cones,
-    too, on white paper and on the workbench's dark one."""
+    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*) and from the paper, with two kinds of
+    cones, too, on white paper and on the workbench's dark one."""
     dark = dict(re.findall(r'"(#[0-9a-f]{6})": "(#[0-9a-f]{6})"', DARK.read_text()))
     assert set(KINDS) & set(dark)
     palettes = [*KINDS, "#ffffff"], [*(dark.get(c, c) for c in KINDS), "#16191d"]

@@ -1,4 +1,5 @@
-"""attn_implementation="pegen": models of transformers, with random weights, compute what their own attention computes."""
+"""attn_implementation="pegen": models of transformers, with random weights, compute what they compute by their own
+attention."""
 import copy
 import unittest
 

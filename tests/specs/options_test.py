@@ -2,8 +2,8 @@
 """options_test.py PEGEN: every option of every stock description, given alone, changes the kernel or is refused.
 
 An option is given other values than its own until one has an effect. What the kernel is then is compared as
-expressions, which are cheap; where these are the same, as `explain` tells it, first values of operands among it; and at last as the
-whole module. The text of the options themselves is left out.
+expressions, which are cheap; where these are the same, as `explain` tells it, first values of operands among it; and
+at last as the whole module. The text of the options themselves is left out.
 """
 import concurrent.futures
 import functools

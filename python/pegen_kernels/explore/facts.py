@@ -45,8 +45,8 @@ class Facts:
     highest: numpy.ndarray | None
     random: numpy.ndarray | None  # [5, displacements...]: quantiles .05, .25, .5, .75, .95
     bias: numpy.ndarray | None  # [heads, displacements...], in units of scale q . k; -infinity hides the key
-    # [tokens, heads, blocks, n, n]: rotors of every `stride`-th token along each axis, row-major; None, too, where scores
-    # are proved to be functions of the displacement
+    # [tokens, heads, blocks, n, n]: rotors of every `stride`-th token along each axis, row-major; None, too, where
+    # scores are proved to be functions of the displacement
     tokens: numpy.ndarray | None
     steps: numpy.ndarray | None  # [axes, heads, blocks, n, n]: rotors of the first unit of each axis
     orbits: numpy.ndarray | None  # [axes, ORBIT_STEPS, heads, blocks, n, n]: along each axis, through the grid

@@ -130,8 +130,8 @@ def _is_plain(mask: Any, local_size: int | None, of_keys: Any, q_length: int, kv
 def _mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
           mask_function: Any = None, attention_mask: Tensor | None = None, allow_is_causal_skip: bool = True,
           use_vmap: bool = False, device: Any = "cpu", **rest: Any) -> Tensor | None:  # fmt: skip
-    """None: what `is_causal` of the layer says; int32 [B, 1, q_length + kv_length, 3]: coordinates of queries and then of
-    keys; bool [B, 1, q_length, kv_length]: a mask that is not known. What has 4 dimensions is not made twice."""
+    """None: what `is_causal` of the layer says; int32 [B, 1, q_length + kv_length, 3]: coordinates of queries and then
+    of keys; bool [B, 1, q_length, kv_length]: a mask that is not known. What has 4 dimensions is not made twice."""
     from transformers import masking_utils as theirs
 
     mask_function = mask_function or theirs.causal_mask_function
