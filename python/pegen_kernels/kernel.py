@@ -130,10 +130,13 @@ def load(path: str | os.PathLike[str]) -> Kernel:
 
 
 def in_order(kernel: str, what: str, infos: Sequence[Any], given: Any) -> list[Any]:
-    """Operands or inputs of the kernel of that name in their order, from a mapping by name or a sequence."""
+    """Operands or inputs of the kernel of that name in their order, from a mapping by name, a sequence, or the one
+    array where there is one."""
     names = [info.name for info in infos]
     if given is None:
         given = {}
+    if hasattr(given, "shape"):
+        given = (given,)
     if not isinstance(given, Mapping):
         if not hasattr(given, "__len__"):
             raise ArgumentError(f"{what}s is a {type(given).__name__}; expected a mapping by name or a sequence")

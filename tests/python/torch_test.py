@@ -145,7 +145,7 @@ class Modules(unittest.TestCase):
             torch.randn(*shape, requires_grad=i < 2) for i, shape in enumerate([(1, 2, 5, 6), (1, 2, 5), (1, 2, 5, 6)])
         )
         t = torch.arange(5.0)[:, None]
-        out, _ = encoding(q, q.detach(), t, inputs=[c])
+        out, _ = encoding(q, q.detach(), t, inputs=c)
         a = encoding.w[None, :, None, :] * t
         first, second = q[..., 0::2], q[..., 1::2]
         expected = torch.stack([a.cos() * first + c[..., None] * second, (a / 4).exp() * second], -1).flatten(-2)
@@ -187,14 +187,17 @@ class Modules(unittest.TestCase):
             ("^positions are missing", lambda: encoding(q)),
             ("^positions is a view whose signs",
              lambda: encoding.kernel.encode(q, positions=torch.ones(5, 1, dtype=torch.complex64).conj().imag)),
-            ("^inputs: 1 given; rope takes 0", lambda: encoding(q, positions=positions, inputs=[q])),
+            ("^inputs: 1 given; rope has 0: none", lambda: encoding(q, positions=positions, inputs=[q])),
             ("^q is a ndarray; expected a torch.Tensor", lambda: encoding(q.numpy(), positions=positions)),
             ("^q is a NoneType; expected", lambda: encoding(None, positions=positions)),
             ("^positions is a ndarray; expected", lambda: encoding(q, positions=positions.numpy())),
             ("^q is torch.sparse_coo; expected a dense", lambda: encoding(q.to_sparse(), positions=positions)),
             ("^k is a list; expected a torch.Tensor", lambda: alibi(wide, [wide], wide, positions)),
             ("^k_positions is a list; expected", lambda: alibi(wide, wide, wide, positions, [positions])),
-            ("^input 'a' is a str; expected", lambda: pape(wide, wide, wide, positions, inputs={"a": q, "b": q})),
+            ("^input 'a' is a str; expected", lambda: pape(wide, wide, wide, positions, inputs=["a", "b"])),
+            ("^inputs: 'b' is missing; pape takes a, b", lambda: pape(wide, wide, wide, positions, inputs={"a": q})),
+            ("^inputs: pape has no input 'c'", lambda: pape(wide, wide, wide, positions, inputs={"a": q, "c": q})),
+            ("^inputs: 'b' is missing", lambda: pape(wide, wide, wide, positions, inputs=q)),
             ("^spec: rope has no attention", lambda: Attention("rope", **FAST)),
             ("^spec: alibi does not encode", lambda: Encoding("alibi", **FAST)),
             ("^q requires a gradient, and this call would not be recorded",
@@ -637,7 +640,7 @@ class Gradients(unittest.TestCase):
             bias = bias - torch.einsum("bhim,hijm->bhij", torch.nn.functional.softplus(a), z * z)
             return torch.einsum("bhid,bhjd->bhij", q, k) + bias
 
-        new_q, new_k = pape(q, k, positions, inputs=[a, b])
+        new_q, new_k = pape(q, k, positions, inputs={"b": b, "a": a})
         got = torch.autograd.grad((torch.einsum("bhid,bhjd->bhij", new_q, new_k) * weights).sum(), given)
         wide = [x.detach().double().requires_grad_() for x in given]
         right = torch.autograd.grad((formula(*wide) * weights.double()).sum(), wide)

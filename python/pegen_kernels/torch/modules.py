@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from ..kernel import Kernel
+from ..kernel import Kernel, in_order
 from .attention import attend, gaining
 from .gradients import call
 from .initial import Given, values_of
@@ -81,6 +81,11 @@ class _Module(nn.Module):
         given = [own[name] if name in own else getattr(self, name) for name in self._names]
         return [x.float() if x.dtype in _NARROW else x for x in given]
 
+    def _in_order(self, inputs: Any) -> Sequence[Tensor]:
+        if isinstance(inputs, (list, tuple)) and len(inputs) == self._n_inputs:
+            return inputs
+        return in_order(self.kernel.name, "input", self.kernel.inputs, inputs)
+
     def extra_repr(self) -> str:
         return f"{self.kernel.name}: {', '.join(f'{k}={v}' for k, v in self.kernel.options.items())}"
 
@@ -101,15 +106,13 @@ class Encoding(_Module):
             )
 
     def forward(self, q: Tensor, k: Tensor | None = None, positions: Tensor | None = None,
-                inputs: Sequence[Tensor] = ()) -> Any:  # fmt: skip
+                inputs: Sequence[Tensor] | Mapping[str, Tensor] | Tensor = ()) -> Any:  # fmt: skip
         """q: [B,H,N,D], k: [B,Hkv,N,D] (or None), of float32, bfloat16 or float16; positions: [N,P] or [B,N,P] of
         float32, float64, int32 or int64, in the units of the description; None where a grid is built in; inputs: of
-        each query (where rows turn by them: of q's tokens and of k's alike), [B,H,N,size], in the order of
-        `kernel.inputs`. Returns q and k encoded, or q alone.
+        each query (where rows turn by them: of q's tokens and of k's alike), [B,H,N,size], by name, in the
+        order of `kernel.inputs`, or the one that there is. Returns q and k encoded, or q alone.
         """
-        if len(inputs) != self._n_inputs:
-            raise ArgumentError(f"inputs: {len(inputs)} given; {self.kernel.name} takes {self._n_inputs}")
-        given = [*self._operands(), *inputs]
+        given = [*self._operands(), *self._in_order(inputs)]
         if k is None:
             return call("encode_one", (q,), positions, given, self.kernel_name)
         return call("encode", (q, k), positions, given, self.kernel_name)
@@ -134,16 +137,17 @@ class Attention(_Module):
         return max(gaining(self.kernel_name), 0)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None = None,
-                k_positions: Tensor | None = None, inputs: Sequence[Tensor] = (), with_lse: bool = False,
-                cu_seqlens: Tensor | None = None, k_cu_seqlens: Tensor | None = None) -> Any:  # fmt: skip
+                k_positions: Tensor | None = None, inputs: Sequence[Tensor] | Mapping[str, Tensor] | Tensor = (),
+                with_lse: bool = False, cu_seqlens: Tensor | None = None,
+                k_cu_seqlens: Tensor | None = None) -> Any:  # fmt: skip
         """q: [B,H,N,D], k: [B,Hkv,M,D], v: [B,Hkv,M,Dv]; positions [N,P] or [B,N,P]; k_positions: [M,P] or [B,M,P], by
-        default the same; inputs: of each query, in the order of `kernel.inputs`. Returns [B,H,N,Dv]; with_lse: and the
-        logarithms of the sums of exponentials of each query's scores, [B,H,N] in float32, by which outputs over
-        different keys can be merged.
+        default the same; inputs: of each query, as of Encoding. Returns [B,H,N,Dv]; with_lse: and the logarithms
+        of the sums of exponentials of each query's scores, [B,H,N] in float32, by which outputs over different keys can
+        be merged.
 
         cu_seqlens: [B+1] int32, sequences of different lengths whose rows follow each other: q is [total,H,D], k and v
         [keys,Hkv,D] by k_cu_seqlens (by default the same), positions [total,P], lse [total,H]. On processors."""
         return attend(
             "attention_with_lse" if with_lse else "attention", q, k, v, positions, k_positions, self._operands(),
-            list(inputs), self.causal, self.scale, self.kernel_name, cu_seqlens, k_cu_seqlens,
+            list(self._in_order(inputs)), self.causal, self.scale, self.kernel_name, cu_seqlens, k_cu_seqlens,
         )  # fmt: skip
