@@ -237,7 +237,7 @@ void mma_rotate(mma *m, const tile_op *op) {
   ir_value list[IR_MAX_RESULTS], next[IR_MAX_RESULTS];
   const expr_machine *machine = m->t->exprs.walker.machine;
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, tiles / step), registers, m->sum[p.pairs_of], list);
-  m->t->exprs.walker.machine = &expr_of_turning_threads;
+  if (m->t->entry->dtype != NUMBER_F32) m->t->exprs.walker.machine = &expr_of_turning_threads; /* 2^-20 suffices */
   p.number = list;
   set_pairs(&p, narrow(b, loop.index));
   walk_blocks(&p, list);

@@ -62,10 +62,23 @@ static void load(row_walk *w, ir_value row, ir_value access, ir_value *x) {
   mma_load_numbers(w->m, ir_offset(b, row, mul(b, access, i64(b, w->m->t->entry->access))), x);
 }
 
+static attend_pair_of pair_of(const row_walk *w) {
+  return mma_pair(w->m, (mma_place){w->row, w->own}, (mma_place){w->index, w->streamed});
+}
+
+/* A prefix token's columns are 0, and 0 times what is not finite is NaN: such pairs have no bias at all. */
+static ir_value columns_product(row_walk *w, const tile_op *op) {
+  ir *b = w->m->b;
+  attend_pair_of of = pair_of(w);
+  ir_value encoded = attend_encoded(w->m->t, of.query_token, of.key_token),
+           bias = mma_columns_product(w->m, op, w->row, w->index);
+  return encoded.ptr ? ir_select(b, encoded, bias, ir_float(b, b->f32, 0)) : bias;
+}
+
 static ir_value product(row_walk *w, const tile_op *op) {
   ir *b = w->m->b;
   int accesses;
-  if (tile_is_of_columns(tensor_of(w->m, op->arg[0]))) return mma_columns_product(w->m, op, w->row, w->index);
+  if (tile_is_of_columns(tensor_of(w->m, op->arg[0]))) return columns_product(w, op);
   ir_value x = row_of(w, op->arg[0], &accesses), y = row_of(w, op->arg[1], &accesses), sum = ir_float(b, b->f32, 0),
            now;
   ir_value one[MMA_MOST_NUMBERS], other[MMA_MOST_NUMBERS];
@@ -158,10 +171,6 @@ static void scale_row(row_walk *w, int value, ir_value factor, bool sets) {
   ir_value at = sum_at(w, value, loop.index);
   ir_store(b, sets ? factor : mul(b, ir_load(b, b->f32, at, 4), factor), at, 4, false);
   ir_end_for(b, loop);
-}
-
-static attend_pair_of pair_of(const row_walk *w) {
-  return mma_pair(w->m, (mma_place){w->row, w->own}, (mma_place){w->index, w->streamed});
 }
 
 static ir_value score(row_walk *w, const tile_op *op) {
