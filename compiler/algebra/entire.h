@@ -4,9 +4,9 @@
 
 #include "spec/expr.h"
 
-/* (t - sin t)/t^3, (1 - cos t)/t^2 and sin(t)/t. */
+/* cos t, sin(t)/t, (1 - cos t)/t^2 and (t - sin t)/t^3. */
 typedef struct entire_functions {
-  const expr *sine, *cosine, *rest;
+  const expr *whole, *sine, *cosine, *rest;
 } entire_functions;
 
 /* Which squares there may be: of turns t^2 >= 0, of boosts t^2 <= 0, where the functions are the hyperbolic ones. */

@@ -150,8 +150,8 @@ static spec_bivector combined(const spec *s, const expr *x, const spec_bivector 
 
 /* ---- functions of a part ---- */
 
-/* Functions of a part whose square is z, rotated by t: S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and (sinh(t r) - t
- * r)/r^3, r^2 = z. A turn's angle is t times a root that operands alone may say. */
+/* Functions of a part whose square is z, rotated by t: cosh(t r), S = sinh(t r)/r, C = (cosh(t r) - 1)/r^2 and
+ * (sinh(t r) - t r)/r^3, r^2 = z. A turn's angle is t times a root that operands alone may say. */
 static entire_functions of_part(const spec *s, const expr *quarters, const expr *z, entire_range range) {
   expr_pool *pool = s->pool;
   const expr *t = scaled(s, quarters, RADIANS_PER_QUARTER_TURN), *tt = expr_mul(pool, t, t);
@@ -162,7 +162,8 @@ static entire_functions of_part(const spec *s, const expr *quarters, const expr 
   } else {
     f = entire_functions_of(pool, expr_neg(pool, expr_mul(pool, z, tt)), range, true);
   }
-  return (entire_functions){.sine = expr_mul(pool, f.sine, t),
+  return (entire_functions){.whole = f.whole,
+                            .sine = expr_mul(pool, f.sine, t),
                             .cosine = expr_mul(pool, f.cosine, tt),
                             .rest = expr_mul(pool, expr_mul(pool, f.rest, tt), t)};
 }
@@ -201,11 +202,10 @@ static expr_matrix exp_half(arena *a, const spec *s, const expr *quarters, const
       star.coefficient[star.count++] = half.coefficient[t];
     }
   if (star.count == 0) return one;
-  const expr *square = square_of(s, &star), *cosh;
+  const expr *square = square_of(s, &star);
   entire_functions f = of_part(s, quarters, square, is_definite(s->algebra, vectors) ? ENTIRE_TURN : ENTIRE_EITHER);
-  cosh = expr_add(s->pool, number(s, 1), expr_mul(s->pool, square, f.cosine)); /* cosh(t r) */
   expr_matrix v = weighed(a, s, clifford_bivector_action(a, s->pool, s->algebra, &half), f.sine);
-  for (int i = 0; i < v.size; i++) v.entry[i * v.size + i] = vectors & 1u << i ? cosh : number(s, 1);
+  for (int i = 0; i < v.size; i++) v.entry[i * v.size + i] = vectors & 1u << i ? f.whole : number(s, 1);
   return v;
 }
 
