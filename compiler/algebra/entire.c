@@ -40,48 +40,50 @@ static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ?
 entire_functions entire_circular(expr_pool *pool, const expr *t, bool wide) {
   t = expr_binary(pool, EXPR_MAX, t, number(pool, TINY_ANGLE));
   const expr *size = as(pool, wide, t), *square = squared(pool, size), *one = number(pool, 1);
-  const expr *turns = scaled(pool, t, QUARTER_TURNS_PER_RADIAN), *half = scaled(pool, turns, 0.5);
+  const expr *turns = scaled(pool, t, QUARTER_TURNS_PER_RADIAN);
+  const expr *half = scaled(pool, t, 0.5 * QUARTER_TURNS_PER_RADIAN);
   const expr *part = expr_div(pool, as(pool, wide, expr_unary(pool, EXPR_SINQ, half)), size);
   const expr *cosine = as(pool, wide, expr_unary(pool, EXPR_COSQ, half));
-  entire_functions f = {.whole = as(pool, wide, expr_unary(pool, EXPR_COSQ, turns)),
-                        .sine = scaled(pool, expr_mul(pool, part, cosine), 2),
+  entire_functions f = {.sine = scaled(pool, expr_mul(pool, part, cosine), 2),
                         .cosine = scaled(pool, squared(pool, part), 2)};
-  /* A narrow sine is made of the half angle's, which share a reduction. On GPUs a wide one has float32's digits too,
-   * and a product would lose some. */
-  if (wide) f.sine = expr_div(pool, expr_unary(pool, EXPR_SINQ, turns), size);
+  f.whole_sine = expr_div(pool, as(pool, wide, expr_unary(pool, EXPR_SINQ, turns)), size);
+  f.whole_cosine = as(pool, wide, expr_unary(pool, EXPR_COSQ, turns));
   const expr *far = rest_of(pool, f.sine, expr_binary(pool, EXPR_MAX, square, one));
   f.rest = expr_select(pool, expr_binary(pool, EXPR_LESS, square, one), series(pool, square, 3), far);
   return f;
 }
 
-/* cosh t, sinh(t)/t, (cosh t - 1)/t^2 and (sinh t - t)/t^3 of size = t^2, which is not small. */
+/* sinh(t)/t, (cosh t - 1)/t^2, (sinh t - t)/t^3 and cosh t of size = t^2, which is not small. */
 static entire_functions hyperbolic(expr_pool *pool, const expr *size, bool wide) {
   const expr *t = expr_unary(pool, EXPR_SQRT, size), *grow = expr_unary(pool, EXPR_EXP, t);
   const expr *decay = expr_div(pool, number(pool, 1), grow);
   const expr *sine = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), t);
   const expr *cosh = scaled(pool, expr_add(pool, grow, decay), 0.5);
   return (entire_functions){
-      .whole = as(pool, wide, cosh),
       .sine = as(pool, wide, sine),
       .cosine = as(pool, wide, expr_div(pool, expr_sub(pool, cosh, number(pool, 1)), size)),
       .rest = as(pool, wide, expr_neg(pool, rest_of(pool, sine, size))),
+      .whole_sine = as(pool, wide, sine),
+      .whole_cosine = as(pool, wide, cosh),
   };
 }
 
 entire_functions entire_functions_of(expr_pool *pool, const expr *square, entire_range range, bool wide) {
   if (range == ENTIRE_TURN) return entire_circular(pool, expr_unary(pool, EXPR_SQRT, square), wide);
   const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, square), number(pool, 1));
-  const expr *narrow = as(pool, wide, square), *f[4];
+  const expr *narrow = as(pool, wide, square), *f[5];
   entire_functions c = {NULL}, h = hyperbolic(pool, size, wide);
   if (range == ENTIRE_EITHER) c = entire_circular(pool, expr_unary(pool, EXPR_SQRT, size), wide);
   const expr *is_far = expr_binary(pool, EXPR_LESS, number(pool, 1), narrow);
   const expr *is_grown = expr_binary(pool, EXPR_LESS, narrow, number(pool, -1));
-  const expr *turned[] = {c.whole, c.sine, c.cosine, c.rest}, *grown[] = {h.whole, h.sine, h.cosine, h.rest};
-  for (int i = 0; i < 4; i++) {
-    f[i] = expr_select(pool, is_grown, grown[i], series(pool, narrow, i));
+  const expr *turned[] = {c.sine, c.cosine, c.rest, c.whole_sine, c.whole_cosine};
+  const expr *grown[] = {h.sine, h.cosine, h.rest, h.whole_sine, h.whole_cosine};
+  const int first[] = {1, 2, 3, 1, 0};
+  for (int i = 0; i < 5; i++) {
+    f[i] = expr_select(pool, is_grown, grown[i], series(pool, narrow, first[i]));
     if (range == ENTIRE_EITHER) f[i] = expr_select(pool, is_far, turned[i], f[i]);
   }
-  return (entire_functions){f[0], f[1], f[2], f[3]};
+  return (entire_functions){f[0], f[1], f[2], f[3], f[4]};
 }
 
 /* ---- of complex numbers ---- */

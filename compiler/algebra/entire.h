@@ -4,9 +4,10 @@
 
 #include "spec/expr.h"
 
-/* cos t, sin(t)/t, (1 - cos t)/t^2 and (t - sin t)/t^3. */
+/* sin(t)/t, (1 - cos t)/t^2 and (t - sin t)/t^3 of the half angle's sine and cosine, one reduction; and sin(t)/t and
+ * cos t of the whole angle: on GPUs sines have float32's digits, of which the others' products lose one. */
 typedef struct entire_functions {
-  const expr *whole, *sine, *cosine, *rest;
+  const expr *sine, *cosine, *rest, *whole_sine, *whole_cosine;
 } entire_functions;
 
 /* Which squares there may be: of turns t^2 >= 0, of boosts t^2 <= 0, where the functions are the hyperbolic ones. */

@@ -162,8 +162,8 @@ static entire_functions of_part(const spec *s, const expr *quarters, const expr 
   } else {
     f = entire_functions_of(pool, expr_neg(pool, expr_mul(pool, z, tt)), range, true);
   }
-  return (entire_functions){.whole = f.whole,
-                            .sine = expr_mul(pool, f.sine, t),
+  return (entire_functions){.whole_cosine = f.whole_cosine,
+                            .sine = expr_mul(pool, f.whole_sine, t),
                             .cosine = expr_mul(pool, f.cosine, tt),
                             .rest = expr_mul(pool, expr_mul(pool, f.rest, tt), t)};
 }
@@ -205,7 +205,7 @@ static expr_matrix exp_half(arena *a, const spec *s, const expr *quarters, const
   const expr *square = square_of(s, &star);
   entire_functions f = of_part(s, quarters, square, is_definite(s->algebra, vectors) ? ENTIRE_TURN : ENTIRE_EITHER);
   expr_matrix v = weighed(a, s, clifford_bivector_action(a, s->pool, s->algebra, &half), f.sine);
-  for (int i = 0; i < v.size; i++) v.entry[i * v.size + i] = vectors & 1u << i ? f.whole : number(s, 1);
+  for (int i = 0; i < v.size; i++) v.entry[i * v.size + i] = vectors & 1u << i ? f.whole_cosine : number(s, 1);
   return v;
 }
 
