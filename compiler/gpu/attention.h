@@ -83,9 +83,9 @@ int attend_lse_parameter(const spec *s); /* the first of lse's */
 ir_value attend_lse_is_wanted(attend *t);
 /* ln 2 maximum + ln sum of query `query` of the tile, by the thread that has one (i1). */
 void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum, ir_value sum);
-/* Of query `token` of the head: lse in powers of two, infinity where it saw nothing, so that its weights are 0; the
- * gradient of lse that comes in, 0 where there is none; and the address of D. gradient: parameters from
- * PEGEN_PTX_ATTENTION_G_OUT on. */
+/* What is known of query `token` of the head. Its lse is in powers of two, and infinity where it saw nothing, so that
+ * its weights are 0. The gradient of lse that comes in is 0 where there is none. The last one is the address of D.
+ * gradient: parameters from PEGEN_PTX_ATTENTION_G_OUT on. */
 ir_value attend_load_lse(attend *t, ir_value token);
 ir_value attend_load_g_lse(attend *t, const ir_value *gradient, ir_value token);
 ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);

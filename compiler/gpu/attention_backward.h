@@ -130,7 +130,7 @@ attend_give attend_give_of(attend_gradient *g, ir_value first); /* first: of the
 int64_t attend_gives_bytes(const attend_gradient_shape *s, const attention_plan *p); /* of shared memory */
 bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p);
 ir_value attend_gives_wanted(attend_gradient *g); /* i1: anything of queries */
-/* Of a plan whose inputs gain: which of a token's sums elements of their rows do. */
+/* Which of a token's sums the elements of its inputs' rows gain, in a plan whose inputs gain. */
 const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p);
 /* Zeros: the warp's sums of elements, once a block; what the rows that stay gain, before their first tile. */
 void attend_gives_clear_block(attend_gradient *g);

@@ -142,9 +142,8 @@ int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
 int mma_registers(const mma *m, int value); /* of a sum */
 int mma_numbers(const mma *m, int value); /* of a row, without what makes it a multiple of 16 */
 int mma_side_tokens(const mma *m, bool own); /* of a tile of own tokens, or of streamed ones */
-/* Row and column of register i of a sum, of the block's tile: i32. */
-ir_value mma_row(const mma *m, int i);
-ir_value mma_row_of(const mma *m, int half); /* the thread's row `half` of 2 row_tiles */
+/* The thread's row `half` of 2 row_tiles, and the column of register i of a sum, of the block's tile: i32. */
+ir_value mma_row_of(const mma *m, int half);
 ir_value mma_column(const mma *m, int value, int i);
 int mma_half(const mma *m, int value, int i); /* which of the thread's rows register i is of */
 /* Columns that a lane has side by side, `run` of them: their number, and the register of one in a row `half`. */

@@ -526,20 +526,6 @@ static void spoil(const DLTensor *rows, int64_t token, int channel, double value
   number_store(number_type_of(rows->dtype), tensor_at(rows, 0, 0, token, channel), value);
 }
 
-/* within: of the row's largest number, what does not count. */
-static bool rows_differ(const DLTensor *x, const DLTensor *y, int64_t token, double within) {
-  number_type type = number_type_of(x->dtype);
-  double largest = 0;
-  for (int64_t c = 0; c < x->shape[3]; c++)
-    largest = fmax(largest, fabs(number_load(type, tensor_at(x, 0, 0, token, c))));
-  for (int64_t c = 0; c < x->shape[3]; c++) {
-    double one = number_load(type, tensor_at(x, 0, 0, token, c)),
-           other = number_load(type, tensor_at(y, 0, 0, token, c));
-    if (!(fabs(one - other) <= within * largest)) return true;
-  }
-  return false;
-}
-
 enum { TOKENS = 90, SPOILT = 60, EARLY = 20 };
 
 static void lose(const DLTensor *positions, int64_t token) {
@@ -563,8 +549,10 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
   double within = fixture_has_tiles(kernel, t, good.out) ? fmax(16 * (double)number_half_ulp(type, 1), 0x1p-18) : 0;
   for (int64_t n = 0; n < TOKENS; n++) {
     bool q_reached = of_keys ? n >= SPOILT : n == EARLY, k_reached = of_keys || n <= EARLY;
-    assert_true(q_reached == rows_differ(good.q, bad.q, n, within));
-    if (!k_reached) assert_false(rows_differ(good.k, bad.k, n, within) || rows_differ(good.v, bad.v, n, within));
+    assert_true(q_reached == fixture_rows_differ(good.q, bad.q, 0, n, within));
+    if (!k_reached)
+      assert_false(fixture_rows_differ(good.k, bad.k, 0, n, within) ||
+                   fixture_rows_differ(good.v, bad.v, 0, n, within));
   }
 }
 

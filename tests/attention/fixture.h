@@ -7,6 +7,7 @@
 #include "verify/run_threads.h"
 #include "verify/trial_attention.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct fixture {
@@ -69,6 +70,21 @@ static inline bool fixture_is_mma(const pegen_kernel *kernel, const attention_tr
 static inline bool fixture_has_tiles(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   pegen_args args = attention_trial_args(kernel, t, out);
   return run_threads_has_tiles(kernel, &args);
+}
+
+/* within: of the row's largest number, what does not count. */
+static inline bool fixture_rows_differ(const DLTensor *x, const DLTensor *y, int64_t head, int64_t token,
+                                       double within) {
+  number_type type = number_type_of(x->dtype);
+  double largest = 0;
+  for (int64_t c = 0; c < x->shape[3]; c++)
+    largest = fmax(largest, fabs(number_load(type, tensor_at(x, 0, head, token, c))));
+  for (int64_t c = 0; c < x->shape[3]; c++) {
+    double one = number_load(type, tensor_at(x, 0, head, token, c)),
+           other = number_load(type, tensor_at(y, 0, head, token, c));
+    if (!(fabs(one - other) <= within * largest)) return true;
+  }
+  return false;
 }
 
 /* Whole numbers, [tokens][axes], or with batches [batch][tokens][axes]. */

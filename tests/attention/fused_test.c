@@ -10,9 +10,7 @@
 
 #include <cmocka.h>
 
-#include "loader.h"
-#include "verify/run_threads.h"
-#include "verify/trial_attention.h"
+#include "fixture.h"
 #include "verify/trial_widen.h"
 
 #include <math.h>
@@ -254,21 +252,9 @@ static void bad_calls_are_refused(void **state) {
 
 /* ---- numbers that are none ---- */
 
-/* What queries are compared by: to the bit, but for tile programs, which make blocks with such numbers again in another
- * order of sums. */
-static double difference_of(const loaded_kernel *loaded, const attention_trial *t, DLTensor *out) {
-  pegen_args args = attention_trial_args(run_kernel(loaded), t, out);
-  return run_threads_has_tiles(run_kernel(loaded), &args) ? 0x1p-18 : 0;
-}
-
-static bool same_query(const DLTensor *x, const DLTensor *y, int64_t head, int64_t query, double within) {
-  double largest = 0;
-  for (int64_t c = 0; c < x->shape[3]; c++) largest = fmax(largest, fabs(*(float *)tensor_at(x, 0, head, query, c)));
-  for (int64_t c = 0; c < x->shape[3]; c++) {
-    float one = *(float *)tensor_at(x, 0, head, query, c), other = *(float *)tensor_at(y, 0, head, query, c);
-    if (!(fabs((double)one - other) <= within * largest)) return false;
-  }
-  return true;
+/* What queries may differ by, of their largest number: nothing, but where tile programs make blocks again. */
+static double allowed(const loaded_kernel *loaded, const attention_trial *t, DLTensor *out) {
+  return fixture_has_tiles(run_kernel(loaded), t, out) ? 0x1p-18 : 0;
 }
 
 /* An input that is no number spoils its own query, of its own head. */
@@ -285,7 +271,7 @@ static void nan_stays_in_its_query(void **state) {
   t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *out = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
-  double within = difference_of(loaded, &t, good);
+  double within = allowed(loaded, &t, good);
   const uint32_t payload = 0x7fc01fff; /* one whose low bits would count in an exponent */
   memcpy((float *)t.inputs.tensors[1]->data + (TOKENS + QUERY) * 20 + 19, &payload, sizeof payload);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
@@ -293,7 +279,7 @@ static void nan_stays_in_its_query(void **state) {
     for (int64_t n = 0; n < TOKENS; n++)
       if (h == 1 && n == QUERY)
         for (int c = 0; c < 8; c++) assert_true(isnan(*(float *)tensor_at(out, 0, h, n, c)));
-      else assert_true(same_query(good, out, h, n, within));
+      else assert_true(!fixture_rows_differ(good, out, h, n, within));
   run_unload(loaded);
   arena_destroy(a);
 }
@@ -323,7 +309,7 @@ static void unseen_keys_leave_no_trace(void **state) {
   attention_trial t = placed_trial(a, s, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, true, 8);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
-  double within = difference_of(loaded, &t, good);
+  double within = allowed(loaded, &t, good);
   for (int64_t key = SPOILT; key < TOKENS; key++) {
     spoil_place(t.k_positions, key);
     *(float *)tensor_at(t.k, 0, 0, key, 3) = NAN;
@@ -332,7 +318,8 @@ static void unseen_keys_leave_no_trace(void **state) {
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
   for (int64_t h = 0; h < 3; h++)
     for (int64_t n = 0; n < TOKENS; n++)
-      assert_true(n < SPOILT ? same_query(good, bad, h, n, within) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
+      assert_true(n < SPOILT ? !fixture_rows_differ(good, bad, h, n, within)
+                             : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
   run_unload(loaded);
   arena_destroy(a);
 }
@@ -349,14 +336,15 @@ static void prefix_tokens_have_no_bias(void **state) {
     DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
     compare(a, run_kernel(loaded), &t, good, 1);
-    double within = difference_of(loaded, &t, good);
+    double within = allowed(loaded, &t, good);
     for (int64_t i = 0; i < 2 * TOKENS * 8; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
     for (int64_t key = 0; key < KEYS; key++) spoil_place(t.k_positions, key);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
     for (int64_t h = 0; h < 2; h++)
       for (int64_t n = 0; n < TOKENS; n++) {
         bool unbiased = n < SKIP + TOKENS - KEYS; /* prefix tokens are counted from the keys' end */
-        assert_true(unbiased ? same_query(good, bad, h, n, within) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
+        assert_true(unbiased ? !fixture_rows_differ(good, bad, h, n, within)
+                             : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
         for (int c = 0; causal && n < 2 && c < 8; c++) assert_true(*(float *)tensor_at(bad, 0, h, n, c) == 0);
       }
   }

@@ -75,16 +75,21 @@ class Models(Case):
         self.padding = torch.ones_like(self.ids)
         self.padding[0, :5] = 0
 
+    def assert_same(self, own, ours):
+        """With and without padding; returns the padded call's arguments."""
+        self.near(ours(self.ids)[0], own(self.ids)[0])
+        given, seen = {"input_ids": self.ids, "attention_mask": self.padding}, self.padding.bool()
+        self.near(ours(**given)[0][seen], own(**given)[0][seen])
+        return given
+
     @torch.no_grad()
     def test_causal(self):
         """With and without padding; token by token out of a cache, where caches differ."""
         for name, options in CAUSAL.items():
             with self.subTest(name):
                 own = made(name, options, T.AutoModelForCausalLM)
-                ours, seen = ours_of(own), self.padding.bool()
-                self.near(ours(self.ids).logits, own(self.ids).logits)
-                given = {"input_ids": self.ids, "attention_mask": self.padding}
-                self.near(ours(**given).logits[seen], own(**given).logits[seen])
+                ours = ours_of(own)
+                given = self.assert_same(own, ours)
                 if name not in CACHED:
                     continue
                 told = {**given, "max_new_tokens": 4, "do_sample": False, "output_logits": True,
@@ -97,10 +102,7 @@ class Models(Case):
         for name, options in ENCODERS.items():
             with self.subTest(name):
                 own = made(name, options, T.AutoModel)
-                ours, seen = ours_of(own), self.padding.bool()
-                self.near(ours(self.ids)[0], own(self.ids)[0])
-                given = {"input_ids": self.ids, "attention_mask": self.padding}
-                self.near(ours(**given)[0][seen], own(**given)[0][seen])
+                self.assert_same(own, ours_of(own))
 
     def test_gradients(self):
         for name in ("Llama", "Mistral", "Gemma2", "GptOss", "DeepseekV3"):

@@ -66,7 +66,7 @@ few_place few_tail_place(const few_row *row, int i, ir_value at);
 void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value *x);
 /* 0 in the lanes of a register of the tail that others have. */
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x);
-/* As many registers as the place is of. */
+/* Stores as many registers as the place has. */
 void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, const ir_value *x);
 /* The sum, or what `fold` makes, of all lanes: a half with the other, again and again. */
 typedef ir_value few_fold(ir *b, ir_value x, ir_value y);

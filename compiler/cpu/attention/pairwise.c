@@ -169,7 +169,7 @@ static ir_value value_at(const attention_emitter *e, two_float *fixed, ir_value 
   return emit_expr_f32(&d.walker, x);
 }
 
-/* Of a pair; vector: i64, the register of queries. */
+/* The value of x for a pair; vector: i64, the register of queries. */
 static ir_value pair_value(const pair_emitter *pairs, const expr *x, ir_value key, ir_value vector) {
   ir_value narrow[SPEC_MAX_PLACES];
   emit_narrow(pairs, key, vector, narrow);

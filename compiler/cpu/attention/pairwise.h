@@ -39,7 +39,7 @@ ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
  * (mask->open). checked: some may be hidden, whatever their products are. */
 ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool open,
                          bool checked);
-/* The same at displacements. */
+/* The score of a product at given displacements. */
 ir_value emit_score_at(const attention_emitter *e, two_float *fixed, ir_value *narrow, ir_value product, bool checked);
 /* Gains of a tile's scores become gains of its products, [key][queries]; pairs->products are these. */
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains);

@@ -24,7 +24,7 @@ void emit_attention_output(const attention_emitter *e, const attention_rows *r, 
  * in float64, rounded once: beside a maximum of some hundreds the logarithm has no digits to lose.
  * constant: what the columns of a polynomial left out; null: nothing. */
 ir_value attention_lse(const attention_emitter *e, ir_value maximum, ir_value constant, ir_value sum);
-/* That of all of the tile's, where it has room for it; the maxima are lost. */
+/* Writes the lse of all the tile's queries, where it has room for them; the maxima are lost. */
 void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value sums);
 
 /* The token of lane `lane` of register `vector`, both i64; -1: the lane is empty. */

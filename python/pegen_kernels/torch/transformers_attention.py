@@ -45,8 +45,6 @@ return pe.encoding {
 """
 _FAR = 2**23  # beyond all places; differences are exact in float32
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
 _options: dict[str, Any] = {}
 _registered = functools.lru_cache(maxsize=None)(register)
 
@@ -112,18 +110,17 @@ def _narrowed(mask: Any, of: _Seen) -> _Seen | None:
     return of
 
 
-def _is_plain(mask: Any, local_size: int | None, of_keys: Any, q_length: int, kv_length: int, q_offset: Any,
-              kv_offset: int) -> bool:  # fmt: skip
+def _is_plain(mask: Any, of_keys: Any, q_length: int, kv_length: int, q_offset: Any, kv_offset: int) -> bool:
     """Whether the argument `causal` of the call, or none, says the same."""
     if isinstance(q_offset, Tensor) or (of_keys is not None and not of_keys.all()):
         return False
-    kind = mask.__qualname__.partition(".")[0]
-    parts = _cells(mask)[1]["mask_functions"] if kind == "and_masks" else (mask,)
-    kinds = {_cells(part)[0] for part in parts}
+    kind, made = _cells(mask)
+    parts = [_cells(part) for part in made["mask_functions"]] if kind == "and_masks" else [(kind, made)]
+    kinds = {kind for kind, _ in parts}
     if kinds == {"bidirectional_mask_function"}:
         return True
     windowed = {"causal_mask_function", "sliding_window_overlay"}
-    fits = all(kv_length <= _cells(x)[1].get("sliding_window", kv_length) for x in parts)
+    fits = all(kv_length <= made.get("sliding_window", kv_length) for _, made in parts)
     return "causal_mask_function" in kinds <= windowed and fits and q_offset + q_length == kv_offset + kv_length
 
 
@@ -138,7 +135,7 @@ def _mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_
     padding = theirs.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     of_keys = None if padding is None else padding[:, kv_offset : kv_offset + kv_length].bool()
     sizes = (q_length, kv_length, q_offset, kv_offset)
-    if not use_vmap and _is_plain(mask_function, rest.get("local_size"), of_keys, *sizes):
+    if not use_vmap and _is_plain(mask_function, of_keys, *sizes):
         return None
     q = (torch.arange(q_length, device=device) + q_offset)[None]
     k = (torch.arange(kv_length, device=device) + kv_offset)[None]
