@@ -112,7 +112,11 @@ return pe.encoding {
     { "Mistral 7B v0.1", layout = "split", head_dim = 128 },
     { "Mistral 7B v0.2", "Mistral 7B v0.3", "Mixtral 8x7B", layout = "split", head_dim = 128, base = 1000000 },
     { "Qwen2", "Qwen2.5", "Qwen3", layout = "split", head_dim = 128, base = 1000000 },
-    { "Gemma", "Gemma 2", "Gemma 3 (layers of local attention)", layout = "split", head_dim = 256 },
+    {
+      "Gemma", "Gemma 2", "Gemma 3 (layers of local attention)", "Gemma 3n (layers of local attention)",
+      layout = "split", head_dim = 256,
+    },
+    { "Gemma 3n (layers of global attention)", layout = "split", head_dim = 256, base = 1000000 },
     {
       "Gemma 3 4B, 12B (layers of global attention)", layout = "split", head_dim = 256, base = 1000000,
       scaling = "linear", factor = 8,
@@ -128,7 +132,24 @@ return pe.encoding {
     { "GPT-J 6B", head_dim = 256, rotary_dim = 64 },
     { "GPT-NeoX 20B", layout = "split", head_dim = 96, rotary_dim = 24 },
     { "Pythia 6.9B", layout = "split", head_dim = 128, rotary_dim = 32 },
-    { "OLMo 2", layout = "split", head_dim = 128, base = 500000 },
+    { "SmolLM3 3B", layout = "split", head_dim = 128, base = 2000000 },
+    { "StableLM 3B", layout = "split", head_dim = 80, rotary_dim = 20 },
+    { "Falcon 7B", layout = "split", head_dim = 64 },
+    { "Helium 1", head_dim = 128, base = 100000 },
+    { "LFM2 1.2B", layout = "split", head_dim = 64, base = 1000000 },
+    {
+      "Apertus 8B", layout = "split", head_dim = 128, base = 12000000, scaling = "llama3", factor = 8,
+      original_max_position = 8192,
+    },
+    {
+      "CWM", layout = "split", head_dim = 128, base = 1000000, scaling = "llama3", factor = 16,
+      original_max_position = 8192,
+    },
+    { "nomic-embed-text v1.5", layout = "split", head_dim = 64, base = 1000 },
+    { "jina-embeddings v3", layout = "split", head_dim = 64, base = 20000 },
+    {
+      "OLMo 2", "OLMo 3 (layers of local attention)", layout = "split", head_dim = 128, base = 500000,
+    },
     { "ESM-2 650M", layout = "split", head_dim = 64 },
     { "ModernBERT (layers of global attention)", layout = "split", head_dim = 64, base = 160000 },
     { "ModernBERT (layers of local attention)", layout = "split", head_dim = 64 },
@@ -137,8 +158,9 @@ return pe.encoding {
       original_max_position = 4096,
     },
     {
-      "DeepSeek-V3 (the 64 channels that turn)", "DeepSeek-R1 (the 64 channels that turn)", head_dim = 64,
-      scaling = "yarn", factor = 40, original_max_position = 4096, attention_factor = 1,
+      "DeepSeek-V3 (the 64 channels that turn)", "DeepSeek-R1 (the 64 channels that turn)",
+      "DeepSeek-V3.2 (the 64 channels that turn)", head_dim = 64, scaling = "yarn", factor = 40,
+      original_max_position = 4096, attention_factor = 1,
     },
   },
 }

@@ -2,6 +2,8 @@
 -- The arrangement says which pair listens to which axis, and at what frequency (P axes, D channels):
 --   sequential   the pairs of axis 0 first, then axis 1, ...; base^(-2Pj/D), j counted anew on each axis.
 --                "Rotary Position Embedding for Vision Transformer" (Heo et al.), eq. 9-10; base 100. The default.
+--                With `sections`, axis a has n = sections[a] pairs, which turn at base^(-j/n): FLUX, Wan, HunyuanVideo
+--                and others in diffusers, whose axes_dim is twice that; `stretch` is rope_scale of Cosmos.
 --   alternating  pair i turns with axis i mod P; base^(-2P floor(i/P)/D).
 --                "VisionLLaMA: A Unified LLaMA Backbone for Vision Tasks" (Chu et al.), section 3.2; base 10000.
 --   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0,
@@ -15,57 +17,59 @@
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
-local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
+local P = pe.option("axes", 2, "axes of a position: h, w; t, h, w; or t, h, w, l", { 2, 3, 4 })
 local arrangement = pe.option("arrangement", "sequential", "which pairs turn with which axis",
   { "sequential", "alternating", "sections", "woven" })
-local bases = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0, woven = 5000000.0 }
-local has_sections = arrangement == "sections" or arrangement == "woven"
-local base = pe.option("base", bases[arrangement], "frequency base; 100, 10000, 1000000 or 5000000 by arrangement")
-local layout = pe.option("layout", has_sections and "split" or "interleaved",
+local default_base = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0, woven = 5000000.0 }
+local is_mrope = arrangement == "sections" or arrangement == "woven"
+local base = pe.option("base", default_base[arrangement],
+  "frequency base; 100, 10000, 1000000 or 5000000 by arrangement")
+local layout = pe.option("layout", is_mrope and "split" or "interleaved",
   "pairs (2j, 2j+1) or (j, j + n/2); split for sections and woven", { "interleaved", "split" })
-local sections = pe.option("sections", {}, "sections, woven: pairs of each axis, as mrope_section",
-  { needs = { arrangement = { "sections", "woven" } } })
+local sections = pe.option("sections", {}, "pairs of each axis: mrope_section of sections and woven; half of axes_dim",
+  { needs = { arrangement = { "sequential", "sections", "woven" } } })
+local stretch = pe.option("stretch", {}, "NTK factor of each axis: its n pairs have the base base * s^(n / (n - 1))",
+  { needs = { arrangement = "sequential" } })
 local factor = pe.option("factor", 1.0, "of all frequencies; 2 pi where coordinates are whole turns (DINOv3)")
 
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
+if #stretch ~= 0 and #stretch ~= P then error("option 'stretch' needs the factor of each of the " .. P .. " axes") end
+for _, s in ipairs(stretch) do
+  if s < 1 then error("option 'stretch' has " .. s .. ", numbers of at least 1 were expected") end
+end
+if (is_mrope or #sections > 0) and #sections ~= P then
+  error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24")
+end
 
-local axes = P == 2 and { "h", "w" } or { "t", "h", "w" }
+local axes = ({ [2] = { "h", "w" }, [3] = { "t", "h", "w" }, [4] = { "t", "h", "w", "l" } })[P]
 local order = require "order" (axes)
 local position = pe.coordinates(axes)
-local pairs_per_axis = D // (2 * P)
-local span = 2 * P * pairs_per_axis
-local axis_of, frequency_of -- of pair i; axes counted from 1
+local first, total = {}, 0 -- pair of each axis, counted from 0
+for a = 1, P do
+  local count = sections[a] or D // (2 * P)
+  if count < 0 then error "option 'sections' has a negative number of pairs" end
+  first[a], total = total, total + count
+end
+if #sections > 0 and (total == 0 or 2 * total > D) then
+  error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected")
+end
 
-if has_sections then
-  if #sections ~= P then
-    error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24")
-  end
-  local ends, total = {}, 0
-  for a, count in ipairs(sections) do
-    if count < 0 then error "option 'sections' has a negative number of pairs" end
-    total = total + count
-    ends[a] = total
-  end
-  span = 2 * total
-  if total == 0 or span > D then
-    error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected")
-  end
-  axis_of = function(i)
-    local a = 1
-    if arrangement == "woven" then
-      a = i % P + 1
-      return i < P * sections[a] and a or 1
-    end
-    while i >= ends[a] do a = a + 1 end
-    return a
-  end
-  frequency_of = function(i) return base ^ (-2 * i / span) end
-elseif arrangement == "alternating" then
-  axis_of = function(i) return i % P + 1 end
-  frequency_of = function(i) return base ^ (-2 * P * (i // P) / D) end
-else
-  axis_of = function(i) return i // pairs_per_axis + 1 end
-  frequency_of = function(i) return base ^ (-2 * P * (i % pairs_per_axis) / D) end
+-- The axis of pair i, counted from 1.
+local function axis_of(i)
+  if arrangement == "alternating" then return i % P + 1 end
+  if arrangement == "woven" then return i < P * sections[i % P + 1] and i % P + 1 or 1 end
+  local a = P
+  while i < first[a] do a = a - 1 end
+  return a
+end
+
+local function frequency_of(i)
+  if is_mrope then return base ^ (-i / total) end
+  if arrangement == "alternating" then return base ^ (-2 * P * (i // P) / D) end
+  local a = axis_of(i)
+  local n = sections[a] or D / (2 * P)
+  local ntk = stretch[a] and stretch[a] > 1 and stretch[a] ^ (n / (n - 1)) or 1
+  return (ntk * base) ^ (-(i - first[a]) / n)
 end
 
 return pe.encoding {
@@ -74,7 +78,7 @@ return pe.encoding {
   axes = axes,
   head_dim = D,
   block = pe.plane(),
-  span = { 0, span },
+  span = { 0, 2 * total },
   layout = layout,
   generators = pe.turn "e12",
   combine = pe.sum,
@@ -96,6 +100,21 @@ return pe.encoding {
     { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
     {
       "Qwen3-VL", axes = 3, arrangement = "woven", sections = { 24, 20, 20 }, head_dim = 128,
+    },
+    {
+      "Qwen3.5", axes = 3, arrangement = "woven", sections = { 11, 11, 10 }, head_dim = 256, base = 10000000,
+    },
+    { "FLUX.1", "Chroma", axes = 3, sections = { 8, 28, 28 }, head_dim = 128, base = 10000 },
+    { "FLUX.2", axes = 4, sections = { 16, 16, 16, 16 }, head_dim = 128, base = 2000 },
+    { "Qwen-Image", axes = 3, sections = { 8, 28, 28 }, head_dim = 128, base = 10000 },
+    { "Z-Image", axes = 3, sections = { 16, 24, 24 }, head_dim = 128, base = 256 },
+    { "Lumina-Image 2.0", axes = 3, sections = { 16, 16, 16 }, head_dim = 96, base = 10000 },
+    { "Wan 2.1", "Wan 2.2", axes = 3, sections = { 22, 21, 21 }, head_dim = 128, base = 10000 },
+    { "HunyuanVideo", axes = 3, sections = { 8, 28, 28 }, head_dim = 128, base = 256 },
+    { "CogVideoX 5B", axes = 3, sections = { 8, 12, 12 }, head_dim = 64, base = 10000 },
+    {
+      "Cosmos-Predict1", axes = 3, sections = { 22, 21, 21 }, head_dim = 128, base = 10000, layout = "split",
+      stretch = { 2, 1, 1 },
     },
     {
       "DINOv3 (14 x 14 patches)", layout = "split", head_dim = 64, factor = 2 * pe.pi, coordinates = "signed",

@@ -39,5 +39,8 @@ return pe.encoding {
   generators = pe.turn "e12",
   combine = pe.sum,
   phase = function(axis, i, head) return freqs(row[axis], head, i) end,
-  models = { { "RoPE-ViT (mixed)", head_dim = 64, heads = 6, order = { 1, 0 } } },
+  models = {
+    { "RoPE-ViT (mixed)", head_dim = 64, heads = 6, order = { 1, 0 } },
+    { "Mochi 1", head_dim = 128, heads = 24, axes = 3 },
+  },
 }

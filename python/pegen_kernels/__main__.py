@@ -1,10 +1,10 @@
 """The program pegen, as it is in the package: `pegen SPEC.lua -o kernel.so`, `python -m pegen_kernels --help`; and the
-commands that are Python's: `pegen explore`, `pegen plot`, `pegen compare`, `pegen lab`."""
+commands that are Python's: `pegen explore`, `pegen plot`, `pegen compare`, `pegen lab`, `pegen specs --config`."""
 import importlib
 import os
 import sys
 
-from . import _native
+from . import _native, config
 
 COMMANDS = {
     "explore": "explore",
@@ -24,6 +24,8 @@ def main() -> None:
             if not e.name or e.name.startswith(__package__):
                 raise
             sys.exit(f"pegen {name}: needs the package '{e.name}': pip install 'pegen-kernels[{COMMANDS[name]}]'")
+    if sys.argv[1:3] == ["specs", "--config"]:
+        sys.exit(config.main(sys.argv[3:]))
     program = _native.program()
     try:
         os.execv(program, ["pegen", *sys.argv[1:]])

@@ -5,18 +5,22 @@ tests/python/config_test.py holds its rows against the models' own code.
 """
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from .errors import CompileError
 
 _PAIRS = {
-    "split": "arcee bitnet csm dots1 exaone4 falcon flex_olmo gemma gemma2 gemma3_text glm4_moe gpt_neox "
-    "gpt_oss granite granitemoe hunyuan_v1_dense lfm2 llama minimax_m2 ministral mistral mixtral modernbert "
-    "nemotron olmo olmo2 olmo3 olmoe persimmon phi phi3 qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next seed_oss smollm3 "
-    "stablelm starcoder2",
-    "interleaved": "codegen cohere cohere2 ernie4_5 ernie4_5_moe glm glm4 gptj helium",
+    "split": "afmoe apertus arcee bamba bitnet chameleon csm cwm diffllama doge dots1 eurobert evolla exaone4 "
+    "exaone_moe falcon falcon_h1 flex_olmo gemma gemma2 gemma3_text glm4_moe gpt_neox gpt_oss granite "
+    "granitemoe granitemoehybrid granitemoeshared hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3 hyperclovax "
+    "jais2 jina_embeddings_v3 kolibri1 lfm2 lfm2_moe llama mimi mimo_v2_flash minimax minimax_m2 ministral "
+    "mistral mixtral modernbert nemotron nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe persimmon phi phi3 "
+    "phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe "
+    "qwen3_next qwen3_vl_text seed_oss smollm3 solar_open stablelm starcoder2 vaultgemma",
+    "interleaved": "codegen cohere cohere2 cohere2_moe ernie4_5 ernie4_5_moe glm glm4 gptj helium",
 }
 _LAYOUT = {model: layout for layout, models in _PAIRS.items() for model in models.split()}
 
@@ -29,6 +33,7 @@ _OPTIONS = {
     "yarn": {name: name for name in ("factor", "beta_fast", "beta_slow", "truncate", "attention_factor")} | _TRAINED,
 }
 _COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+_AXES = {"mrope_section", "mrope_interleaved"}  # of positions (t, h, w), which turn by the default rule
 
 # Other fields with rope or rotary in their names: rates and sizes under older names, and where nothing turns.
 _BASES = ("rope_theta", "rotary_emb_base")
@@ -95,10 +100,15 @@ def described(
                      f"{', '.join(sorted(_LAYOUT))} was expected, or options of 'rope'")  # fmt: skip
     rope = _rope(fields, layer_type)
     kind = rope.get("rope_type", rope.get("type", "default"))
+    sections = rope.get("mrope_section")
+    if kind == "mrope" and sections:  # an older name
+        kind = "default"
     if kind not in _OPTIONS:
         raise _wrong(f"rope_type is {kind!r}; {', '.join(_OPTIONS)} were expected: "
                      "'rope_frequencies' takes the model's inv_freq")  # fmt: skip
     unknown = {name for name, value in rope.items() if value is not None} - _COMMON - set(_OPTIONS[kind])
+    if kind == "default":
+        unknown -= _AXES
     for name, value in fields.items():
         of_rows = "rope" in name or "rotary" in name
         if of_rows and name not in _READ | _OF_LAYERS and value is not None:
@@ -112,9 +122,37 @@ def described(
     turning = int(_first(fields, ("rotary_dim",), int(size * share)))
     base = rope.get("rope_theta", _first(fields, _BASES, 10000.0))
     options = {"layout": _LAYOUT[model], "head_dim": size, "base": float(base)}
+    if sections:
+        if 2 * sum(sections) != turning:
+            raise _wrong(f"'mrope_section' has {sum(sections)} pairs of channels; {turning // 2} turn")
+        arrangement = "woven" if rope.get("mrope_interleaved") else "sections"
+        return "rope_axial", options | {"axes": len(sections), "arrangement": arrangement, "sections": sections}
     options |= {name: rope[field] for field, name in _OPTIONS[kind].items() if rope.get(field) is not None}
     if kind != "default":
         options["scaling"] = kind
     if "original_max_position_embeddings" in _OPTIONS[kind] and "original_max_position" not in options:
         options["original_max_position"] = fields.get("max_position_embeddings")
     return "rope", options | ({} if turning == size else {"rotary_dim": turning})
+
+
+def main(words: Sequence[str]) -> int:
+    """`pegen specs --config FILE`: prints the command of a configuration."""
+    parser = argparse.ArgumentParser("pegen specs --config", description=main.__doc__)
+    parser.add_argument("file", metavar="FILE", help="config.json of a model of transformers")
+    parser.add_argument("--layer-type", metavar="TYPE", help="of the layers, where angles differ: full_attention, ...")
+    given = parser.parse_args(words)
+    try:
+        spec, options = described(given.file, given.layer_type)
+    except CompileError as e:
+        parser.exit(1, f"pegen: error: {e}\n")
+    print("pegen", spec, *(f"-D {name}={_text(value)}" for name, value in options.items()), f"-o {spec}.o")
+    return 0
+
+
+def _text(value: Any) -> str:
+    """An option's value as -D takes it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_text, value))
+    if isinstance(value, float):
+        return f"{value:.17g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)

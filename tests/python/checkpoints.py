@@ -12,35 +12,66 @@ from typing import Callable, NamedTuple
 import torch
 import vision  # noqa: F401 (before timm and transformers)
 
+import diffusers
 import timm
 import transformers
+from diffusers.models.embeddings import apply_rotary_emb, get_3d_rotary_pos_embed
+from diffusers.models.transformers.transformer_cosmos import CosmosRotaryPosEmbed
+from diffusers.models.transformers.transformer_flux import FluxPosEmbed
+from diffusers.models.transformers.transformer_flux2 import Flux2PosEmbed
+from diffusers.models.transformers.transformer_hunyuan_video import HunyuanVideoRotaryPosEmbed
+from diffusers.models.transformers.transformer_lumina2 import Lumina2RotaryPosEmbed
+from diffusers.models.transformers.transformer_mochi import MochiRoPE
+from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope
+from diffusers.models.transformers.transformer_wan import WanRotaryPosEmbed
+from diffusers.models.transformers.transformer_z_image import RopeEmbedder
 from timm.layers import apply_rot_embed_cat
 from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 from timm.models.beit import Attention as BeitAttention
 from timm.models.swin_transformer import SwinTransformerBlock, WindowAttention
+from transformers.models.apertus import modeling_apertus as apertus
 from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.cwm import modeling_cwm as cwm
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
+from transformers.models.ernie4_5 import modeling_ernie4_5 as ernie4_5
+from transformers.models.falcon import modeling_falcon as falcon
+from transformers.models.gemma2 import modeling_gemma2 as gemma2
 from transformers.models.gemma3 import modeling_gemma3 as gemma3
+from transformers.models.gemma3n import modeling_gemma3n as gemma3n
 from transformers.models.gemma4 import modeling_gemma4 as gemma4
+from transformers.models.glm4 import modeling_glm4 as glm4
+from transformers.models.glm4_moe import modeling_glm4_moe as glm4_moe
 from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
 from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.gptj import modeling_gptj as gptj
+from transformers.models.helium import modeling_helium as helium
+from transformers.models.jina_embeddings_v3 import modeling_jina_embeddings_v3 as jina_embeddings_v3
+from transformers.models.lfm2 import modeling_lfm2 as lfm2
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.llama4 import modeling_llama4 as llama4
+from transformers.models.minimax_m2 import modeling_minimax_m2 as minimax_m2
+from transformers.models.mistral import modeling_mistral as mistral
 from transformers.models.modernbert import modeling_modernbert as modernbert
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.nomic_bert import modeling_nomic_bert as nomic_bert
+from transformers.models.olmo2 import modeling_olmo2 as olmo2
+from transformers.models.olmo3 import modeling_olmo3 as olmo3
 from transformers.models.phi import modeling_phi as phi
 from transformers.models.phi3 import modeling_phi3 as phi3
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2_vl
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
+from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
+from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
+from transformers.models.smollm3 import modeling_smollm3 as smollm3
+from transformers.models.stablelm import modeling_stablelm as stablelm
 from transformers.models.swin.modeling_swin import SwinRelativePositionBias
 from transformers.models.t5.modeling_t5 import T5Attention
-from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
 from transformers.models.vit_mae import modeling_vit_mae as vit_mae
+from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
 
 import pegen_kernels as pk
 from pegen_kernels import _native
@@ -90,8 +121,8 @@ class Used:
 
     @property
     def command(self):
-        file = pathlib.Path(self.spec["file"]).resolve().relative_to(ROOT)
-        return f"pegen {file}" + "".join(f" -D {name}={value}" for name, value in sorted(self.options.items()))
+        """The description's name, and its options."""
+        return " ".join([self.spec["name"], *(f"{name}={value}" for name, value in sorted(self.options.items()))])
 
     @functools.cached_property
     def kernel(self):
@@ -198,13 +229,12 @@ def of_longrope():
     return halves(phi3, transformers.Phi3Config(**rule("longrope", 10000.0, 4096, **factors)))
 
 
-def of_gemma4():
-    """Layers of global attention: of most pairs the frequency is 0. Its function turns one tensor at a time."""
+def of_global_layers(module, rotary):
+    """Gemma's layers of global attention, where a function turns one tensor at a time."""
     layer = "full_attention"
-    rotary = gemma4.Gemma4TextRotaryEmbedding(transformers.Gemma4TextConfig())
 
     def turn(x, positions):
-        return gemma4.apply_rotary_pos_emb(x, *rotary(x, positions[None], layer))
+        return module.apply_rotary_pos_emb(x, *rotary(x, positions[None], layer))
 
     return Rotation(turn, lambda: rotary.full_attention_inv_freq, rotary.full_attention_attention_scaling)
 
@@ -224,25 +254,57 @@ def layers(module, config, layer):
     return lambda: halves(module, config(), layer)
 
 
+def default(module, config, **words):
+    """The rotation of a configuration with default angles."""
+    rule = {"rope_type": "default", "rope_theta": words.pop("base", 10000.0)}
+    if "share" in words:
+        rule["partial_rotary_factor"] = words.pop("share")
+    return lambda: halves(module, config(rope_parameters=rule, **words))
+
+
 LANGUAGE = {
     "Llama 2": of_llama,
     "Code Llama": lambda: of_llama(rope_theta=1000000.0),
     "Llama 3": lambda: of_llama(rope_theta=500000.0),
     "Llama 3.1": lambda: of_llama(**of_llama3(8.0)),
     "Llama 3.2 1B": lambda: of_llama(**of_llama3(32.0, hidden_size=2048)),
+    "Llama 3.2 3B": lambda: of_llama(**of_llama3(32.0, hidden_size=3072, num_attention_heads=24)),
     "Llama 4 Scout": of_llama4,
+    "Mistral 7B v0.1": default(mistral, transformers.MistralConfig),
+    "Mistral 7B v0.3": default(mistral, transformers.MistralConfig, base=1000000.0),
     "Qwen2": lambda: halves(qwen2, transformers.Qwen2Config(hidden_size=4096, rope_theta=1000000.0)),
     "Qwen3": lambda: halves(qwen3, transformers.Qwen3Config(head_dim=128, rope_theta=1000000.0)),
+    "Qwen3-Next": default(qwen3_next, transformers.Qwen3NextConfig, base=10000000.0, share=0.25),
+    "Gemma 2": default(gemma2, transformers.Gemma2Config),
     "Gemma 3 (layers of local attention)": layers(gemma3, gemma3_4b, "sliding_attention"),
     "Gemma 3 4B, 12B (layers of global attention)": layers(gemma3, gemma3_4b, "full_attention"),
-    "Gemma 4 (layers of global attention, proportional)": of_gemma4,
+    "Gemma 3n (layers of global attention)": lambda: of_global_layers(
+        gemma3n, gemma3n.Gemma3nRotaryEmbedding(transformers.Gemma3nTextConfig())),
+    "Gemma 4 (layers of global attention, proportional)": lambda: of_global_layers(
+        gemma4, gemma4.Gemma4TextRotaryEmbedding(transformers.Gemma4TextConfig())),
     "Phi-2": lambda: halves(phi, transformers.PhiConfig(hidden_size=2560, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4})),
     "Phi-3-mini-4k": lambda: halves(phi3, transformers.Phi3Config()),
     "Phi-3-mini-128k (longrope)": of_longrope,
+    "Phi-4": default(phi3, transformers.Phi3Config, base=250000.0, hidden_size=5120, num_attention_heads=40),
+    "MiniMax-M2": lambda: halves(minimax_m2, transformers.MiniMaxM2Config(rotary_dim=64)),
+    "GLM-4 (0414)": lambda: halves(glm4, transformers.Glm4Config()),
+    "GLM-4.5": default(glm4_moe, transformers.Glm4MoeConfig, base=1000000.0, share=0.5, head_dim=128),
+    "ERNIE 4.5": lambda: halves(ernie4_5, transformers.Ernie4_5Config()),
     "GPT-J 6B": of_gptj,
     "GPT-NeoX 20B": lambda: of_neox(0.25, hidden_size=6144, num_attention_heads=64),
     "Pythia 6.9B": lambda: of_neox(0.25, hidden_size=4096, num_attention_heads=32),
+    "OLMo 2": default(olmo2, transformers.Olmo2Config, base=500000.0),
+    "OLMo 3 (layers of local attention)": layers(olmo3, transformers.Olmo3Config, "sliding_attention"),
+    "SmolLM3 3B": lambda: halves(smollm3, transformers.SmolLM3Config()),
+    "StableLM 3B": lambda: halves(stablelm, transformers.StableLmConfig()),
+    "Falcon 7B": lambda: halves(falcon, transformers.FalconConfig()),
+    "Helium 1": lambda: halves(helium, transformers.HeliumConfig()),
+    "LFM2 1.2B": lambda: halves(lfm2, transformers.Lfm2Config(hidden_size=2048)),
+    "Apertus 8B": lambda: halves(apertus, transformers.ApertusConfig()),
+    "CWM": lambda: halves(cwm, transformers.CwmConfig()),
+    "nomic-embed-text v1.5": lambda: halves(nomic_bert, transformers.NomicBertConfig()),
+    "jina-embeddings v3": lambda: halves(jina_embeddings_v3, transformers.JinaEmbeddingsV3Config()),
     "gpt-oss": lambda: halves(gpt_oss, transformers.GptOssConfig()),
     "DeepSeek-V3 (the 64 channels that turn)": of_deepseek,
     "ModernBERT (layers of global attention)": layers(modernbert, transformers.ModernBertConfig, "full_attention"),
@@ -301,16 +363,35 @@ def of_qwen_vision(model):
     return used, apart(used.encoded(x), turned.transpose(0, 1)[None])
 
 
-def of_sections(model, module, config, base, sections):
+def of_sections(model, module, config, base, sections, **words):
     """Text, then an image, then text on, at positions below 4096."""
-    words = {"rope_type": "default", "rope_theta": base, "mrope_section": sections}
+    words |= {"rope_type": "default", "rope_theta": base, "mrope_section": sections}
     rotary = getattr(module, config.__name__.replace("Config", "RotaryEmbedding").replace("Qwen2VLText", "Qwen2VL"))(
         config(hidden_size=4096, num_attention_heads=32, rope_parameters=words)
     )
     text = lambda t: t[:, None].expand(-1, 3)  # noqa: E731
     place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(4095))])
-    used, x = Used(model), rows(1, 2, len(place), 128)
+    used = Used(model)
+    x = rows(1, 2, len(place), int(used.options["head_dim"]))
     return used, apart(used.encoded(x, place), module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0])
+
+
+def of_diffusers(model, tables, place=cells(3, 10, 14), unbind=-1):
+    """tables: cosines and sines [N,D] of tokens, or complex numbers [N,D/2]. place: where the tokens are."""
+    used = Used(model)
+    if isinstance(tables, torch.Tensor):
+        tables = [part.repeat_interleave(2, -1) for part in (tables.real, tables.imag)]
+    x = rows(1, 2, len(place), int(used.options["head_dim"]))
+    turned = apply_rotary_emb(x, [table.reshape(len(place), -1) for table in tables], use_real_unbind_dim=unbind)
+    return used, apart(used.encoded(x, place), turned)
+
+
+def of_mochi(model):
+    rope, used = MochiRoPE(), Used(model)
+    freqs, x = rows(3, 24, 64) / 10, rows(1, 24, 3 * 10 * 14, 128)
+    tables = [table.transpose(0, 1).repeat_interleave(2, -1) for table in rope(freqs, 3, 10, 14, dtype=freqs.dtype)]
+    turned = torch.cat([apply_rotary_emb(x[:, h : h + 1], [table[h] for table in tables]) for h in range(24)], 1)
+    return used, apart(used.encoded(x, rope._get_positions(3, 10, 14, dtype=freqs.dtype), freqs=freqs), turned)
 
 
 def of_mae(model):
@@ -392,11 +473,31 @@ def of_alibi(model, make):
     return used, used.weighted(bias, torch.arange(200), causal=True)
 
 
+VIDEO = torch.zeros(1, 16, 3, 20, 28)  # 3, 10 and 14 patches of [1,2,2]
+IMAGE = torch.cat([cells(40).expand(-1, 3), cells(1, 16, 24) + torch.tensor([40, 0, 0])])  # text before it
+LONG = torch.cat([cells(40).expand(-1, 4), 9 * cells(2, 10, 14, 2)])  # of FLUX.2
+
 # Whose code, the function that measures, and its further arguments.
-TIMM, HUGGING = f"timm {timm.__version__}", f"transformers {transformers.__version__}"
+TIMM, HUGGING, DIFFUSERS = "timm", "transformers", "diffusers"
 REST = {
     "Qwen2-VL": (HUGGING, of_sections, qwen2_vl, transformers.Qwen2VLTextConfig, 1000000.0, [16, 24, 24]),
     "Qwen3-VL": (HUGGING, of_sections, qwen3_vl, transformers.Qwen3VLTextConfig, 5000000.0, [24, 20, 20]),
+    "Qwen3.5":
+        (HUGGING, functools.partial(of_sections, head_dim=256, partial_rotary_factor=0.25), qwen3_5,
+         transformers.Qwen3_5TextConfig, 10000000.0, [11, 11, 10]),
+    "FLUX.1": (DIFFUSERS, of_diffusers, FluxPosEmbed(10000, [16, 56, 56])(IMAGE), IMAGE),
+    "FLUX.2": (DIFFUSERS, of_diffusers, Flux2PosEmbed(2000, [32] * 4)(LONG), LONG),
+    "Qwen-Image":
+        (DIFFUSERS, of_diffusers, QwenEmbedRope(10000, [16, 56, 56], True)._compute_video_freqs(3, 10, 14),
+         cells(3, 10, 14) - torch.tensor([0, 5, 7])),
+    "Z-Image": (DIFFUSERS, of_diffusers, RopeEmbedder(256.0, [32, 48, 48], [1024, 512, 512])(IMAGE), IMAGE),
+    "Lumina-Image 2.0":
+        (DIFFUSERS, of_diffusers, Lumina2RotaryPosEmbed(10000, [32] * 3)._get_freqs_cis(IMAGE[None])[0], IMAGE),
+    "Wan 2.1": (DIFFUSERS, of_diffusers, WanRotaryPosEmbed(128, (1, 2, 2), 1024)(VIDEO)),
+    "HunyuanVideo": (DIFFUSERS, of_diffusers, HunyuanVideoRotaryPosEmbed(2, 1, [16, 56, 56])(VIDEO)),
+    "CogVideoX 5B": (DIFFUSERS, of_diffusers, get_3d_rotary_pos_embed(64, ((0, 0), (10, 14)), (10, 14), 3)),
+    "Cosmos-Predict1": (DIFFUSERS, functools.partial(of_diffusers, unbind=-2), CosmosRotaryPosEmbed(128)(VIDEO)),
+    "Mochi 1": (DIFFUSERS, of_mochi),
     "Qwen2-VL (vision)": (HUGGING, of_qwen_vision),
     "RoPE-ViT (axial)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_224")),
     "RoPE-ViT (mixed)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_mixed_224")),
@@ -429,4 +530,4 @@ def other(model):
     whose, how, *more = REST[model]
     torch.manual_seed(4)
     used, difference = how(model, *more)
-    return whose, used.command, difference
+    return whose, f"`{used.command}`", difference

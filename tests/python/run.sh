@@ -11,7 +11,8 @@ case $module in
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
-  models | transformers | checkpoints | config | vit) modules="torch transformers torchvision timm" ;;
+  checkpoints) modules="torch transformers torchvision timm diffusers" ;;
+  models | transformers | config | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;
 esac
 for module in $modules; do
