@@ -1,7 +1,7 @@
 /* append.c: what serves a token, in one call: RMS norms of its rows of q and k, where there are any, their encoding, q
  * to q_out, k to its cache at slots, and v to a cache of its own at the same.
  *
- * q and k are a call of encode with slots and are checked as one (check_slots.c), and walked as one (encode.c), whose
+ * q and k are a call of encode with slots and are checked as one (check.c), and walked as one (encode.c), whose
  * functions normalise rows as they load them. v, of k's shape, is checked beside them, and moved here. All is checked
  * before a byte is written.
  */
@@ -15,19 +15,10 @@
 typedef struct append_call {
   pegen_call rows;
   pegen_stream values;
-  pegen_slot_views views[2]; /* of k, of v */
-  pegen_view norms[2];       /* weights of q, of k; empty: none */
+  pegen_view norms[2]; /* weights of q, of k; empty: none */
 } append_call;
 
 /* ---- checks ---- */
-
-/* The call without what encode does not know. */
-static void plain_args(const pegen_args *args, pegen_args *rows) {
-  pegen_copy_args(rows, args);
-  rows->v_out = 0;
-  rows->v_scale = rows->q_norm = rows->k_norm = 0;
-  rows->norm_epsilon = 0;
-}
 
 static int check_norm(const pegen_driver *driver, const DLTensor *norm, int is_given, pegen_view *view) {
   view->empty = 1;
@@ -47,38 +38,42 @@ static int check_values(const pegen_driver *driver, const pegen_args *args, appe
   if (!v->shape) return PEGEN_ERROR_NULL_SHAPE;
   if (!pegen_same_rows(k, 4, v, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (!pegen_same_type(v, k)) return PEGEN_ERROR_DTYPE_MISMATCH;
-  return pegen_check_slots_beside(driver, args, &call->values, &call->views[1]);
+  return pegen_check_values(driver, args, &call->values);
 }
 
 /* Rows that are encoded were checked without v and the norms. */
 static int check_memory(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
-  const pegen_view *const written[2] = {call->rows.stream[0].out, &call->views[0].cache};
-  const pegen_stream *v = &call->values;
+  const pegen_stream *q = &call->rows.stream[0], *k = &call->rows.stream[1], *v = &call->values;
+  const pegen_view *const written[2] = {q->out, k->out};
   pegen_memory memory;
   pegen_memory_of_rows(&memory, driver, args, &call->rows, written);
-  pegen_memory_reads(&memory, &call->views[0].slots);
+  pegen_memory_reads(&memory, &k->slot_view);
   for (int i = 0; i < 2; i++) pegen_memory_reads(&memory, &call->norms[i]);
   if (v->given) {
     pegen_memory_reads(&memory, &v->in);
     pegen_memory_reads(&memory, &v->scale);
-    pegen_memory_writes(&memory, &call->views[1].cache);
+    pegen_memory_writes(&memory, v->out);
   }
   return pegen_check_memory(&memory);
 }
 
-/* rows: as of plain_args, which are changed. */
-static int check(const pegen_driver *driver, const pegen_args *args, pegen_args *rows, int part, int parts,
-                 append_call *call) {
+static int check(const pegen_driver *driver, const pegen_args *args, int part, int parts, append_call *call) {
+  static const int64_t is_written[2] = {1, 1};
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_append);
+  if (error) return error;
   double epsilon = PEGEN_GIVEN(args, norm_epsilon);
-  if (!rows->slots) return PEGEN_ERROR_SLOTS;
-  int error = pegen_check_slots(driver, rows, part, parts, row_bytes, &call->rows, &call->views[0]);
-  if (error || (error = check_values(driver, args, call)) != 0 ||
+  if (!PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_SLOTS;
+  if ((error = pegen_check_written(driver, args, row_bytes, is_written, 0, &call->rows)) != 0 ||
+      (error = check_values(driver, args, call)) != 0 ||
       (error = check_norm(driver, PEGEN_GIVEN(args, q_norm), args->q != 0, &call->norms[0])) != 0 ||
       (error = check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1])) != 0)
     return error;
   if (!(epsilon >= 0 && epsilon <= DBL_MAX)) return PEGEN_ERROR_NORM;
-  return check_memory(driver, rows, call);
+  if ((error = check_memory(driver, args, call)) != 0) return error;
+  pegen_go_to_page(&call->rows.stream[1]);
+  if (call->values.given) pegen_go_to_page(&call->values);
+  return 0;
 }
 
 /* ---- rows that are not encoded ---- */
@@ -172,13 +167,9 @@ static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon,
 
 int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   append_call call;
-  pegen_args rows;
   pegen_tuning tuning;
-  if (!args) return PEGEN_ERROR_NULL_ARGS;
-  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
+  int error = check(driver, args, part, parts, &call);
   if (error) return error;
-  plain_args(args, &rows);
-  if ((error = check(driver, args, &rows, part, parts, &call)) != 0) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
@@ -191,7 +182,7 @@ int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int 
   pegen_stream *q = &call.rows.stream[0], *k = &call.rows.stream[1];
   if (!call.norms[0].empty) set_norm(q, args->q_norm, args->norm_epsilon, head_dim, weights);
   if (!call.norms[1].empty) set_norm(k, args->k_norm, args->norm_epsilon, head_dim, weights + head_dim);
-  error = pegen_encode_checked(driver, &rows, &call.rows, target, &tuning, 0, part, parts);
+  error = pegen_encode_checked(driver, args, &call.rows, target, &tuning, 0, part, parts);
   if (!error && v->given && !v->in.empty) move_values(v, convert, copy_of(driver->levels[chosen]), part, parts);
   return error;
 }

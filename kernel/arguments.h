@@ -2,7 +2,7 @@
  * device, XLA's handler where a buffer goes and whether it is written, pegen_explain_error what an argument should have
  * been, and docs/c-interface.md its table, which a test holds.
  *
- *     X(of, field, kind, shape, type, uses, wrong)
+ *     X(of, field, kind, shape, type, uses, wrong, refused)
  *
  * of     the struct that has the field: args, or grad, which args->grad points to
  * field  its name there
@@ -16,53 +16,54 @@
  * uses   by entry: encode, attention, append, prepare, encode_backward, attention_backward, prepare_backward. r: read,
  *        w: written, R, W: the same, and the call is refused without; '.': not looked at, or refused
  * wrong  the error of a call where it does not fit, for arguments that have one of their own; OK: those of any tensor
+ * refused  the error of a call that gives it to an entry with a '.'; OK: there it is not looked at
  */
 #ifndef PEGEN_KERNEL_ARGUMENTS_H
 #define PEGEN_KERNEL_ARGUMENTS_H
 
 #define PEGEN_ARGUMENTS(X) \
-  X(args, q, TENSOR, "BHND", ROW, "rRr.rR.", OK) \
-  X(args, k, TENSOR, "BGMD/pgGD", ROW, "rRR.rR.", OK) \
-  X(args, v, TENSOR, "BGMV/pgGV", ROW, ".Rr..R.", OK) \
-  X(grad, q_out, TENSOR, "BHNE", ROW, "....r..", MISSING_GRADIENT) \
-  X(grad, k_out, TENSOR, "BGME", ROW, "....r..", MISSING_GRADIENT) \
-  X(grad, out, TENSOR, "BHNV", ROW, ".....R.", MISSING_GRADIENT) \
-  X(grad, lse, TENSOR, "BHN", F32, ".....r.", LSE) \
-  X(args, positions, TENSOR, "bNP", POSITION, "rrrrrrr", POSITIONS_SHAPE) \
-  X(args, k_positions, TENSOR, "bMP", POSITION, "rrrrrrr", POSITIONS_SHAPE) \
-  X(args, operands, LIST, "operand", OPERAND, "RRRRRRR", OPERAND_SHAPE) \
-  X(args, inputs, LIST, "input", INPUT, "RRR.RR.", INPUT_SHAPE) \
-  X(args, origin, TENSOR, "bP", POSITION, "r...r..", ORIGIN) \
-  X(args, first_token, NUMBER, "", NONE, "r.r.r..", FIRST_TOKEN) \
-  X(args, causal, NUMBER, "", NONE, ".r...r.", OK) \
-  X(args, scale, NUMBER, "", NONE, ".r...r.", SCALE) \
-  X(args, split_keys, NUMBER, "", NONE, ".r.....", OK) \
-  X(args, q_norm, TENSOR, "D", OPERAND, "..r....", NORM) \
-  X(args, k_norm, TENSOR, "D", OPERAND, "..r....", NORM) \
-  X(args, norm_epsilon, NUMBER, "", NONE, "..r....", NORM) \
-  X(args, q_scale, TENSOR, "", F32, "r.r....", OUTPUT_SCALE) \
-  X(args, k_scale, TENSOR, "", F32, "r.r....", OUTPUT_SCALE) \
-  X(args, v_scale, TENSOR, "", F32, "..r....", OUTPUT_SCALE) \
-  X(args, cu_seqlens, TENSOR, "s", I32, "rr..rr.", SEQUENCES) \
-  X(args, k_cu_seqlens, TENSOR, "s", I32, "rr..rr.", SEQUENCES) \
-  X(args, block_table, TENSOR, "Bt", I32, ".r.....", PAGES) \
-  X(args, lengths, TENSOR, "B", I32, ".r.....", PAGES) \
-  X(args, slots, TENSOR, "bM", I64, "r.R....", SLOTS) \
-  X(args, table, MEMORY, "", NONE, "r.rWr..", TABLE) \
-  X(args, q_out, TENSOR, "BHNE", OUT, "w.w....", OK) \
-  X(args, k_out, TENSOR, "BGME/pgGE", OUT, "w.W....", OK) \
-  X(args, v_out, TENSOR, "/pgGD", OUT, "..w....", OK) \
-  X(args, out, TENSOR, "BHNV", ROW, ".W...R.", OK) \
-  X(args, lse, TENSOR, "BHN", F32, ".w...R.", LSE) \
-  X(grad, q, TENSOR, "BHND", ROW, "....ww.", OK) \
-  X(grad, k, TENSOR, "BGMD", ROW, "....ww.", OK) \
-  X(grad, v, TENSOR, "BGMV", ROW, ".....w.", OK) \
-  X(grad, positions, TENSOR, "bNP", GRADIENT, "....www", GRADIENT_SHAPE) \
-  X(grad, k_positions, TENSOR, "bMP", GRADIENT, "....www", GRADIENT_SHAPE) \
-  X(grad, operands, LIST, "operand", GRADIENT, "....www", GRADIENT_SHAPE) \
-  X(grad, inputs, LIST, "input", INPUT, "....ww.", GRADIENT_SHAPE) \
-  X(grad, table, MEMORY, "", NONE, "....w.R", GRADIENT_TABLE) \
-  X(args, workspace, MEMORY, "", NONE, "ww..www", WORKSPACE)
+  X(args, q, TENSOR, "BHND", ROW, "rRr.rR.", OK, OK) \
+  X(args, k, TENSOR, "BGMD/pgGD", ROW, "rRR.rR.", OK, OK) \
+  X(args, v, TENSOR, "BGMV/pgGV", ROW, ".Rr..R.", OK, OK) \
+  X(grad, q_out, TENSOR, "BHNE", ROW, "....r..", MISSING_GRADIENT, OK) \
+  X(grad, k_out, TENSOR, "BGME", ROW, "....r..", MISSING_GRADIENT, OK) \
+  X(grad, out, TENSOR, "BHNV", ROW, ".....R.", MISSING_GRADIENT, OK) \
+  X(grad, lse, TENSOR, "BHN", F32, ".....r.", LSE, OK) \
+  X(args, positions, TENSOR, "bNP", POSITION, "rrrrrrr", POSITIONS_SHAPE, OK) \
+  X(args, k_positions, TENSOR, "bMP", POSITION, "rrrrrrr", POSITIONS_SHAPE, OK) \
+  X(args, operands, LIST, "operand", OPERAND, "RRRRRRR", OPERAND_SHAPE, OK) \
+  X(args, inputs, LIST, "input", INPUT, "RRR.RR.", INPUT_SHAPE, OK) \
+  X(args, origin, TENSOR, "bP", POSITION, "r...r..", ORIGIN, ORIGIN) \
+  X(args, first_token, NUMBER, "", NONE, "r.r.r..", FIRST_TOKEN, FIRST_TOKEN) \
+  X(args, causal, NUMBER, "", NONE, ".r...r.", OK, OK) \
+  X(args, scale, NUMBER, "", NONE, ".r...r.", SCALE, OK) \
+  X(args, split_keys, NUMBER, "", NONE, ".r.....", OK, OK) \
+  X(args, q_norm, TENSOR, "D", OPERAND, "..r....", NORM, NO_NORM) \
+  X(args, k_norm, TENSOR, "D", OPERAND, "..r....", NORM, NO_NORM) \
+  X(args, norm_epsilon, NUMBER, "", NONE, "..r....", NORM, OK) \
+  X(args, q_scale, TENSOR, "", F32, "r.r....", OUTPUT_SCALE, OK) \
+  X(args, k_scale, TENSOR, "", F32, "r.r....", OUTPUT_SCALE, OK) \
+  X(args, v_scale, TENSOR, "", F32, "..r....", OUTPUT_SCALE, OK) \
+  X(args, cu_seqlens, TENSOR, "s", I32, "rr..rr.", SEQUENCES, NO_SEQUENCES) \
+  X(args, k_cu_seqlens, TENSOR, "s", I32, "rr..rr.", SEQUENCES, NO_SEQUENCES) \
+  X(args, block_table, TENSOR, "Bt", I32, ".r.....", PAGES, NO_PAGES) \
+  X(args, lengths, TENSOR, "B", I32, ".r.....", PAGES, NO_PAGES) \
+  X(args, slots, TENSOR, "bM", I64, "r.R....", SLOTS, NO_SLOTS) \
+  X(args, table, MEMORY, "", NONE, "r.rWr..", TABLE, OK) \
+  X(args, q_out, TENSOR, "BHNE", OUT, "w.w....", OK, OK) \
+  X(args, k_out, TENSOR, "BGME/pgGE", OUT, "w.W....", OK, OK) \
+  X(args, v_out, TENSOR, "/pgGD", OUT, "..w....", OK, NO_NORM) \
+  X(args, out, TENSOR, "BHNV", ROW, ".W...R.", OK, OK) \
+  X(args, lse, TENSOR, "BHN", F32, ".w...R.", LSE, OK) \
+  X(grad, q, TENSOR, "BHND", ROW, "....ww.", OK, OK) \
+  X(grad, k, TENSOR, "BGMD", ROW, "....ww.", OK, OK) \
+  X(grad, v, TENSOR, "BGMV", ROW, ".....w.", OK, OK) \
+  X(grad, positions, TENSOR, "bNP", GRADIENT, "....www", GRADIENT_SHAPE, OK) \
+  X(grad, k_positions, TENSOR, "bMP", GRADIENT, "....www", GRADIENT_SHAPE, OK) \
+  X(grad, operands, LIST, "operand", GRADIENT, "....www", GRADIENT_SHAPE, OK) \
+  X(grad, inputs, LIST, "input", INPUT, "....ww.", GRADIENT_SHAPE, OK) \
+  X(grad, table, MEMORY, "", NONE, "....w.R", GRADIENT_TABLE, OK) \
+  X(args, workspace, MEMORY, "", NONE, "ww..www", WORKSPACE, OK)
 
 /* Columns of uses. */
 #define PEGEN_ARGUMENT_USES(X) \
@@ -75,7 +76,7 @@ typedef enum pegen_argument_use {
 } pegen_argument_use;
 
 typedef enum pegen_argument {
-#define X(of, field, kind, shape, type, uses, wrong) PEGEN_ARGUMENT_##of##_##field,
+#define X(of, field, ...) PEGEN_ARGUMENT_##of##_##field,
   PEGEN_ARGUMENTS(X)
 #undef X
       PEGEN_ARGUMENT_COUNT

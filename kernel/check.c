@@ -19,6 +19,7 @@
  * Only tensors that the call reads or writes are looked at: positions is not
  * where only k is given and has k_positions, and k_positions is not where k is not given.
  */
+#include "arguments.h"
 #include "memory.h"
 #include "table.h"
 
@@ -60,7 +61,16 @@ static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, cons
   if (!error && !(narrows && !is_written)) /* what goes nowhere is as wide as it came */
     error = pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out));
   if (error) return error;
-  return pegen_same_rows(in, 4, out, 4) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
+  return in == out || pegen_same_rows(in, 4, out, 4) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
+}
+
+/* Rows, and the cache in pages, [pages,page_size,heads,width], that they go to. */
+static int check_cache_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *cache) {
+  int error = pegen_check_rows_shape(in, kernel->head_dim);
+  if (error) return error;
+  if (cache->ndim != 4) return PEGEN_ERROR_RANK;
+  if ((error = pegen_check_rows_shape(cache, out_dim(kernel, cache))) != 0) return error;
+  return cache->shape[2] == pegen_rows_size(in, 4, PEGEN_HEAD) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
 }
 
 /* Heads of q that share operands; 0: they are no multiple of those that operands have. */
@@ -70,13 +80,15 @@ static int64_t group_of(const pegen_driver *driver, const DLTensor *q) {
   return heads % of == 0 ? heads / of : 0;
 }
 
-static int check_shapes(const pegen_driver *driver, const pegen_args *args, const int64_t *is_written,
-                        int64_t narrows) {
+static int check_shapes(const pegen_driver *driver, const pegen_args *args, const int64_t *is_written, int64_t narrows,
+                        int is_paged) {
   const pegen_kernel *kernel = driver->kernel;
   const DLTensor *q = args->q, *k = args->k;
   int error = 0;
   if (q) error = check_pair_shape(kernel, q, args->q_out, is_written[0], narrows);
-  if (!error && k) error = check_pair_shape(kernel, k, args->k_out, is_written[1], narrows);
+  if (!error && k)
+    error = is_paged ? check_cache_shape(kernel, k, args->k_out)
+                     : check_pair_shape(kernel, k, args->k_out, is_written[1], narrows);
   if (error) return error;
   if (q && k && q->ndim != k->ndim) return PEGEN_ERROR_RANK;
   if (q && k && pegen_rows_size(q, 4, PEGEN_BATCH) != pegen_rows_size(k, 4, PEGEN_BATCH))
@@ -123,7 +135,7 @@ static int check_sequences(const pegen_kernel *kernel, const pegen_args *args, p
     call->as_batches[s] = 0;
     pegen_no_bounds(&call->bounds[s]);
     if (!rows[s] || !pegen_has_bounds(args)) continue;
-    if (rows[s]->ndim != 3) return PEGEN_ERROR_RANK;
+    if (rows[s]->ndim != 3 || PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_RANK;
     error = pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s]);
     if (error) return error;
     several |= pegen_count_sequences(&call->bounds[s]) > 1;
@@ -266,6 +278,10 @@ int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
   return pegen_on_host(tensor) ? pegen_view_like_rows(tensor, 1, view) : PEGEN_ERROR_DEVICE;
 }
 
+static int view_cache(const DLTensor *cache, pegen_view *view) {
+  return pegen_on_host(cache) ? pegen_view_pages(cache, view) : PEGEN_ERROR_DEVICE;
+}
+
 int pegen_check_rows_like(const DLTensor *rows, const DLTensor *of, int64_t width, int is_gradient, pegen_view *view) {
   if (is_gradient && rows->ndim != of->ndim) return PEGEN_ERROR_RANK;
   int error = pegen_check_rows_shape(rows, width);
@@ -276,16 +292,16 @@ int pegen_check_rows_like(const DLTensor *rows, const DLTensor *of, int64_t widt
   return pegen_view_rows(rows, view);
 }
 
-static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written, pegen_stream *stream) {
-  int error = pegen_view_rows(in, &stream->in);
+static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written, int is_paged, pegen_stream *stream) {
+  int error = pegen_view_rows(in, &stream->in), is_same = in == out && !is_paged;
   if (error) return error;
-  stream->in_place = in == out; /* the usual way to say it: nothing to compute twice */
-  stream->out = in == out ? &stream->in : &stream->out_of_place;
-  if (in != out) error = pegen_view_rows(out, &stream->out_of_place);
+  stream->in_place = is_same; /* the usual way to say it: nothing to compute twice */
+  stream->out = is_same ? &stream->in : &stream->out_of_place;
+  if (!is_same) error = (is_paged ? view_cache : pegen_view_rows)(out, &stream->out_of_place);
   if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides) return PEGEN_ERROR_STRIDE;
   if (error) return error;
   if (is_written && !stream->out->empty && !pegen_view_nests(stream->out)) return PEGEN_ERROR_STRIDE;
-  if (!stream->in_place) stream->in_place = pegen_views_equal(&stream->in, stream->out);
+  if (!is_same && !is_paged) stream->in_place = pegen_views_equal(&stream->in, stream->out);
   return 0;
 }
 
@@ -407,7 +423,7 @@ int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t kn
   return 0;
 }
 
-int pegen_check_part(const pegen_args *args, int part, int parts) {
+int pegen_check_part(const pegen_args *args, int part, int parts, pegen_argument_use use) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
   int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
   if (error) return error;
@@ -416,21 +432,17 @@ int pegen_check_part(const pegen_args *args, int part, int parts) {
 #ifdef PEGEN_CHECK_ANY_DEVICE /* boundaries are read here, and entries know how many tokens are skipped */
   if (pegen_has_bounds(args)) return PEGEN_ERROR_NO_SEQUENCES;
   if (token) return PEGEN_ERROR_FIRST_TOKEN;
+  if (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths)) return PEGEN_ERROR_NO_PAGES;
+  if (PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_NO_SLOTS;
 #endif
   if (token < 0) return PEGEN_ERROR_FIRST_TOKEN;
-  /* what takes them looks at a call without (attention_sequences.c) */
-  if (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths)) return PEGEN_ERROR_NO_PAGES;
-  if (PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_NO_SLOTS; /* what takes them: check_slots.c */
-  /* what takes them: append.c */
-  return PEGEN_GIVEN(args, q_norm) || PEGEN_GIVEN(args, k_norm) || PEGEN_GIVEN(args, v_out) ? PEGEN_ERROR_NO_NORM : 0;
-}
-
-int pegen_check_args(const pegen_args *args, int part, int parts) {
-  int error = pegen_check_part(args, part, parts);
-  if (error) return error;
-  if (PEGEN_GIVEN(args, origin)) return PEGEN_ERROR_ORIGIN;
-  if (PEGEN_GIVEN(args, first_token)) return PEGEN_ERROR_FIRST_TOKEN;
-  return pegen_has_bounds(args) ? PEGEN_ERROR_NO_SEQUENCES : 0;
+#define GIVEN_args(field) PEGEN_GIVEN(args, field)
+#define GIVEN_grad(field) 0
+#define X(of, field, kind, shape, type, uses, wrong, refused) \
+  if (PEGEN_ERROR_##refused != 0 && GIVEN_##of(field) && uses[use] == '.') return PEGEN_ERROR_##refused;
+  PEGEN_ARGUMENTS(X)
+#undef X
+  return 0;
 }
 
 static int check_list(const DLTensor *const *list, int32_t given, int32_t count, int missing) {
@@ -465,13 +477,12 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
   return 0;
 }
 
-int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes,
                         const int64_t *is_written, int64_t narrows, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = pegen_check_part(args, part, parts);
-  if (error) return error;
+  int error, is_paged = PEGEN_GIVEN(args, slots) != 0;
   const DLTensor *q = args->q, *k = args->k, *with_inputs = driver->turns_rows && !q ? k : q;
-  if (!q != !args->q_out || !k != !args->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
+  if (!q != !args->q_out || !k != !args->k_out || (is_paged && !k)) return PEGEN_ERROR_MISSING_OUTPUT;
   if (!q && !k) return PEGEN_ERROR_NOTHING_TO_DO;
   /* With a table, positions and operands are not needed and not looked at. */
 #ifdef PEGEN_CHECK_ANY_DEVICE /* tables are for processors */
@@ -488,7 +499,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
       (with_inputs && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
-  if ((error = check_shapes(driver, args, is_written, narrows)) != 0 ||
+  if ((error = check_shapes(driver, args, is_written, narrows, is_paged)) != 0 ||
       (error = check_sequences(kernel, args, call)) != 0)
     return error;
   if (!tabled && ((q && (error = check_places(kernel, call, 0, q_positions, q)) != 0) ||
@@ -516,24 +527,28 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
     stream->norm = 0;
     stream->epsilon = 0;
   }
-  if ((q && (error = view_pair(q, args->q_out, is_written[0], queries)) != 0) ||
-      (k && (error = view_pair(k, args->k_out, is_written[1], keys)) != 0) ||
+  if ((q && (error = view_pair(q, args->q_out, is_written[0], 0, queries)) != 0) ||
+      (k && (error = view_pair(k, args->k_out, is_written[1], is_paged, keys)) != 0) ||
       (q && (error = view_positions(kernel, q_positions, pegen_rows_size(q, 4, PEGEN_TOKEN), queries)) != 0) ||
       (k && (error = view_positions(kernel, k_positions, pegen_rows_size(k, 4, PEGEN_TOKEN), keys)) != 0) ||
       (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
       (k && (error = view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain)) != 0))
     return error;
-  if ((error = check_origin(kernel, args, narrows || (q && k && is_written[0] && is_written[1]), call)) != 0 ||
+  int is_known = narrows || (q && k && is_written[0] && is_written[1] && !is_paged);
+  if ((error = check_origin(kernel, args, is_known, call)) != 0 ||
       (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0))
     return error;
   if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
 
   clear_inputs(kernel, call);
-  if (with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
+  if ((with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) ||
+      (is_paged && (error = pegen_check_slots(args->slots, k, keys)) != 0))
+    return error;
 
   const pegen_view *const written[2] = {is_written[0] ? queries->out : 0, is_written[1] ? keys->out : 0};
   pegen_memory memory;
   pegen_memory_of_rows(&memory, driver, args, call, written);
+  if (is_paged) pegen_memory_reads(&memory, &keys->slot_view);
   if ((error = pegen_check_memory(&memory)) != 0) return error;
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
@@ -548,25 +563,29 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   return 0;
 }
 
-int pegen_check_rows_beside(const pegen_driver *driver, const DLTensor *in, const DLTensor *out, const DLTensor *scale,
-                            pegen_stream *stream) {
+int pegen_check_values(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream) {
+  const DLTensor *scale = PEGEN_GIVEN(args, v_scale);
   int error;
-  if ((error = check_pair_shape(driver->kernel, in, out, 0, 0)) != 0 ||
-      (error = check_output(driver->kernel, in, out, scale, stream)) != 0 ||
-      (error = view_pair(in, out, 0, stream)) != 0)
+  if ((error = check_cache_shape(driver->kernel, args->v, args->v_out)) != 0 ||
+      (error = check_output(driver->kernel, args->v, args->v_out, scale, stream)) != 0 ||
+      (error = view_pair(args->v, args->v_out, 1, 1, stream)) != 0 ||
+      (error = view_scale(scale, &stream->scale, &stream->gain)) != 0)
     return error;
-  return view_scale(scale, &stream->scale, &stream->gain);
+  return pegen_check_slots(args->slots, args->v, stream);
 }
 
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                 pegen_call *call) {
   static const int64_t is_written[2] = {1, 1};
-  return pegen_check_written(driver, args, part, parts, row_bytes, is_written, 0, call);
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_encode);
+  if (error || (error = pegen_check_written(driver, args, row_bytes, is_written, 0, call)) != 0) return error;
+  if (PEGEN_GIVEN(args, slots)) pegen_go_to_page(&call->stream[1]);
+  return 0;
 }
 
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_prepare);
   if (error) return error;
   const DLTensor *positions[2] = {args->positions, args->k_positions};
   call->origin.view.empty = 1;

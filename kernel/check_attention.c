@@ -187,10 +187,8 @@ void pegen_memory_of_attention(pegen_memory *m, const pegen_driver *driver, cons
 
 int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_attention_call *call) {
-  int error = pegen_check_part(args, part, parts);
-  if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_attention);
   if (error) return error;
-  if (PEGEN_GIVEN(args, origin)) return PEGEN_ERROR_ORIGIN; /* tiles have their own */
   call->pages.size = 0;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;
   if ((error = check_given(driver, args, call)) != 0 || (error = check_shapes(driver, args, call)) != 0 ||

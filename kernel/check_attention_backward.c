@@ -227,8 +227,7 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
 
 int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                    int with_workspace, pegen_attention_backward_call *call) {
-  int error = pegen_check_part(args, part, parts);
-  if (!error && PEGEN_GIVEN(args, first_token)) error = PEGEN_ERROR_FIRST_TOKEN;
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_attention_backward);
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE)) != 0 || (error = check_wanted(driver, args, call)) != 0 ||

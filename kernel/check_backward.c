@@ -190,7 +190,7 @@ static int check_table(const pegen_args *args, pegen_backward_call *call) {
 
 int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                          int part, int parts, int with_workspace, pegen_backward_call *call) {
-  int error = pegen_check_part(args, part, parts);
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_encode_backward);
   call->facts = facts;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
@@ -199,8 +199,7 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts 
   call->from_input = (grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
   if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
   make_forward(args, call);
-  error = pegen_check_written(driver, &call->args, part, parts, facts->row_bytes, call->is_written, facts->widens,
-                              &call->rows);
+  error = pegen_check_written(driver, &call->args, facts->row_bytes, call->is_written, facts->widens, &call->rows);
   if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;

@@ -81,7 +81,7 @@ static int check_table(pegen_backward_call *call, const pegen_table_header *tabl
 
 int pegen_check_prepare_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                                  int part, int parts, int with_workspace, pegen_backward_call *call) {
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts, PEGEN_USE_prepare_backward);
   pegen_table_header table;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
@@ -122,7 +122,8 @@ size_t pegen_gradient_table_size(const pegen_driver *driver, const pegen_backwar
   pegen_backward_call call;
   pegen_table_header table;
   call.facts = facts;
-  if (!facts->torque_bytes || pegen_check_args(args, 0, 1) || check_prepare(driver, args, 0, 1, &call, &table))
+  if (!facts->torque_bytes || pegen_check_part(args, 0, 1, PEGEN_USE_prepare_backward) ||
+      check_prepare(driver, args, 0, 1, &call, &table))
     return 0;
   pegen_gradient_table_plan(facts, &table, 0, &call.torques);
   return call.torques.bytes < 0 ? 0 : (size_t)call.torques.bytes;

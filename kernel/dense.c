@@ -319,7 +319,7 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
-  int error = pegen_check_encode(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);
+  int error = pegen_check(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);
   if (error) return error;
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;

@@ -21,7 +21,8 @@
  *     gradient_table.c  what encode_backward and prepare_backward must agree about; prepare_backward.c: the latter, of
  *                 form "blades", and check_prepare_backward.c its arguments
  *     dense_backward.c  gradients of the same; finish.c: sums of chunks to operands, of all forms
- *     encode.c    form "blades": pegen_call -> calls of the emitted functions; check_slots.c: of k to a cache in pages
+ *     encode.c    form "blades": pegen_call -> calls of the emitted functions; check_slots.c: of k to a
+ *                 cache in pages
  *     append.c    the same with norms before and v beside: all that a token that is served needs
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
@@ -38,6 +39,7 @@
 #ifndef PEGEN_KERNEL_DRIVER_H
 #define PEGEN_KERNEL_DRIVER_H
 
+#include "arguments.h"
 #include "loop.h"
 #include "processor.h"
 
@@ -87,6 +89,7 @@ typedef struct pegen_stream {
       *slots; /* [batch][token]: where rows of out are, a view of one page of no batches; NULL: as rows of in */
   uintptr_t cache; /* of slots: row 0 of page 0; tokens of a page, and bytes from one to the next */
   int64_t page_size, page;
+  pegen_view slot_view; /* of slots */
   const float *norm; /* weights of what rows are normalised by before they are encoded; NULL: they are not */
   double epsilon; /* of norms */
   pegen_view in, out_of_place;
@@ -127,35 +130,21 @@ PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *arg
 /* The same of a call that reads rows where is_written ([2]: q, k) is 0: their outputs are the rows themselves, which
  * may repeat elements and meet what else is read. narrows: 1: rows are read as wide as encode writes them, and written
  * as wide as it reads them. */
-PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                                       int64_t row_bytes, const int64_t *is_written, int64_t narrows, pegen_call *call);
+PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes,
+                                       const int64_t *is_written, int64_t narrows, pegen_call *call);
 
 /* Heads whose rotors or matrices differ. */
 static inline int64_t pegen_heads_apart(const pegen_driver *driver) {
   return driver->per_head ? driver->kernel->heads : 1;
 }
 
-/* Rows of one tensor more that are read, as those of k of a call whose shapes were checked, and what k_out and k_scale
- * would be: fills the stream's types, views and gain. */
-PEGEN_INTERNAL int pegen_check_rows_beside(const pegen_driver *driver, const DLTensor *in, const DLTensor *out,
-                                           const DLTensor *scale, pegen_stream *stream);
-
-/* Memory of a call with slots: all of a cache, and its slots. */
-typedef struct pegen_slot_views {
-  pegen_view cache, slots;
-} pegen_slot_views;
-
-/* The same as pegen_check of a call with args->slots, which are not NULL. args: the caller's own copy, which is
- * changed: of q, k and their outputs only call knows from then on. */
-PEGEN_INTERNAL int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, int parts,
-                                     int64_t row_bytes, pegen_call *call, pegen_slot_views *views);
-/* pegen_check, or where the call has slots that, of encode's caller's own args. */
-PEGEN_INTERNAL int pegen_check_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                                      int64_t row_bytes, pegen_call *call);
+/* Slots of rows that go to a cache in pages, whose view the stream's out is (check_slots.c). */
+PEGEN_INTERNAL int pegen_check_slots(const DLTensor *slots, const DLTensor *rows, pegen_stream *stream);
+/* The out of such a stream, whose memory was checked, becomes one page, as walks want it. */
+PEGEN_INTERNAL void pegen_go_to_page(pegen_stream *stream);
 /* Rows v, of k's shape and type, that go to v_out, a cache of their own, at the slots of a call that is checked. What
- * they may not meet is not asked. */
-PEGEN_INTERNAL int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
-                                            pegen_slot_views *views);
+ * they may not overlap is not asked. */
+PEGEN_INTERNAL int pegen_check_values(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream);
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
@@ -191,9 +180,8 @@ PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLT
 /* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
  */
 PEGEN_INTERNAL int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known);
-PEGEN_INTERNAL int pegen_check_part(const pegen_args *args, int part, int parts);
-/* The same of entries that know no sequences. */
-PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
+/* args, the part, and that arguments are given which this entry does not refuse (arguments.h). */
+PEGEN_INTERNAL int pegen_check_part(const pegen_args *args, int part, int parts, pegen_argument_use use);
 PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
 /* An operand's, or its gradient's: `wrong` where it is another, or not contiguous. */
@@ -221,6 +209,8 @@ PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
 PEGEN_INTERNAL int pegen_check_rows_like(const DLTensor *rows, const DLTensor *of, int64_t width, int is_gradient,
                                          pegen_view *view);
 PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view);
+/* A cache [pages,page_size,heads,width] as rows [pages,heads,page_size,width]. */
+PEGEN_INTERNAL int pegen_view_pages(const DLTensor *cache, pegen_view *view);
 /* 1: positions are [N] or [B,N], of a kernel with one axis. tokens: of the rows that they are of; -1: there are none,
  * and [x,1] is [N,P]. */
 PEGEN_INTERNAL int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens);

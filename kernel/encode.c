@@ -316,7 +316,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   pegen_call call;
   pegen_tuning tuning;
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  int error = pegen_check_encode(driver, args, part, parts, row_bytes, &call);
+  int error = pegen_check(driver, args, part, parts, row_bytes, &call);
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;

@@ -19,34 +19,38 @@ void pegen_memory_of_rows(pegen_memory *m, const pegen_driver *driver, const peg
   pegen_memory_reads(m, &call->origin.view);
 }
 
-static int meets_operand(const pegen_memory *m, const pegen_view *view) {
-  pegen_view operand;
-  if (m->tabled) {
-    pegen_table_view(m->args, pegen_table_extent(m->args), &operand);
-    return pegen_views_meet(view, &operand);
-  }
-  for (int i = 0; m->kernel && i < m->kernel->n_operands; i++)
-    if (pegen_view_contiguous(m->args->operands[i], &operand) || pegen_views_meet(view, &operand)) return 1;
+/* Does `view` overlap one of so many? */
+static int overlaps(const pegen_view *view, const pegen_view *const *others, int n) {
+  for (int i = 0; i < n; i++)
+    if (pegen_views_meet(view, others[i])) return 1;
   return 0;
 }
 
-/* Does `view` meet what is read, or the first of what is written? */
-static int meets_any(const pegen_memory *m, const pegen_view *view, int n_written) {
-  for (int i = 0; i < m->n_read; i++)
-    if (pegen_views_meet(view, m->read[i])) return 1;
-  for (int i = 0; i < n_written; i++)
-    if (pegen_views_meet(view, m->written[i])) return 1;
-  return meets_operand(m, view);
+/* Does one of so many overlap an operand, or the table? */
+static int overlap_operand(const pegen_memory *m, const pegen_view *const *views, int n) {
+  pegen_view operand;
+  if (m->tabled) {
+    pegen_table_view(m->args, pegen_table_extent(m->args), &operand);
+    return overlaps(&operand, views, n);
+  }
+  for (int i = 0; m->kernel && i < m->kernel->n_operands; i++)
+    if (pegen_view_contiguous(m->args->operands[i], &operand) || overlaps(&operand, views, n)) return 1;
+  return 0;
 }
 
 int pegen_check_memory(const pegen_memory *m) {
   pegen_view view, other;
+  const pegen_view *gained = &view;
   for (int i = 0; i < m->n_written; i++)
-    if (meets_any(m, m->written[i], i)) return PEGEN_ERROR_OVERLAP;
+    if (overlaps(m->written[i], m->read, m->n_read) || overlaps(m->written[i], m->written, i))
+      return PEGEN_ERROR_OVERLAP;
+  if (m->n_written && overlap_operand(m, m->written, m->n_written)) return PEGEN_ERROR_OVERLAP;
   for (int i = 0; m->gained && i < m->kernel->n_operands; i++) {
     if (!m->gained[i]) continue;
     pegen_view_contiguous(m->gained[i], &view);
-    if (meets_any(m, &view, m->n_written)) return PEGEN_ERROR_OVERLAP;
+    if (overlaps(&view, m->read, m->n_read) || overlaps(&view, m->written, m->n_written) ||
+        overlap_operand(m, &gained, 1))
+      return PEGEN_ERROR_OVERLAP;
     for (int k = 0; k < i; k++)
       if (m->gained[k] && !pegen_view_contiguous(m->gained[k], &other) && pegen_views_meet(&view, &other))
         return PEGEN_ERROR_OVERLAP;

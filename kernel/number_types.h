@@ -67,10 +67,13 @@ static inline const pegen_number *pegen_number_at(int64_t i) {
 
 /* PEGEN_NUMBER_ of a tensor's elements; PEGEN_NUMBER_COUNT: none of them. */
 static __attribute__((noinline, unused)) int64_t pegen_number_of(DLDataType type) {
-  int64_t i = 0;
-  while (i < PEGEN_NUMBER_COUNT && (pegen_number_at(i)->code != type.code || pegen_number_at(i)->bits != type.bits))
-    i++;
-  return type.lanes == 1 ? i : PEGEN_NUMBER_COUNT;
+  switch (type.lanes == 1 ? type.code << 8 | type.bits : -1) {
+#define PEGEN_NUMBER_CASE(name, text, words, code, bits, ...) \
+  case code << 8 | bits: return PEGEN_NUMBER_##name;
+    PEGEN_NUMBER_TYPES(PEGEN_NUMBER_CASE)
+#undef PEGEN_NUMBER_CASE
+  }
+  return PEGEN_NUMBER_COUNT;
 }
 
 /* The bit of pegen_kernel.dtypes of rows of type `in` that are written as `out`. */

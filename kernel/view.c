@@ -82,11 +82,21 @@ static void exchange(int64_t *a, int64_t *b) {
   *b = held;
 }
 
+/* [..,N,H] as [..,H,N]. */
+static void exchange_tokens(pegen_view *view) {
+  exchange(&view->size[PEGEN_HEAD], &view->size[PEGEN_TOKEN]);
+  exchange(&view->stride[PEGEN_HEAD], &view->stride[PEGEN_TOKEN]);
+}
+
 int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view) {
   int error = pegen_view_of(tensor, run, view);
-  if (error || tensor->ndim - run == PEGEN_VIEW_DIMS) return error;
-  exchange(&view->size[PEGEN_HEAD], &view->size[PEGEN_TOKEN]); /* [N,H] */
-  exchange(&view->stride[PEGEN_HEAD], &view->stride[PEGEN_TOKEN]);
+  if (!error && tensor->ndim - run < PEGEN_VIEW_DIMS) exchange_tokens(view);
+  return error;
+}
+
+int pegen_view_pages(const DLTensor *cache, pegen_view *view) {
+  int error = pegen_view_of(cache, 1, view);
+  if (!error) exchange_tokens(view);
   return error;
 }
 

@@ -154,7 +154,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   pegen_call call;
   run r;
   pegen_tuning tuning;
-  int error = pegen_check_encode(driver, args, part, parts, 0, &call), streaming = 1;
+  int error = pegen_check(driver, args, part, parts, 0, &call), streaming = 1;
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;

@@ -10,7 +10,7 @@ const pegen_argument_row pegen_argument_rows[PEGEN_ARGUMENT_COUNT] = {
 #define IS_GRAD_grad 1
 #define PREFIX_args ""
 #define PREFIX_grad "grad->"
-#define X(of, field, kind, shape, type, uses, wrong) \
+#define X(of, field, kind, shape, type, uses, wrong, refused) \
   {PREFIX_##of #field, \
    IS_GRAD_##of, \
    PEGEN_ARGUMENT_##kind, \

@@ -9,6 +9,7 @@
 #include "../kernel/check.c"
 #include "../kernel/check_backward.c"
 #include "../kernel/check_gradient.c"
+#include "../kernel/check_slots.c"
 #include "../kernel/memory.c"
 #include "../kernel/sequences.c"
 #include "../kernel/table.c"

@@ -28,7 +28,7 @@ def shape(kind, letters):
 
 
 def table(text):
-    rows = re.findall(r'X\((\w+), (\w+), (\w+), "([^"]*)", (\w+), "([^"]*)", (\w+)\)', text)
+    rows = re.findall(r'X\((\w+), (\w+), (\w+), "([^"]*)", (\w+), "([^"]*)", (\w+), \w+\)', text)
     assert len(rows) == len(re.findall(r"^  X\((?:args|grad),", text, re.M)) > 40, "a row of another form"
     yield "| field | shape | type | " + " | ".join(f"`{x}`" for x in ENTRIES) + " | error of its own |"
     yield "|---" * (len(ENTRIES) + 4) + "|"
