@@ -5,12 +5,13 @@
  *   2. what is given: q and k with their outputs, positions, operands, inputs of q
  *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
  *                                                MISSING_INPUT
+ *      each operand, its memory too              NULL_SHAPE OPERAND_SHAPE OPERAND_DTYPE DEVICE .. ALIGNMENT
  *   3. shapes of q, q_out, k, k_out              RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM
  *      and of each against the others            SHAPE_MISMATCH HEADS
- *   4. shapes of positions, grid, operands, inputs  NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
- *   5. number types                              DTYPE DTYPE_MISMATCH OUTPUT_SCALE POSITIONS_DTYPE OPERAND_DTYPE
- *                                                INPUT_DTYPE
+ *   4. shapes of positions, grid, inputs         NULL_SHAPE POSITIONS_SHAPE GRID_SIZE INPUT_SHAPE
+ *   5. number types, and memory of inputs        DTYPE DTYPE_MISMATCH OUTPUT_SCALE INPUT_DTYPE
  *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *      types of positions                        POSITIONS_DTYPE
  *      with a table, in place of 2.'s positions and operands and of all of 4.
  *                                                ALIGNMENT TABLE_BYTES TABLE
  *      and where columns count from              ORIGIN, and what positions are refused with
@@ -204,12 +205,6 @@ int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type,
   return type < PEGEN_NUMBER_COUNT ? pegen_number_at(type)->position : -1;
 }
 
-int pegen_check_position_types(const DLTensor *of_queries, const DLTensor *of_keys) {
-  return (of_queries && pegen_position_type_of(of_queries) < 0) || (of_keys && pegen_position_type_of(of_keys) < 0)
-             ? PEGEN_ERROR_POSITIONS_DTYPE
-             : 0;
-}
-
 int pegen_same_type(const DLTensor *a, const DLTensor *b) { return pegen_one_of(a, b->dtype.code, b->dtype.bits); }
 
 /* The type of an output: the input's, or one that the kernel converts to, which may have a scale. */
@@ -248,26 +243,23 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   return error;
 }
 
-int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args) {
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (!pegen_number_is_operand(args->operands[i]->dtype)) return PEGEN_ERROR_OPERAND_DTYPE;
-  return 0;
-}
-
 /* Inputs that pairs read are of float32; all others of q's type, or all of float32. */
-int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide) {
-  int is_first = 1;
+int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide,
+                       pegen_view *views) {
+  int is_first = 1, error;
   *are_wide = 0;
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
     int is_f32 = pegen_one_of(input, kDLFloat, 32), wide = type > 0 && is_f32;
-    if (pegen_input_is_of_pairs(kernel, i)) {
-      if (!is_f32) return PEGEN_ERROR_INPUT_DTYPE;
-      continue;
+    if (!pegen_input_is_of_pairs(kernel, i)) {
+      if ((!wide && pegen_row_type(input) != type) || (!is_first && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
+      *are_wide = wide;
+      is_first = 0;
+    } else if (!is_f32) {
+      return PEGEN_ERROR_INPUT_DTYPE;
     }
-    if ((!wide && pegen_row_type(input) != type) || (!is_first && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
-    *are_wide = wide;
-    is_first = 0;
+    if (!pegen_on_host(input)) return PEGEN_ERROR_DEVICE;
+    if ((error = pegen_view_like_rows(input, kernel->inputs[i].size > 0, &views[i])) != 0) return error;
   }
   return 0;
 }
@@ -310,6 +302,7 @@ int pegen_view_coordinates(const pegen_kernel *kernel, const DLTensor *positions
   *type = positions ? pegen_position_type_of(positions) : -1;
   *is_bare = positions && pegen_bare_positions(kernel, positions, tokens);
   if (!positions) return 0;
+  if (*type < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
   return pegen_on_host(positions) ? pegen_view_positions(positions, *is_bare, view) : PEGEN_ERROR_DEVICE;
 }
 
@@ -378,15 +371,6 @@ static int check_origin(const pegen_kernel *kernel, const pegen_args *args, int 
   return 0;
 }
 
-int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views) {
-  int error = 0;
-  for (int i = 0; i < kernel->n_inputs && !error; i++)
-    error = pegen_on_host(args->inputs[i])
-                ? pegen_view_like_rows(args->inputs[i], kernel->inputs[i].size > 0, &views[i])
-                : PEGEN_ERROR_DEVICE;
-  return error;
-}
-
 /* 1 / scale, or NaN of what is no scale; of GPUs' scales nothing is read. */
 static int view_scale(const DLTensor *scale, pegen_view *view, double *gain) {
   *gain = 1;
@@ -445,34 +429,26 @@ int pegen_check_part(const pegen_args *args, int part, int parts, pegen_argument
   return 0;
 }
 
-static int check_list(const DLTensor *const *list, int32_t given, int32_t count, int missing) {
-  if (given < count || (count > 0 && !list)) return missing;
-  for (int i = 0; i < count; i++)
-    if (!list[i]) return missing;
-  return 0;
-}
-
-int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
-  return check_list(args->operands, args->n_operands, kernel->n_operands, PEGEN_ERROR_MISSING_OPERAND);
-}
-
 int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
-  return check_list(PEGEN_GIVEN(args, inputs), PEGEN_GIVEN(args, n_inputs), kernel->n_inputs,
-                    PEGEN_ERROR_MISSING_INPUT);
-}
-
-int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
-  for (int i = 0, error; i < kernel->n_operands; i++)
-    if ((error = pegen_check_operand_shape(&kernel->operands[i], args->operands[i], PEGEN_ERROR_OPERAND_SHAPE)) != 0)
-      return error;
+  const DLTensor *const *inputs = PEGEN_GIVEN(args, inputs);
+  if (PEGEN_GIVEN(args, n_inputs) < kernel->n_inputs || (kernel->n_inputs && !inputs)) return PEGEN_ERROR_MISSING_INPUT;
+  for (int i = 0; i < kernel->n_inputs; i++)
+    if (!inputs[i]) return PEGEN_ERROR_MISSING_INPUT;
   return 0;
 }
 
-int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_operands(const pegen_kernel *kernel, const pegen_args *args) {
+  pegen_view view;
+  if (args->n_operands < kernel->n_operands || (kernel->n_operands && !args->operands))
+    return PEGEN_ERROR_MISSING_OPERAND;
   for (int i = 0, error; i < kernel->n_operands; i++) {
-    pegen_view operand;
-    if (!pegen_on_host(args->operands[i])) return PEGEN_ERROR_DEVICE;
-    if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0) return error;
+    const DLTensor *operand = args->operands[i];
+    if (!operand) return PEGEN_ERROR_MISSING_OPERAND;
+    if ((error = pegen_check_operand_shape(&kernel->operands[i], operand, PEGEN_ERROR_OPERAND_SHAPE)) != 0)
+      return error;
+    if (!pegen_number_is_operand(operand->dtype)) return PEGEN_ERROR_OPERAND_DTYPE;
+    if (!pegen_on_host(operand)) return PEGEN_ERROR_DEVICE;
+    if ((error = pegen_view_contiguous(operand, &view)) != 0) return error;
   }
   return 0;
 }
@@ -495,7 +471,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_MISSING_POSITIONS;
   if (PEGEN_GIVEN(args, first_token) && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_FIRST_TOKEN;
-  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) ||
+  if ((!tabled && (error = pegen_check_operands(kernel, args)) != 0) ||
       (with_inputs && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
@@ -503,18 +479,16 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
       (error = check_sequences(kernel, args, call)) != 0)
     return error;
   if (!tabled && ((q && (error = check_places(kernel, call, 0, q_positions, q)) != 0) ||
-                  (k && (error = check_places(kernel, call, 1, k_positions, k)) != 0) ||
-                  (error = pegen_check_operand_shapes(kernel, args)) != 0))
+                  (k && (error = check_places(kernel, call, 1, k_positions, k)) != 0)))
     return error;
   if ((with_inputs && (error = pegen_check_input_shapes(driver, args, with_inputs)) != 0) ||
       (driver->turns_rows && k && (error = pegen_check_input_shapes(driver, args, k)) != 0))
     return error;
 
   if ((error = check_types(driver, args, call)) != 0) return error;
-  if ((error = pegen_check_position_types(q ? q_positions : 0, k ? k_positions : 0)) != 0 ||
-      (!tabled && (error = pegen_check_operand_types(driver, args)) != 0) ||
-      (with_inputs && (error = pegen_check_input_types(kernel, args, driver->turns_rows ? PEGEN_NUMBER_F32 : call->type,
-                                                       &call->wide_inputs)) != 0))
+  clear_inputs(kernel, call);
+  if (with_inputs && (error = pegen_check_inputs(kernel, args, driver->turns_rows ? PEGEN_NUMBER_F32 : call->type,
+                                                 &call->wide_inputs, call->input)) != 0)
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
@@ -536,15 +510,10 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
     return error;
   int is_known = narrows || (q && k && is_written[0] && is_written[1] && !is_paged);
   if ((error = check_origin(kernel, args, is_known, call)) != 0 ||
-      (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0))
-    return error;
-  if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
-
-  clear_inputs(kernel, call);
-  if ((with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) ||
-      (is_paged && (error = pegen_check_slots(args->slots, k, keys)) != 0))
+      (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0))
     return error;
 
+  if (is_paged && (error = pegen_check_slots(args->slots, k, keys)) != 0) return error;
   const pegen_view *const written[2] = {is_written[0] ? queries->out : 0, is_written[1] ? keys->out : 0};
   pegen_memory memory;
   pegen_memory_of_rows(&memory, driver, args, call, written);
@@ -591,17 +560,13 @@ int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int 
   call->origin.view.empty = 1;
   if (driver->has_sides && !positions[1]) positions[1] = positions[0];
   if (!positions[0] && !kernel->grid) return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((error = pegen_check_operands_given(kernel, args)) != 0) return error;
+  if ((error = pegen_check_operands(kernel, args)) != 0) return error;
   for (int s = 0; s < 2; s++)
     if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0) return error;
-  if ((error = pegen_check_operand_shapes(kernel, args)) != 0) return error;
-  if ((error = pegen_check_position_types(positions[0], positions[1])) != 0 ||
-      (error = pegen_check_operand_types(driver, args)) != 0)
-    return error;
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s] || driver->has_sides;
     if (call->stream[s].given && (error = view_positions(kernel, positions[s], -1, &call->stream[s])) != 0)
       return error;
   }
-  return pegen_check_operand_memory(kernel, args);
+  return 0;
 }

@@ -4,14 +4,14 @@
  *   2. what is given: q, k, v, out, positions, operands, inputs, scale
  *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND
  *                                                 MISSING_INPUT SCALE
+ *      each operand, its memory too               NULL_SHAPE OPERAND_SHAPE OPERAND_DTYPE DEVICE .. ALIGNMENT
  *   3. shapes of q, k, v, out                     RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM VALUE_DIM
  *      and of each against the others             SHAPE_MISMATCH HEADS HEAD_GROUPS
  *      lse, its type too                          LSE
- *   4. shapes of positions, grid, operands, inputs
- *                                                 NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
- *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND
- *                                                 INPUT_DTYPE
+ *   4. shapes of positions, grid, inputs          NULL_SHAPE POSITIONS_SHAPE GRID_SIZE INPUT_SHAPE
+ *   5. number types, and memory of inputs         DTYPE DTYPE_MISMATCH INDEXED_OPERAND INPUT_DTYPE
  *   6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *      types of positions                         POSITIONS_DTYPE
  *   7. out and lse against every other tensor     OVERLAP
  */
 #include "check_attention.h"
@@ -43,7 +43,7 @@ static int check_given(const pegen_driver *driver, const pegen_args *args, pegen
   if (!args->q || !args->k || !args->v || !args->out) return PEGEN_ERROR_MISSING_TENSOR;
   if (form->placed && !kernel->grid && (!args->positions || !key_positions(args))) return PEGEN_ERROR_MISSING_POSITIONS;
   if (form->by_rows && (args->positions || args->k_positions)) return PEGEN_ERROR_GRID_ONLY;
-  int error = pegen_check_operands_given(kernel, args);
+  int error = pegen_check_operands(kernel, args);
   if (!error) error = pegen_check_inputs_given(kernel, args);
   if (error) return error;
   call->causal = PEGEN_GIVEN(args, causal) != 0;
@@ -122,8 +122,7 @@ static int check_places(const pegen_driver *driver, const pegen_args *args, pege
   if (form->placed && !args->positions && kernel->skip_tokens &&
       pegen_rows_size(args->q, 4, PEGEN_TOKEN) != pegen_rows_size(args->k, 4, PEGEN_TOKEN))
     return PEGEN_ERROR_GRID_SIZE; /* the grid says that its first tokens are prefix tokens, and the keys' end others */
-  error = pegen_check_operand_shapes(kernel, args);
-  return error ? error : pegen_check_input_shapes(driver, args, args->q);
+  return pegen_check_input_shapes(driver, args, args->q);
 }
 
 /* ---- 5. number types ---- */
@@ -134,11 +133,9 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   if (call->type < 0 || !(driver->kernel->dtypes & pegen_number_at(call->type)->dtype)) return PEGEN_ERROR_DTYPE;
   if (!pegen_same_type(args->k, args->q) || !pegen_same_type(args->v, args->q) || !pegen_same_type(args->out, args->q))
     return PEGEN_ERROR_DTYPE_MISMATCH;
-  int error = form->placed ? pegen_check_position_types(args->positions, key_positions(args)) : 0;
-  if (!error) error = pegen_check_operand_types(driver, args);
-  for (int i = 0; i < driver->kernel->n_operands && !error; i++)
+  for (int i = 0; i < driver->kernel->n_operands; i++)
     if (form->indexed >> i & 1 && !pegen_one_of(args->operands[i], kDLFloat, 32)) return PEGEN_ERROR_INDEXED_OPERAND;
-  return error ? error : pegen_check_input_types(driver->kernel, args, call->type, &call->wide_inputs);
+  return pegen_check_inputs(driver->kernel, args, call->type, &call->wide_inputs, call->input);
 }
 
 /* ---- 6. memory ---- */
@@ -159,9 +156,6 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
                                       &call->position_type, &call->bare, &call->positions)) != 0 ||
       (error = pegen_view_coordinates(driver->kernel, placed ? key_positions(args) : 0, call->k.size[PEGEN_TOKEN],
                                       &call->k_position_type, &call->k_bare, &call->k_positions)) != 0)
-    return error;
-  if ((error = pegen_check_operand_memory(driver->kernel, args)) != 0 ||
-      (error = pegen_view_inputs(driver->kernel, args, call->input)) != 0)
     return error;
   for (int i = 0; i < driver->kernel->n_inputs; i++)
     if (pegen_input_is_of_pairs(driver->kernel, i) && call->input[i].size[PEGEN_BATCH] == 1)

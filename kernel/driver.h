@@ -174,7 +174,6 @@ static inline int64_t pegen_attention_prefix(int64_t skip, int64_t tokens, int64
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
-PEGEN_INTERNAL int pegen_check_position_types(const DLTensor *of_queries, const DLTensor *of_keys); /* NULL: none */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
 /* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
@@ -182,12 +181,10 @@ PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLT
 PEGEN_INTERNAL int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known);
 /* args, the part, and that arguments are given which this entry does not refuse (arguments.h). */
 PEGEN_INTERNAL int pegen_check_part(const pegen_args *args, int part, int parts, pegen_argument_use use);
-PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
-PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
+/* Operands: all given, of the kernel's shapes, of their types, and their memory. */
+PEGEN_INTERNAL int pegen_check_operands(const pegen_kernel *kernel, const pegen_args *args);
 /* An operand's, or its gradient's: `wrong` where it is another, or not contiguous. */
 PEGEN_INTERNAL int pegen_check_operand_shape(const pegen_operand *want, const DLTensor *tensor, int wrong);
-PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
-PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
 /* Inputs of the tokens of q, or of whichever rows they are: all given, of the rows' sizes, of q's type (type, as
  * pegen_row_type) or all float32, and their memory. */
 /* Inputs of scores: float32, of all heads or batches where these are one. */
@@ -199,9 +196,8 @@ static inline int pegen_input_is_of_keys(const pegen_kernel *kernel, int input) 
 }
 PEGEN_INTERNAL int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows);
-PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type,
-                                           int64_t *are_wide);
-PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
+PEGEN_INTERNAL int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64_t type,
+                                      int64_t *are_wide, pegen_view *views);
 /* Rows of channels, of either layout; of all that have the shape of rows but for `run` channels. */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
 /* Checks rows of `width` channels that must have the sizes and type of others, and fills *view. is_gradient: they are a
