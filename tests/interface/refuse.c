@@ -3,6 +3,8 @@
  */
 #include "host.h"
 
+#include "kernel/arguments.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -301,6 +303,44 @@ static void each_mistake_has_its_error(void **state) {
   }
 }
 
+/* A call of nothing but an argument that the entry refuses, as the table says. */
+static void arguments_of_other_entries(void **state) {
+  static const struct {
+    const char *name, *uses;
+    int is_number, error;
+    size_t offset;
+  } rows[] = {
+#define OFFSET_args(field) offsetof(pegen_args, field)
+#define OFFSET_grad(field) 0
+#define X(of, field, kind, shape, type, uses, wrong, refused) \
+  {#field, uses, PEGEN_ARGUMENT_##kind == PEGEN_ARGUMENT_NUMBER, PEGEN_ERROR_##refused, OFFSET_##of(field)},
+      PEGEN_ARGUMENTS(X)
+#undef X
+  };
+  pegen_entry *const entries[] = {
+      [PEGEN_USE_encode] = kernel->encode,
+      [PEGEN_USE_attention] = kernel->attention,
+      [PEGEN_USE_append] = kernel->append,
+      [PEGEN_USE_prepare] = kernel->prepare,
+      [PEGEN_USE_encode_backward] = kernel->encode_backward,
+      [PEGEN_USE_attention_backward] = kernel->attention_backward,
+      [PEGEN_USE_prepare_backward] = kernel->prepare_backward,
+  };
+  static DLTensor tensor;
+  const int64_t given[] = {(int64_t)(uintptr_t)&tensor, 1};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t entry = 0; entry < sizeof entries / sizeof *entries && rows[i].error; entry++) {
+      pegen_args args = {.struct_size = sizeof args};
+      memcpy((char *)&args + rows[i].offset, &given[rows[i].is_number], sizeof *given);
+      if (!entries[entry] || rows[i].uses[entry] != '.') continue;
+      int error = entries[entry](&args, 0, 1);
+      if (error != rows[i].error)
+        fail_msg("%s, entry %zu: expected %s, got %s", rows[i].name, entry, pegen_error_name(rows[i].error),
+                 pegen_error_name(error));
+    }
+}
+
 static void args_and_parts(void **state) {
   static const int wrong[][2] = {{-1, 1}, {1, 1}, {0, 0}, {0, -1}, {-2, -1}, {3, 2}};
   host h;
@@ -357,6 +397,7 @@ static void strides_may_be_missing(void **state) {
 int walk_refusals(const pegen_kernel *tested) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_mistake_has_its_error),
+      cmocka_unit_test(arguments_of_other_entries),
       cmocka_unit_test(args_and_parts),
       cmocka_unit_test(strides_of_single_sizes),
       cmocka_unit_test(strides_may_be_missing),
