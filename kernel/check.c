@@ -418,7 +418,7 @@ int pegen_check_part(const pegen_args *args, int part, int parts) {
   if (token) return PEGEN_ERROR_FIRST_TOKEN;
 #endif
   if (token < 0) return PEGEN_ERROR_FIRST_TOKEN;
-  /* what takes them looks at a call without (attention_sequences.c) */
+  /* what takes them looks at a call without (attention.c) */
   if (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths)) return PEGEN_ERROR_NO_PAGES;
   if (PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_NO_SLOTS; /* what takes them: check_slots.c */
   /* what takes them: append.c */
