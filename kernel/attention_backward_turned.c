@@ -44,7 +44,7 @@ static int64_t smaller_of(int64_t x, int64_t y) { return x < y ? x : y; }
 static void unstretch(const backward *w, float *sums, int64_t pitch, int64_t begin, int64_t end) {
   int64_t width = w->walk.driver->kernel->head_dim;
   double origin[PEGEN_MAX_ROTOR_AXES];
-  float *row = w->together.panel; /* nothing is in it between groups */
+  float *row = w->together.panel.keys; /* nothing is in it between groups */
   for (int axis = 0; axis < PEGEN_MAX_ROTOR_AXES; axis++) origin[axis] = 0;
   for (int64_t i = 0; i < width; i++) row[i] = 1;
   for (int i = 0; i < 2; i++) pegen_attention_turn_back(&w->turner, row, row_bytes(w), 1, origin, 1);
@@ -69,38 +69,15 @@ void pegen_attention_backward_reframe(backward *w, float *sums, int64_t pitch, i
 
 /* ---- rows ---- */
 
-/* `count` rows of the call's type, `token` bytes apart, as float32: where they are turned, if that is what they are. */
-static pegen_turned_rows take(const backward *w, const char *from, int64_t token, int64_t count, float *to, int turns) {
-  int64_t bytes = row_bytes(w);
-  if (turns && w->call->forward.type == PEGEN_NUMBER_F32) return (pegen_turned_rows){from, token, to, bytes};
-  w->turner.read(from, token, count, to);
-  return (pegen_turned_rows){(const char *)to, bytes, to, bytes};
-}
-
 static void take_queries(const group *g, int turns) {
   const backward *w = g->w;
   for (int64_t i = 0; i < w->together.count; i++) {
     const pegen_attention_tile *tile = &w->together.tiles[i]; /* whose tokens follow each other */
     const char *rows = tile->q[0] + tile->tokens[0] * tile->q_token;
-    pegen_turned_rows both[2] = {take(w, rows, tile->q_token, tile->queries, queries_of(w, i), turns), {0, 0, 0, 0}};
+    pegen_turned_rows both[2] = {
+        pegen_attention_take(&w->turner, rows, tile->q_token, tile->queries, queries_of(w, i), turns)};
     if (turns) pegen_attention_turn(&w->turner, both, tile->queries, tile->positions[0], PEGEN_ATTENTION_QUERIES);
   }
-}
-
-/* Keys [first, last) into the panel, and their values where those turn, too; whether some of them are nowhere. */
-static int take_keys(const group *g, int64_t first, int64_t last, int turns) {
-  const backward *w = g->w;
-  const pegen_attention_tile *tile = &w->together.tiles[0];
-  double *places = w->together.places;
-  int64_t count = last - first, stride = w->turns->keys;
-  pegen_turned_rows both[2] = {
-      take(w, tile->k[0] + first * tile->k_token, tile->k_token, count, w->together.panel, turns), {0, 0, 0, 0}};
-  if (w->turns_values)
-    both[1] = take(w, tile->v[0] + first * tile->v_token, tile->v_token, count, w->together.values, turns);
-  if (!turns) return 0;
-  pegen_attention_rows(&w->walk.key_places, first, count, stride, places);
-  pegen_attention_turn(&w->turner, both, count, places, stride);
-  return pegen_some_are_nowhere(places, w->walk.places.axes, count, stride);
 }
 
 /* ---- tiles ---- */
@@ -116,12 +93,8 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
     pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, g->batch, g->head);
   if (w->walk.spoilt && w->walk.form->hides) t->tile.free = 0;
   t->tile.q[0] = (const char *)((uintptr_t)queries_of(w, index) - (uintptr_t)(before * bytes));
-  t->tile.k[0] = (const char *)((uintptr_t)w->together.panel - (uintptr_t)(first * bytes));
-  t->tile.q_token = t->tile.k_token = bytes;
-  if (w->turns_values) {
-    t->tile.v[0] = (const char *)((uintptr_t)w->together.values - (uintptr_t)(first * bytes));
-    t->tile.v_token = bytes;
-  }
+  t->tile.q_token = bytes;
+  pegen_attention_use(&w->turner, &w->together.panel, first, &t->tile);
   t->tile.end = smaller_of(tile->end, last);
   t->begin = first;
   t->g_q = 0;
@@ -144,7 +117,7 @@ static void run_panels(const group *g, int64_t begin, int64_t end, int turns) {
   end = smaller_of(end, seen);
   for (int64_t first = begin, last; first < end; first = last) {
     last = smaller_of(end, first + w->turns->keys);
-    w->walk.spoilt |= take_keys(g, first, last, turns);
+    w->walk.spoilt |= pegen_attention_fill(&w->turner, &w->together.panel, first, last - first, turns);
     for (int64_t i = 0; i < w->together.count; i++)
       if (w->together.tiles[i].end > first) attend(g, i, first, last);
   }

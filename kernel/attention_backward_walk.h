@@ -18,8 +18,7 @@ typedef struct pegen_backward_tiles {
   int64_t count;
   float *queries; /* [tiles][queries][head_dim]: their rows */
   float *gained;  /* [tiles][queries][pitch]: what these gain */
-  float *panel, *values;   /* [keys][head_dim]; values: where they turn, too */
-  double *places;          /* [axes][keys] of the panel */
+  pegen_attention_panel panel;
 } pegen_backward_tiles;
 
 typedef struct pegen_attention_backward_walk {
@@ -82,9 +81,8 @@ PEGEN_INTERNAL void pegen_attention_backward_reframe(pegen_attention_backward_wa
     (w)->together.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)of->tiles); \
     (w)->together.queries = __builtin_alloca_with_align(rows * row, 512); \
     (w)->together.gained = __builtin_alloca_with_align(rows * pitch, 512); \
-    (w)->together.panel = __builtin_alloca_with_align(row * (size_t)of->keys, 512); \
-    (w)->together.values = (w)->turns_values ? __builtin_alloca_with_align(row * (size_t)of->keys, 512) : 0; \
-    (w)->together.places = __builtin_alloca(sizeof(double) * (size_t)(of->keys * PEGEN_MAX_ROTOR_AXES)); \
+    PEGEN_ATTENTION_PANEL_ROOM(&(w)->together.panel, (w)->walk.driver->kernel->head_dim, of->keys, \
+                               (w)->turns_values ? of->keys : 0); \
   } while (0)
 
 #endif

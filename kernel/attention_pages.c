@@ -2,7 +2,7 @@
  * block table names, in that order, and so many keys as its length says.
  *
  * What is checked first is a call without pages, as if a sequence's keys were one row again and again; then lengths,
- * the pages that they need, and the memory of all pages. A sequence is a window of that call (attention_sequences.c):
+ * the pages that they need, and the memory of all pages. A sequence is a window of that call (attention.c):
  * its keys are counted from 0 on as any others, and only what reads their rows asks where they are.
  */
 #include "attention_pages.h"

@@ -18,32 +18,10 @@ typedef struct turned {
   pegen_attention_turner turner;
   pegen_attention_write_function *write;
   pegen_attention_tile *tiles;
-  float *states, *panel; /* panel: of keys, and of a tile's queries on their way into its state */
-  float *values;         /* of the same keys, and of a tile's outputs on their way out; NULL: values are not turned */
-  double *places;        /* [axes][keys] */
+  float *states;
+  pegen_attention_panel panel; /* a tile's queries are in it on their way into its state, outputs on their way out */
   int64_t n_tiles, width;
 } turned;
-
-/* ---- rows ---- */
-
-/* `count` rows of the call's type, `token` bytes apart, into a panel: where that is not where they are turned. */
-static pegen_turned_rows take(const turned *t, const char *from, int64_t token, int64_t count, float *to, int turns) {
-  int64_t bytes = t->width * (int64_t)sizeof(float);
-  if (turns && t->w->call->type == PEGEN_NUMBER_F32) return (pegen_turned_rows){from, token, to, bytes};
-  t->turner.read(from, token, count, to);
-  return (pegen_turned_rows){(const char *)to, bytes, to, bytes};
-}
-
-/* Keys [first, first + count), or their values, into their panel. */
-static pegen_turned_rows take_keys(const turned *t, int64_t first, int64_t count, int of_values, int turns) {
-  const pegen_attention_tile *tile = &t->w->tile;
-  const char *from = of_values ? tile->v[0] : tile->k[0];
-  float *to = of_values ? t->values : t->panel;
-  int64_t token = of_values ? tile->v_token : tile->k_token, bytes = t->width * (int64_t)sizeof(float);
-  if (!tile->pages) return take(t, from + first * token, token, count, to, turns);
-  pegen_attention_read_pages(tile, from, of_values, first, count, t->turner.read, to, t->width);
-  return (pegen_turned_rows){(const char *)to, bytes, to, bytes};
-}
 
 /* ---- tiles ---- */
 
@@ -59,16 +37,17 @@ static void attend(const turned *t, pegen_attention_tile *tile, int64_t stages, 
 /* A tile's queries into its state, a register at a time: that many rows of them are no more than a panel has. */
 static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, int turns) {
   const pegen_attention_walk *w = t->w;
+  float *panel = t->panel.keys;
   for (int64_t first = 0; first < w->queries; first += w->lanes, stages = 0) {
     int64_t left = tile->queries - first, count = left < 0 ? 0 : left < w->lanes ? left : w->lanes;
     const char *rows = count ? tile->q[0] + tile->tokens[first] * tile->q_token : 0;
     if (count) {
-      pegen_turned_rows both[2] = {take(t, rows, tile->q_token, count, t->panel, turns), {0, 0, 0, 0}};
+      pegen_turned_rows both[2] = {pegen_attention_take(&t->turner, rows, tile->q_token, count, panel, turns)};
       if (turns) pegen_attention_turn(&t->turner, both, count, &tile->positions[0][first], PEGEN_ATTENTION_QUERIES);
     }
-    for (int64_t i = count * t->width; i < w->lanes * t->width; i++) t->panel[i] = 0;
+    for (int64_t i = count * t->width; i < w->lanes * t->width; i++) panel[i] = 0;
     tile->vector = first / w->lanes;
-    tile->rows = t->panel;
+    tile->rows = panel;
     attend(t, tile, stages | PEGEN_STAGE_QUERIES, 0, 0);
   }
 }
@@ -87,22 +66,13 @@ static void attend_panel(const turned *t, pegen_attention_tile *tile, int64_t fi
 
 /* Keys [begin, end), or those of them that each tile sees. */
 static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
-  const pegen_attention_walk *w = t->w;
-  int64_t bytes = t->width * (int64_t)sizeof(float);
   for (int64_t first = begin, last; first < end; first = last) {
     last = first + t->form->keys < end ? first + t->form->keys : end;
-    if (turns) pegen_attention_rows(&w->key_places, first, last - first, last - first, t->places);
-    pegen_turned_rows rows[2] = {take_keys(t, first, last - first, 0, turns), {0, 0, 0, 0}};
-    if (t->values) rows[1] = take_keys(t, first, last - first, 1, turns);
-    if (turns) pegen_attention_turn(&t->turner, rows, last - first, t->places, last - first);
-    int lost = turns && t->values && pegen_some_are_nowhere(t->places, w->key_places.axes, last - first, last - first);
+    int lost = pegen_attention_fill(&t->turner, &t->panel, first, last - first, turns) && t->panel.values;
     for (int64_t i = 0; i < t->n_tiles; i++) {
       pegen_attention_tile *tile = &t->tiles[i];
       if (tile->end <= first) continue;
-      tile->k[0] = (const char *)((uintptr_t)t->panel - (uintptr_t)(first * bytes));
-      tile->k_token = bytes;
-      if (t->values) tile->v[0] = (const char *)((uintptr_t)t->values - (uintptr_t)(first * bytes));
-      if (t->values) tile->v_token = bytes;
+      pegen_attention_use(&t->turner, &t->panel, first, tile);
       attend_panel(t, tile, first, last, lost);
     }
   }
@@ -112,11 +82,12 @@ static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
 static void give_outputs(const turned *t, pegen_attention_tile *tile) {
   int64_t bytes = t->width * (int64_t)sizeof(float), out_token = tile->out_token;
   char *out = tile->out[0] + tile->tokens[0] * out_token;
-  tile->out[0] = (char *)((uintptr_t)t->values - (uintptr_t)(tile->tokens[0] * bytes));
+  tile->out[0] = (char *)((uintptr_t)t->panel.values - (uintptr_t)(tile->tokens[0] * bytes));
   tile->out_token = bytes;
   attend(t, tile, PEGEN_STAGE_OUT, 0, 0);
-  pegen_attention_turn_back(&t->turner, t->values, bytes, tile->queries, tile->positions[0], PEGEN_ATTENTION_QUERIES);
-  for (int64_t i = 0; i < tile->queries; i++) t->write(t->values + i * t->width, out + i * out_token);
+  pegen_attention_turn_back(&t->turner, t->panel.values, bytes, tile->queries, tile->positions[0],
+                            PEGEN_ATTENTION_QUERIES);
+  for (int64_t i = 0; i < tile->queries; i++) t->write(t->panel.values + i * t->width, out + i * out_token);
 }
 
 /* Prefix tokens have neither bias nor rotation: with them rows are as they are. */
@@ -132,7 +103,7 @@ static void run_tiles(turned *t) {
   for (int64_t i = 0; plain && plain < end && i < t->n_tiles; i++) take_queries(t, &t->tiles[i], 0, 1);
   run_keys(t, plain, end, 1);
   for (int64_t i = 0; i < t->n_tiles; i++)
-    if (t->values) give_outputs(t, &t->tiles[i]);
+    if (t->panel.values) give_outputs(t, &t->tiles[i]);
     else attend(t, &t->tiles[i], PEGEN_STAGE_OUT, 0, 0);
   t->n_tiles = 0;
 }
@@ -144,7 +115,7 @@ static void add_tile(turned *t, int64_t index) {
   const char *from = (const char *)&t->w->tile;
   pegen_attention_set_tile(t->w, index);
   for (size_t i = 0; i < sizeof *tile; i++) ((char *)tile)[i] = from[i];
-  if (t->values) tile->stage = 0, tile->pages = 0; /* of panels */
+  if (t->panel.values) tile->stage = 0, tile->pages = 0; /* of panels */
   tile->state = t->states + t->n_tiles++ * t->form->state_numbers;
 }
 
@@ -174,15 +145,12 @@ void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t beg
               .form = form,
               .write = w->form->targets[target].write[w->call->type],
               .width = w->driver->kernel->head_dim};
-  size_t keys = (size_t)form->keys, row = sizeof(float) * (size_t)t.width;
-  size_t panel = row * (form->keys > w->lanes ? keys : (size_t)w->lanes),
-         values = row * (form->keys > w->queries ? keys : (size_t)w->queries);
   pegen_attention_turner_begin(&t.turner, w, target);
   PEGEN_ATTENTION_TURNER_ROOM(&t.turner);
   t.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)form->tiles);
   t.states = __builtin_alloca_with_align(sizeof(float) * (size_t)(form->tiles * form->state_numbers), 8 * CACHE_LINE);
-  t.panel = __builtin_alloca_with_align(panel, 8 * CACHE_LINE);
-  t.values = form->values ? __builtin_alloca_with_align(values, 8 * CACHE_LINE) : 0;
-  t.places = __builtin_alloca(sizeof(double) * keys * PEGEN_MAX_ROTOR_AXES);
+  int64_t keys = form->keys > w->lanes ? form->keys : w->lanes,
+          outputs = form->keys > w->queries ? form->keys : w->queries;
+  PEGEN_ATTENTION_PANEL_ROOM(&t.panel, t.width, keys, form->values ? outputs : 0);
   run_groups(&t, begin, end);
 }

@@ -55,6 +55,50 @@ void pegen_attention_turn(const pegen_attention_turner *t, const pegen_turned_ro
   t->code->encode[PEGEN_NUMBER_F32][0](&loop);
 }
 
+/* ---- panels ---- */
+
+static int64_t row_bytes(const pegen_attention_turner *t) {
+  return t->w->driver->kernel->head_dim * (int64_t)sizeof(float);
+}
+
+pegen_turned_rows pegen_attention_take(const pegen_attention_turner *t, const char *from, int64_t token, int64_t count,
+                                       float *to, int turns) {
+  if (turns && t->w->call->type == PEGEN_NUMBER_F32) return (pegen_turned_rows){from, token, to, row_bytes(t)};
+  t->read(from, token, count, to);
+  return (pegen_turned_rows){(const char *)to, row_bytes(t), to, row_bytes(t)};
+}
+
+static pegen_turned_rows take_keys(const pegen_attention_turner *t, int64_t first, int64_t count, int of_values,
+                                   float *to, int turns) {
+  const pegen_attention_tile *tile = &t->w->tile;
+  const char *from = of_values ? tile->v[0] : tile->k[0];
+  int64_t token = of_values ? tile->v_token : tile->k_token;
+  if (!to) return (pegen_turned_rows){0, 0, 0, 0};
+  if (!tile->pages) return pegen_attention_take(t, from + first * token, token, count, to, turns);
+  pegen_attention_read_pages(tile, from, of_values, first, count, t->read, to, t->w->driver->kernel->head_dim);
+  return (pegen_turned_rows){(const char *)to, row_bytes(t), to, row_bytes(t)};
+}
+
+int pegen_attention_fill(const pegen_attention_turner *t, const pegen_attention_panel *panel, int64_t first,
+                         int64_t count, int turns) {
+  pegen_turned_rows both[2] = {take_keys(t, first, count, 0, panel->keys, turns),
+                               take_keys(t, first, count, 1, panel->values, turns)};
+  if (!turns) return 0;
+  pegen_attention_rows(&t->w->key_places, first, count, count, panel->places);
+  pegen_attention_turn(t, both, count, panel->places, count);
+  return pegen_some_are_nowhere(panel->places, t->w->places.axes, count, count);
+}
+
+void pegen_attention_use(const pegen_attention_turner *t, const pegen_attention_panel *panel, int64_t first,
+                         pegen_attention_tile *tile) {
+  int64_t bytes = row_bytes(t);
+  tile->k[0] = (const char *)((uintptr_t)panel->keys - (uintptr_t)(first * bytes));
+  tile->k_token = bytes;
+  if (!panel->values) return;
+  tile->v[0] = (const char *)((uintptr_t)panel->values - (uintptr_t)(first * bytes));
+  tile->v_token = bytes;
+}
+
 /* Rows where they are, `token` bytes apart. */
 static void turn_rows(const pegen_attention_turner *t, float *rows, int64_t token, int64_t count, const double *places,
                       int64_t stride) {

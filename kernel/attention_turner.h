@@ -24,6 +24,12 @@ typedef struct pegen_turned_rows {
   int64_t out_token;
 } pegen_turned_rows;
 
+/* Keys of a head that some tiles of queries go through together, float32 [keys][head_dim]: turned, or as they came. */
+typedef struct pegen_attention_panel {
+  float *keys, *values; /* values: NULL: they stay where they are */
+  double *places;       /* [axes][keys] */
+} pegen_attention_panel;
+
 /* All but the room, which is the caller's. */
 PEGEN_INTERNAL void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attention_walk *w, int target);
 /* What follows is of this head of q. */
@@ -38,6 +44,16 @@ static inline int pegen_some_are_nowhere(const double *places, int64_t axes, int
 /* `count` rows of each by the rotors of coordinates places[axes][stride]. */
 PEGEN_INTERNAL void pegen_attention_turn(const pegen_attention_turner *t, const pegen_turned_rows rows[2],
                                          int64_t count, const double *places, int64_t stride);
+/* `count` rows of the call's type, `token` bytes apart, as float32 in `to`; rows that are to be turned on the way, and
+ * are float32, stay where they are. */
+PEGEN_INTERNAL pegen_turned_rows pegen_attention_take(const pegen_attention_turner *t, const char *from, int64_t token,
+                                                      int64_t count, float *to, int turns);
+/* Fills a panel with keys [first, first + count) of the walk's head. Returns 1 where some are turned and nowhere. */
+PEGEN_INTERNAL int pegen_attention_fill(const pegen_attention_turner *t, const pegen_attention_panel *panel,
+                                        int64_t first, int64_t count, int turns);
+/* The tile finds keys from `first` on in the panel. */
+PEGEN_INTERNAL void pegen_attention_use(const pegen_attention_turner *t, const pegen_attention_panel *panel,
+                                        int64_t first, pegen_attention_tile *tile);
 /* `count` rows where they are, `token` bytes apart, by R(-r) = R(r)^-1: at most PEGEN_ATTENTION_TURNED_KEYS, which are
  * no fewer than PEGEN_ATTENTION_QUERIES. */
 PEGEN_INTERNAL void pegen_attention_turn_back(const pegen_attention_turner *t, float *rows, int64_t token,
@@ -55,6 +71,14 @@ PEGEN_INTERNAL void pegen_attention_turn_gradient(const pegen_attention_turner *
 /* What values of keys [begin, end) gain, `pitch` numbers from row to row: back, or once more as values are. */
 PEGEN_INTERNAL void pegen_attention_turn_sums(const pegen_attention_turner *t, float *sums, int64_t pitch,
                                               int64_t begin, int64_t end, int back);
+
+#define PEGEN_ATTENTION_PANEL_ROOM(panel, width, n_keys, n_values) \
+  do { \
+    size_t row_bytes = sizeof(float) * (size_t)(width); \
+    (panel)->keys = __builtin_alloca_with_align(row_bytes * (size_t)(n_keys), 512); \
+    (panel)->values = (n_values) ? __builtin_alloca_with_align(row_bytes * (size_t)(n_values), 512) : 0; \
+    (panel)->places = __builtin_alloca(sizeof(double) * (size_t)((n_keys) * PEGEN_MAX_ROTOR_AXES)); \
+  } while (0)
 
 #define PEGEN_ATTENTION_TURNER_ROOM(t) \
   do { \

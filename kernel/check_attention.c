@@ -214,7 +214,7 @@ void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, 
     if (of->sequences) pegen_go_to_sequence(&c->input[i], PEGEN_TOKEN, of, from, to);
   }
   if (c->position_type >= 0) pegen_go_to_sequence(&c->positions, PEGEN_POSITION_TOKEN, q, from, to);
-  if (!k->sequences) return; /* in pages: attention_sequences.c */
+  if (!k->sequences) return; /* in pages: attention.c */
   pegen_go_to_sequence(&c->k, PEGEN_TOKEN, k, from, to);
   pegen_go_to_sequence(&c->v, PEGEN_TOKEN, k, from, to);
   if (c->k_position_type >= 0) pegen_go_to_sequence(&c->k_positions, PEGEN_POSITION_TOKEN, k, from, to);

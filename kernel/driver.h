@@ -26,10 +26,9 @@
  *     append.c    the same with norms before and v beside: all that a token that is served needs
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
- *     attention.c form "attention": the same, by items (attention_items.c): tiles of queries (attention_walk.c)
- *     attention_few.c the same of few queries, by tiles of keys; attention_items.c: of chunks of keys
- *     attention_sequences.c sequences of different lengths as windows of one call; attention_pages.c: whose keys are in
- *                 pages
+ *     attention.c form "attention": the same, by sequences; attention_pages.c: whose keys are in pages
+ *     attention_items.c a sequence by items: tiles of queries (attention_walk.c), or chunks of keys
+ *     attention_few.c the same of few queries, by tiles of keys
  *     attention_gradients.c, attention_backward.c gradients of the same; check_attention_backward.c: their arguments;
  *                 weight_gains.c: what comes of a polynomial's weights
  *

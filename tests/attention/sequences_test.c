@@ -1,4 +1,4 @@
-/* sequences_test: sequences of different lengths in one call (kernel/attention_sequences.c) are those of calls of their
+/* sequences_test: sequences of different lengths in one call (kernel/attention.c) are those of calls of their
  * own, to the bit, for any number of parts; and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>

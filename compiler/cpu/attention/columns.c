@@ -80,7 +80,7 @@ ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector)
 }
 
 ir_value emit_query_weight(const attention_emitter *e, int weight, int vector) {
-  ir_value weights = of_tile(e->b, e->tile, offsetof(pegen_attention_tile, weights), e->b->ptr);
+  ir_value weights = ATTENTION_TILE(e, weights, e->b->ptr);
   int64_t at = ((int64_t)weight * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 4;
   return ir_load(e->b, e->lanes, ir_offset_const(e->b, weights, at), 4);
 }
@@ -123,7 +123,7 @@ ir_value emit_columns_constant(const attention_emitter *e, int vector) {
     ir_value term = mul(b, weight, gain);
     sum = sum.ptr ? add(b, sum, term) : term;
   }
-  sum = mul(b, sum, ir_broadcast(b, t.type, of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64)));
+  sum = mul(b, sum, ir_broadcast(b, t.type, ATTENTION_TILE(e, scale, b->f64)));
   return ir_cast(b, "arith.truncf", sum, b->f32);
 }
 
@@ -133,9 +133,7 @@ column_emitter emit_columns_begin(const attention_emitter *e) {
   column_emitter columns = {.e = e, .places = emit_key_places_begin(e)};
   columns.queries = ir_alloca(b, (int64_t)p->n_columns * e->shape.queries * 4, CACHE_LINE);
   columns.keys = ir_alloca(b, (int64_t)p->n_columns * columns.places.room * 4, CACHE_LINE);
-  ir_value scale = ir_broadcast(
-      b, e->lanes,
-      ir_cast(b, "arith.truncf", of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64), b->f32));
+  ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
   for (int x = 0; x < e->shape.vectors; x++) emit_query_columns(&columns, x, scale);
   return columns;
 }

@@ -12,15 +12,7 @@
 #include "mlir/arith.h"
 #include "mlir/number.h"
 
-#include "kernel/attention.h"
-
-#include <stddef.h>
-
 enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS, MOST_SEEN = 4 };
-
-static ir_value of_tile(const attention_emitter *e, size_t offset, MlirType type) {
-  return ir_load(e->b, type, ir_offset_const(e->b, e->tile, (int64_t)offset), 8);
-}
 
 /* What a tile of keys is added to. */
 typedef struct running_output {
@@ -163,7 +155,7 @@ static ir_value emit_any_spoilt(const attention_emitter *e, int dtype, const row
 
 void emit_tell_lost(const attention_emitter *e, ir_value output) {
   ir *b = e->b;
-  ir_value lost = of_tile(e, offsetof(pegen_attention_tile, lost), b->ptr);
+  ir_value lost = ATTENTION_TILE(e, lost, b->ptr);
   ir_branch asked = ir_if(b, attention_is_given(e, lost));
   row_view rows = {output, i64(b, (int64_t)e->shape.queries * 4)};
   ir_value some = emit_any_spoilt(e, NUMBER_F32, &rows, i64(b, e->p->value_dim), e->shape.queries);
@@ -175,15 +167,12 @@ void emit_tell_lost(const attention_emitter *e, ir_value output) {
 void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
   ir_function(b, attention_name(e->memory, e->target, "look", dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
-  ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
-  row_view keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
-                   of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
-  row_view values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
-                     of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
+  ir_value count = ATTENTION_TILE(e, n_keys, b->i64);
+  row_view keys = {ATTENTION_TILE(e, k, b->ptr), ATTENTION_TILE(e, k_token, b->i64)};
+  row_view values = {ATTENTION_TILE(e, v, b->ptr), ATTENTION_TILE(e, v_token, b->i64)};
   ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, dtype, &keys, count, e->p->head_dim),
                          emit_any_spoilt(e, dtype, &values, count, e->p->value_dim));
-  ir_store(b, ir_cast(b, "arith.extui", some, b->i64), of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8,
-           false);
+  ir_store(b, ir_cast(b, "arith.extui", some, b->i64), ATTENTION_TILE(e, spoilt, b->ptr), 8, false);
   ir_return(b);
 }
 
@@ -191,9 +180,9 @@ void emit_look(attention_emitter *e, int dtype) {
 
 ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
-  ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
+  ir_value spoilt = ir_load(b, b->i64, ATTENTION_TILE(e, spoilt, b->ptr), 8);
   ir_value end = add(b, t->first, t->count);
-  ir_value hides = ir_compare_int(b, "sgt", end, of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
+  ir_value hides = ir_compare_int(b, "sgt", end, ATTENTION_TILE(e, free, b->i64));
   if (t->whole_begin.ptr) {
     ir_value is_mixed = ir_op2(b, "arith.xori", emit_is_whole(e, t, t->first, end), ir_int(b, b->i1, 1));
     hides = ir_op2(b, "arith.andi", hides, is_mixed);
