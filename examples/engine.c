@@ -101,12 +101,7 @@ static float *numbers(int64_t count, float scale) {
 
 static DLTensor *tensor(void *data, int rank, const int64_t *shape, const int64_t *strides) {
   DLTensor *t = calloc(1, sizeof *t);
-  *t = (DLTensor){.data = data,
-                  .device = {kDLCPU, 0},
-                  .ndim = rank,
-                  .dtype = {kDLFloat, 32, 1},
-                  .shape = (int64_t *)shape,
-                  .strides = (int64_t *)strides};
+  *t = pegen_tensor(data, kDLFloat, 32, rank, (int64_t *)shape, (int64_t *)strides);
   return t;
 }
 

@@ -166,7 +166,7 @@ def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[An
 
 
 def _tangents(forward: str, ctx: Any, tangents: Sequence[Tensor]) -> Any:
-    """Of what the operator writes, which is linear in rows but for columns that do not depend on them."""
+    """Tangents of what the operator writes, which is linear in rows but for columns that do not depend on them."""
     places, found = ctx.saved_tensors, kernel_of(ctx.kernel)
     made = call(forward, tangents, *((places[0], places[1:]) if ctx.has_positions else (None, places)), ctx.kernel)
     if found.out_dim == found.head_dim:
