@@ -26,16 +26,6 @@ static float k_cache[PAGES * PAGE * KV_HEADS * DIM], v_cache[PAGES * PAGE * KV_H
 static float out[SEQUENCES * MOST * HEADS * DIM], expected[MOST * HEADS * DIM];
 static const int tokens[SEQUENCES] = {MOST, 61};
 
-typedef struct entry_call {
-  pegen_entry *entry;
-  const pegen_args *args;
-} entry_call;
-
-static int enter(const void *context, int part, int parts) {
-  const entry_call *c = context;
-  return c->entry(c->args, part, parts);
-}
-
 static void run(pegen_entry *entry, const pegen_args *args) {
   int error = pool_run(enter, &(entry_call){entry, args});
   if (error) fprintf(stderr, "decode: pegen_error %d\n", error), exit(1);

@@ -192,7 +192,7 @@ class Masks(Case):
             self.assertEqual(self.of(mask, *sizes, attention_mask=whole) is None, is_none)
 
     def test_read_by_the_model(self):
-        """A mask that may not be left out, and that transformers does not forbid to leave out for reasons of its own."""
+        """A mask that may not be left out is one of booleans, but where transformers itself forbids that."""
         causal, whole = theirs.causal_mask_function, theirs.bidirectional_mask_function
         sequences = torch.zeros(2, 6, dtype=torch.int64)
         packed = theirs.packed_sequence_compatibility_function(causal, torch.arange(6).expand(2, -1), sequences)
