@@ -180,6 +180,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   if (options->emit == EMIT_TILE) return write_tiles(a, s, options, out);
   if (on.gpu_alone) {
     gpu_write(a, program, on.gpu, options, out);
+    out->gpu = program;
     return true;
   }
   const gpu_module *ptx = on.gpu ? gpu_compile(a, program, on.gpu, options) : NULL;
@@ -204,6 +205,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
 }
 
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
+  *out = (compile_output){0};
   limit_begin(s->file, s->line);
   bool ok = compile_within_limits(a, s, options, out);
   limit_end();

@@ -28,10 +28,6 @@ typedef struct product {
   float *out;
   int64_t rows, width;
 } product;
-typedef struct call {
-  pegen_entry *entry;
-  const pegen_args *args;
-} call;
 
 static int project(const void *context, int part, int parts) {
   const product *p = context;
@@ -42,12 +38,6 @@ static int project(const void *context, int part, int parts) {
         p->out[row * p->width + j] += p->in[row * p->width + i] * p->weight[i * p->width + j];
   }
   return 0;
-}
-
-/* A kernel's entry as a stage: its part is a part of the rows. */
-static int enter(const void *context, int part, int parts) {
-  const call *c = context;
-  return c->entry(c->args, part, parts);
 }
 
 /* softmax(q k^T / sqrt(dim)) v; encoded rows have `wide` channels. */
@@ -85,9 +75,9 @@ static void forward(const block *b, const pegen_kernel *kernel, const pegen_args
   int64_t rows = b->batches * b->tokens;
   float *const out[] = {b->q, b->k, b->v};
   for (int i = 0; i < 3; i++) run(project, &(product){b->x, b->weight[i], out[i], rows, b->width});
-  if (kernel->encode) run(enter, &(call){kernel->encode, args});
+  if (kernel->encode) run(enter, &(entry_call){kernel->encode, args});
   if (kernel->encode) run(attend, b);
-  else run(enter, &(call){kernel->attention, args}); /* positions that act on pairs of tokens */
+  else run(enter, &(entry_call){kernel->attention, args}); /* positions that act on pairs of tokens */
   run(project, &(product){b->mixed, b->weight[3], b->y, rows, b->width});
 }
 
@@ -101,12 +91,7 @@ static float *numbers(int64_t count, float scale) {
 
 static DLTensor *tensor(void *data, int rank, const int64_t *shape, const int64_t *strides) {
   DLTensor *t = calloc(1, sizeof *t);
-  *t = (DLTensor){.data = data,
-                  .device = {kDLCPU, 0},
-                  .ndim = rank,
-                  .dtype = {kDLFloat, 32, 1},
-                  .shape = (int64_t *)shape,
-                  .strides = (int64_t *)strides};
+  *t = pegen_tensor(data, kDLFloat, 32, rank, (int64_t *)shape, (int64_t *)strides);
   return t;
 }
 

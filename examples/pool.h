@@ -1,8 +1,9 @@
-/* pool: threads that live as long as the program and run one stage after the other; engine.c's own, in place of a real
+/* pool: threads that live as long as the program and run one stage after the other, in place of a real
  * engine's. */
 #ifndef POOL_H
 #define POOL_H
 
+#include <pegen/pegen.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -10,6 +11,17 @@
 
 /* One share of a stage's work; 0 or an error. */
 typedef int stage(const void *context, int part, int parts);
+
+/* A kernel's entry as a stage: its part is a part of the rows. */
+typedef struct entry_call {
+  pegen_entry *entry;
+  const pegen_args *args;
+} entry_call;
+
+static int enter(const void *context, int part, int parts) {
+  const entry_call *c = context;
+  return c->entry(c->args, part, parts);
+}
 
 static struct {
   pthread_barrier_t start, end;

@@ -23,7 +23,7 @@ static int64_t shape[] = {1, HEADS, TOKENS, CHANNELS}, places[] = {TOKENS, 2}, o
 static int64_t of_heads[] = {1, HEADS, TOKENS}, of_axes[] = {2, 1, CHANNELS / 3, 3};
 
 static DLTensor tensor(float *data, int rank, int64_t *sizes) {
-  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {kDLFloat, 32, 1}, .shape = sizes};
+  return pegen_tensor(data, kDLFloat, 32, rank, sizes, NULL);
 }
 
 static void must(int error) {

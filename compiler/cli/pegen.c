@@ -46,7 +46,7 @@ static spec *load(arena *a, const char *dsl, const options *o) {
   const char *file = stock ? stock : o->spec;
   spec *s = o->trust_spec ? loader_load(a, file, dsl, o->n_defines, o->defines)
                           : loader_load_isolated(a, file, dsl, o->n_defines, o->defines, NULL);
-  if (s && o->name) s->name = o->name;
+  if (s && o->name) s->description = s->name, s->name = o->name;
   return s && spec_validate(s) ? s : NULL;
 }
 
@@ -80,7 +80,7 @@ static int run_compile(arena *a, const spec *s, const options *o) {
   output_file files[4] = {{o->output, object.data, object.size}};
   int count = 1;
   if (o->header) {
-    const char *header = header_text(a, s, o->compile.dtypes, !o->compile.no_gradients);
+    const char *header = header_text(a, s, object.gpu, o->compile.dtypes, !o->compile.no_gradients);
     files[count++] = (output_file){o->header, header, strlen(header)};
   }
   if (depfile) files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};

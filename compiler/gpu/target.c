@@ -205,6 +205,7 @@ static void print_shared(FILE *f, const gpu_program *p) {
 static void print_head(FILE *f, const gpu_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
+  if (s->description) fprintf(f, " from the description %s", s->description);
   for (int i = 0; i < s->n_options; i++)
     fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
   fputc('\n', f);
@@ -228,7 +229,7 @@ static void prepend_head(const gpu_program *p, compile_output *out) {
   fwrite(out->data, 1, out->size, f);
   if (fclose(f)) arena_must(NULL);
   free(out->data);
-  *out = (compile_output){text, size};
+  *out = (compile_output){.data = text, .size = size};
 }
 
 /* ---- outputs ---- */

@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "base/number.h"
 #include "forms/form.h"
+#include "kernel/launch.h"
 #include "pegen/pegen.h"
 
 #include <ctype.h>
@@ -119,12 +120,15 @@ static void print_pairs(FILE *f, unsigned dtypes, int out) {
   if (*separator != ' ') fprintf(f, ": values divided by q_scale, k_scale");
 }
 
-static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
+static void print_summary(FILE *f, arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes) {
   fprintf(f, "/* %s: %s\n *\n", s->name, *s->doc ? comment(a, s->doc) : "a position encoding.");
-  fprintf(f, " * Made by pegen %s from the description %s", PEGEN_VERSION, s->name);
+  fprintf(f, " * Made by pegen %s from the description %s", PEGEN_VERSION, s->description ? s->description : s->name);
   for (int i = 0; i < s->n_options; i++)
     fprintf(f, "%s%s=%s", i ? " " : " with\n *   ", s->option[i].name, comment(a, s->option[i].value));
-  fprintf(f, ".\n * Link the object that was written together with this file; it needs no library.\n *\n");
+  fprintf(
+      f,
+      gpu ? ".\n * Load the module that was written together with this file; its head says what a launch takes.\n *\n"
+          : ".\n * Link the object that was written together with this file; it needs no library.\n *\n");
   const char *heads = s->heads > 1 ? arena_printf(a, "%d", s->heads) : "H";
   if (s->pairwise)
     fprintf(f,
@@ -292,25 +296,62 @@ static void print_entries(FILE *f, const spec *s, entry_role role, bool gradient
   }
 }
 
-char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients) {
+/* What launches must know, as pegen_ptx_entry has it in an object. */
+static void print_launches(FILE *f, arena *a, const gpu_program *gpu, const char *NAME) {
+  size_t prefix = strlen(gpu->spec->name);
+  fprintf(
+      f,
+      "#define %s_LAUNCH_BLOCK %d /* threads of a block */\n\n"
+      "/* Entries. ACCESS: bytes that addresses and strides of rows are multiples of. UNITS: threads of a token.\n"
+      " * COLUMNS: tokens of a warp, 0: units lie in one line; of attention queries of a block. FLIGHT: rows under\n"
+      " * way; of attention keys of a tile. SHARED: bytes of dynamic shared memory of a block. */\nenum {\n",
+      NAME, PEGEN_PTX_BLOCK);
+  for (int i = 0; i < gpu->n_entries; i++) {
+    const gpu_entry *e = &gpu->entry[i];
+    const char *entry = arena_printf(a, "%s%s", NAME, upper(a, e->name + prefix));
+    const struct {
+      const char *word;
+      int value;
+    } constants[] = {{"ACCESS", e->access},
+                     {"UNITS", gpu_entry_units(e)},
+                     {"COLUMNS", e->tile ? e->tile->owners : 0},
+                     {"FLIGHT", e->flight},
+                     {"SHARED", e->shared}};
+    fprintf(f, "  /* %s: launched for \"%s\" */\n", e->name, gpu_entry_word(e));
+    for (int c = 0; c < 5; c++)
+      fprintf(f, "  %s_%s = %d%s\n", entry, constants[c].word, constants[c].value,
+              c < 4 || i < gpu->n_entries - 1 ? "," : "");
+  }
+  fprintf(f, "};\n\n");
+}
+
+char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes, bool gradients) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
   const char *NAME = prefix_of(a, s->name);
 
-  print_summary(f, a, s, dtypes);
+  print_summary(f, a, s, gpu, dtypes);
   fprintf(f, "#ifndef PEGEN_KERNEL_%s_H\n#define PEGEN_KERNEL_%s_H\n\n", NAME, NAME);
-  fprintf(f, "#include <pegen/pegen.h>\n\n#if PEGEN_ABI_VERSION != %d\n", PEGEN_ABI_VERSION);
-  fprintf(f, "#error \"%s was made for another version of pegen/pegen.h\"\n#endif\n\n", s->name);
-  fprintf(f, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+  if (!gpu)
+    fprintf(f,
+            "#include <pegen/pegen.h>\n\n#if PEGEN_ABI_VERSION != %d\n"
+            "#error \"%s was made for another version of pegen/pegen.h\"\n#endif\n\n"
+            "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+            PEGEN_ABI_VERSION, s->name);
   print_sizes(f, a, s, NAME);
   print_columns(f, a, s, dtypes, NAME);
   print_operands(f, a, s, NAME);
   print_inputs(f, a, s, NAME);
-  fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
-  print_entries(f, s, ENTRY_CALL, gradients);
-  print_entries(f, s, ENTRY_SIZE, gradients);
-  fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
+  if (gpu) {
+    print_launches(f, a, gpu, NAME);
+  } else {
+    fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
+    print_entries(f, s, ENTRY_CALL, gradients);
+    print_entries(f, s, ENTRY_SIZE, gradients);
+    fprintf(f, "#ifdef __cplusplus\n}\n#endif\n");
+  }
+  fprintf(f, "#endif\n");
 
   if (fclose(f)) arena_must(NULL);
   char *copy = arena_strdup(a, text);

@@ -8,10 +8,11 @@
 #define PEGEN_OBJECT_HEADER_H
 
 #include "base/arena.h"
+#include "gpu/entries.h"
 #include "spec/spec.h"
 
-/* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. NUL-terminated, in the arena. A kernel of the description must have
- * compiled. */
-char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients);
+/* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. gpu: what was written for a GPU alone, which has launch constants in
+ * place of entries; NULL: an object. NUL-terminated, in the arena. A kernel of the description must have compiled. */
+char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes, bool gradients);
 
 #endif

@@ -42,7 +42,7 @@ static bool read_all(int fd, compile_output *out) {
   }
   if (!data) return false;
   free(out->data);
-  *out = (compile_output){data, size};
+  *out = (compile_output){.data = data, .size = size};
   return true;
 }
 

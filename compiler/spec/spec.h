@@ -285,6 +285,7 @@ typedef struct spec {
   const char *file; /* as given on the command line, for messages */
   int line; /* of pe.encoding */
   const char *name; /* C identifier; prefix of all symbols */
+  const char *description; /* the name in the description, where --name has given another; else NULL */
   const char *doc; /* one line: what it is, and whose */
 
   int n_axes;

@@ -23,7 +23,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1816 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1824 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,

@@ -32,6 +32,7 @@ typedef struct compile_options {
 typedef struct compile_output {
   char *data; /* malloc'ed; text forms are not NUL-terminated */
   size_t size;
+  const struct gpu_program *gpu; /* what was written, where that is for a GPU alone; else NULL */
 } compile_output;
 
 #endif

@@ -25,6 +25,16 @@ class Input(NamedTuple):
     size: int
     of_keys: bool = False  #: of the tokens of k, and the heads of k or of q
 
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """What each counts: "batches", "heads", "tokens" or "keys", or a number."""
+        return ("batches", "heads", "keys" if self.of_keys else "tokens", *([str(self.size)] if self.size else []))
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """As an operand's; None: for each call to choose."""
+        return (None, None, None, *([self.size] if self.size else []))
+
 
 class Table(NamedTuple):
     """What `prepare` computed of positions and operands, for `encode`."""

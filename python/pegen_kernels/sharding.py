@@ -44,7 +44,7 @@ def _is_part(found: Any, part: Any, parts: int) -> bool:
     numbers = torch.Generator().manual_seed(1)
     rows = torch.rand(1, found.heads, 3, found.head_dim, generator=numbers)
     operands = [torch.rand(info.shape, generator=numbers) for info in found.operands]
-    inputs = [torch.rand(1, found.heads, 3, *([i.size] if i.size else []), generator=numbers) for i in found.inputs]
+    inputs = [torch.rand(1, found.heads, 3, *i.shape[3:], generator=numbers) for i in found.inputs]
     whole, made, n = _results(found, found.heads, rows, operands, inputs), [], found.heads // parts
     for i in range(parts):
         cut = [x if (at := _heads_dimension(info)) is None else x.narrow(at, i * n, n).contiguous()

@@ -60,6 +60,17 @@ def check_training(folder):
     expect(losses and losses[-1] < 0.01 * losses[0], f"the loss hardly falls: {losses}")
 
 
+def check_decode(folder):
+    """Tokens out of pages are those of the whole sequences."""
+    for name in ("rope", "attention"):
+        run(pegen, source / f"specs/{name}.lua", "-o", folder / f"{name}.o", "--header", folder / f"{name}.h")
+    run(compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-I", source / "runtime/include",
+        "-I", folder, source / "examples/decode.c", folder / "rope.o", folder / "attention.o", "-pthread", "-lm",
+        "-o", folder / "decode")  # fmt: skip
+    off = re.search(r"^100 and 61 tokens, decoded by 2 threads: off by at most (\S+)$", run(folder / "decode"), re.M)
+    expect(off and 0 <= float(off[1]) < 1e-5, f"decode: {off}")
+
+
 def near(x, y):
     return all(abs(a - b) < 2e-3 * max(1, abs(a)) for a, b in zip(x, y))
 
@@ -159,6 +170,7 @@ def check_python(folder):
 with tempfile.TemporaryDirectory() as name:
     check_engine(pathlib.Path(name))
     check_training(pathlib.Path(name))
+    check_decode(pathlib.Path(name))
     check_python(pathlib.Path(name))
 print(f"{failures} failures")
 sys.exit(1 if failures else 0)

@@ -577,6 +577,12 @@ class Attention(unittest.TestCase):
         of = {"own": rows(3, 4, 1, seed=4), "rows": rows(3, 4, 1, 3, seed=5)}
         slope = {"slope": numpy.array([0.1, 0.2, 0.3, 0.4], "float32")}
         self.assertEqual({x.name for x in kernel.inputs}, {"own", "rows", "of_key", "key_rows"})
+        for info in kernel.inputs:
+            tokens, last = "keys" if "key" in info.name else "tokens", {"rows": (3,), "key_rows": (4,)}.get(
+                info.name, ()
+            )
+            self.assertEqual(info.shape, (None, None, None, *last))
+            self.assertEqual(info.dimensions, ("batches", "heads", tokens, *map(str, last)))
         with self.assertRaisesRegex(pk.ArgumentError, "^encode: score_inputs has no such entry; it has: attention"):
             kernel.encode(q)  # whatever else it lacks
         for heads in (1, 4):

@@ -273,7 +273,46 @@ class NumberTypes(unittest.TestCase):
 
 
 class ForwardMode(unittest.TestCase):
-    """Tangents are refused by the name of who would drop them, and gradients beside them go on."""
+    """Tangents of rows are encoded; others are refused by the name of who would drop them. Gradients beside go on."""
+
+    def test_rows(self):
+        """Against what is linear: the encoded tangent, less what is encoded of zeros."""
+        rope, mixed = Encoding("rope", head_dim=16, **FAST), Encoding("rope_mixed", head_dim=16, heads=2, **FAST)
+        pape, ops = Encoding("pape", **FAST), torch.ops.pegen_kernels
+        torch.manual_seed(4)
+        q, k, wide, p, place = *torch.randn(2, 1, 2, 5, 16), torch.randn(1, 2, 5, 64), torch.arange(5), torch.rand(5, 2)
+        pape_axes = torch.rand(5, len(pape.kernel.axes))
+        given = [torch.randn(1, 2, *(5, info.size)[: 1 + (info.size > 0)]) for info in pape.kernel.inputs]
+        calls = {
+            "one": (q, lambda q: rope(q, None, p)), "key alone": (q, lambda q: rope(k, q, p)[1]),
+            "both": (q, lambda q: torch.stack(rope(q, 2 * q, p))), "mixed": (q, lambda q: mixed(q, None, place)),
+            "vmap": (q, lambda q: torch.vmap(lambda q: rope(q, None, p))(q[None])[0]),
+            "columns": (wide, lambda q: torch.stack(pape(q, q, pape_axes, given))),
+            "gradient": (q, lambda q: torch.func.grad(lambda q: rope(q, None, p).square().sum())(q)),
+            "operator": (q, lambda q: ops.encode_one(q, p[:, None], [], rope.kernel_name)),
+            "its gradient": (q, lambda q: ops.encode_one_backward(q, p[:, None], [], rope.kernel_name)),
+        }  # fmt: skip
+        for name, (x, call) in calls.items():
+            tangent = torch.randn_like(x)
+            expected = call(tangent) - call(0 * tangent)
+            with self.subTest(name):
+                made = []
+                if name in ("operator", "its gradient"):
+                    with self.assertRaisesRegex(pk.ArgumentError, "^encode of rope has no forward-mode derivatives"):
+                        torch.func.jvp(call, (x,), (tangent,))
+                else:
+                    made = [torch.func.jvp(call, (x,), (tangent,))[1], torch.func.linearize(call, x)[1](tangent)]
+                for of in (x, x.clone().requires_grad_()):
+                    with forward_ad.dual_level():
+                        out = forward_ad.unpack_dual(call(forward_ad.make_dual(of, tangent)))
+                        made.append(out.tangent)
+                        self.assertTrue(torch.equal(out.primal, call(x)))
+                for found in made:
+                    self.assertLess((found - expected).abs().max(), 1e-5 * expected.abs().max())
+        turn = torch.func.jacfwd(lambda q: rope(q, None, p))(q)
+        self.assertTrue(torch.equal(turn, torch.func.jacrev(lambda q: rope(q, None, p))(q)))
+        curved = torch.func.hessian(lambda q: rope(q, None, p).square().sum())(q).reshape(160, 160)
+        self.assertLess((curved - 2 * torch.eye(160)).abs().max(), 1e-5)
 
     def test_refused(self):
         rope, mixed = Encoding("rope", head_dim=16, **FAST), Encoding("rope_mixed", head_dim=16, heads=2, **FAST)
@@ -282,16 +321,14 @@ class ForwardMode(unittest.TestCase):
         of_all = [place, [mixed.freqs], False, True, False, mixed.kernel_name]
         calls = {
             "encode of rope": (
-                lambda q: rope(q, None, p), lambda q: rope(q, q, p)[1],
-                lambda q: torch.vmap(lambda q: rope(q, None, p))(q[None]),
-                lambda q: torch.func.grad(lambda q: rope(q, None, p).square().sum())(q),
-                lambda q: ops.encode_one(q, p[:, None], [], rope.kernel_name),
-                lambda q: ops.encode_one_backward(q, p[:, None], [], rope.kernel_name),
                 lambda q: ops.encode_one.kernel(q, p[:, None], [], rope.kernel_name),
                 lambda q: ops.encode.kernel(q, q, p[:, None], [], rope.kernel_name)[1],
             ),
+            "encode of rope_mixed at positions, operands or inputs": (
+                lambda q: mixed(torch.ones(1, 2, 5, 16), None, q[0, 0, :, :2]),
+                lambda q: torch.func.functional_call(mixed, {"freqs": q[:, :, 0, :8]}, (q, None, place)),
+            ),
             "encode of rope_mixed": (
-                lambda q: mixed(q, None, place), lambda q: mixed(torch.ones(1, 2, 5, 16), None, q[0, 0, :, :2]),
                 lambda q: ops.encode_all_backward([q], [q], *of_all)[0],
                 lambda q: ops.encode_all_backward.kernel([q], [q], *of_all)[0],
             ),
@@ -321,8 +358,6 @@ class ForwardMode(unittest.TestCase):
                         pk.ArgumentError, f"^{name} has no forward-mode derivatives .*; expected reverse mode"
                     ):
                         way()
-        with self.assertRaisesRegex(pk.ArgumentError, "^encode of rope has no forward-mode derivatives"):
-            torch.func.linearize(lambda q: rope(q, None, p), q)
         self.graphs_refuse(
             {
                 "encode of rope": lambda q: rope(q, None, p),

@@ -38,9 +38,15 @@ CAUSAL = {  # configuration: what differs from SIZES
     "DeepseekV3": {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
                    "v_head_dim": 12, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
                    "num_key_value_heads": 4, "head_dim": 8},
+    # whose own code reads the mask
+    "Doge": {"keep_window_size": 8},
+    "DeepseekV32": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+                    "v_head_dim": 12, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
+                    "num_key_value_heads": 4, "moe_intermediate_size": 32, "index_topk": 8, "index_head_dim": 16,
+                    "index_n_heads": 2},
 }  # fmt: skip
 EAGER = ("Gemma2", "GptOss")  # softcap, sinks: sdpa has neither
-CACHED = ("Llama", "Mistral", "Gemma2", "GptOss", "Llama4Text", "DeepseekV3")
+CACHED = ("Llama", "Mistral", "Gemma2", "GptOss", "Llama4Text", "DeepseekV3", "Doge", "DeepseekV32")
 ENCODERS = {
     "Bert": {}, "Roberta": {}, "DistilBert": {"dim": 64, "n_heads": 4, "n_layers": 2, "hidden_dim": 96}, "Electra": {},
     "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2},
@@ -185,14 +191,37 @@ class Masks(Case):
                                      (theirs.bidirectional_mask_function, (30, 40), True)):  # fmt: skip
             self.assertEqual(self.of(mask, *sizes, attention_mask=whole) is None, is_none)
 
+    def test_read_by_the_model(self):
+        """A mask that may not be left out is one of booleans, but where transformers itself forbids that."""
+        causal, whole = theirs.causal_mask_function, theirs.bidirectional_mask_function
+        sequences = torch.zeros(2, 6, dtype=torch.int64)
+        packed = theirs.packed_sequence_compatibility_function(causal, torch.arange(6).expand(2, -1), sequences)
+        padding = torch.ones(2, 6, dtype=torch.bool)
+        padding[0, :2] = False
+        window = theirs.sliding_window_causal_mask_function(3)
+        cases = [(x, (6, 6, 0, 0), given, torch.bool) for x in (causal, window, whole) for given in (None, padding)]
+        cases += [(causal, (1, 6, 5, 0), padding, torch.bool), (causal, (1, 6, torch.tensor(5), 0), None, torch.int32)]
+        cases += [
+            (x, (6, 6, 0, 0), None, torch.int32) for x in (packed, theirs.packed_sequence_mask_function(sequences))
+        ]
+        for mask, sizes, given, dtype in cases:
+            told = (2, *sizes, mask, given)
+            found = transformers_attention._mask(*told, allow_is_causal_skip=False)
+            self.assertEqual(found.dtype, dtype)
+            if dtype == torch.bool:
+                self.assertTrue(torch.equal(found, theirs.sdpa_mask(*told, allow_is_causal_skip=False)))
+        self.assertIsNone(transformers_attention._mask(2, 6, 6, mask_function=whole, allow_is_causal_skip=False,
+                                                       allow_is_bidirectional_skip=True))  # fmt: skip
+
     def test_unknown(self):
         """Masks of the caller's own are theirs, and what sdpa lacks is refused beside them."""
         blocks = torch.arange(40)[None].expand(2, -1) // 10
         found = self.of(theirs.or_masks(theirs.causal_mask_function, theirs.blockwise_overlay(blocks)), 40, 40)
         self.assertEqual(found.shape, (2, 1, 40, 40))
         x = torch.zeros(2, 4, 40, 16)
-        with self.assertRaisesRegex(pk.ArgumentError, "^softcap: .*; expected attn_implementation='eager'"):
-            transformers_attention._attention(torch.nn.Module(), x, x, x, found, softcap=5.0)
+        for name in ("softcap", "sinks", "block_indices"):
+            with self.assertRaisesRegex(pk.ArgumentError, f"^{name}: .*; expected attn_implementation='eager'"):
+                transformers_attention._attention(torch.nn.Module(), x, x, x, found, **{name: torch.tensor(5.0)})
 
     def test_dropout(self):
         """By transformers' own attention, behind the same mask."""

@@ -67,9 +67,9 @@ static void texts_stay_in_their_comments(void **state) {
                                       "*/*/*/"};
   arena *a = arena_create();
   (void)state;
-  const char *wanted = code_of(a, header_text(a, described(a, "plain"), 0, true));
+  const char *wanted = code_of(a, header_text(a, described(a, "plain"), NULL, 0, true));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    assert_string_equal(code_of(a, header_text(a, described(a, texts[i]), 0, true)), wanted);
+    assert_string_equal(code_of(a, header_text(a, described(a, texts[i]), NULL, 0, true)), wanted);
   arena_destroy(a);
 }
 
@@ -100,7 +100,7 @@ static void what_is_read_is_there(void **state) {
   arena *a = arena_create();
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const char *text = header_text(a, described(a, cases[i].text), 0, true);
+    const char *text = header_text(a, described(a, cases[i].text), NULL, 0, true);
     int found = 0;
     for (const char *at = text; (at = strstr(at, cases[i].shown)) != NULL; at++) found++;
     if (found != 9) /* doc; option; four of the operand; three of the input */

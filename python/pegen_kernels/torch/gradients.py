@@ -11,12 +11,13 @@ from typing import Any, Iterable, NamedTuple, Sequence
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn.functional import pad
 
 from ..errors import ArgumentError
 from . import extension
 from .names import kernel_of
 from .operators import OVERLOADS, library, operators, plain
-from .tangents import no_tangent, refuse_tangents
+from .tangents import have_tangents, no_tangent, refuse_tangents
 
 _FORWARD = ("encode", "encode_one")
 
@@ -35,11 +36,15 @@ def _encoding(kernel: str) -> str:
     return f"encode of {kernel_of(kernel).name}"
 
 
-def _apply(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
-    """The kernel, inside a function of autograd's where a gradient is recorded."""
+def _refuse_tangents_of_places(positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> None:
     if forward_ad._current_level >= 0:
-        refuse_tangents(_encoding(kernel), (*rows, positions, *operands))
-    if is_recorded((*rows, positions, *operands)):
+        refuse_tangents(f"{_encoding(kernel)} at positions, operands or inputs", (positions, *operands))
+
+
+def _apply(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
+    """The kernel, inside a function of autograd's where a gradient is recorded, or a tangent follows."""
+    _refuse_tangents_of_places(positions, operands, kernel)
+    if is_recorded((*rows, positions, *operands)) or have_tangents(rows):
         return _appliers[name](*rows, positions, kernel, *operands)
     return plain(name)(*rows, positions, operands, kernel)
 
@@ -50,7 +55,7 @@ def call(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: 
         return operators[name](*rows, positions, operands, kernel)
     try:
         if torch._C._are_functorch_transforms_active():  # which cannot look into operators
-            refuse_tangents(_encoding(kernel), (*rows, positions, *operands))
+            _refuse_tangents_of_places(positions, operands, kernel)
             return _functions[name].apply(*rows, positions, kernel, *operands)
         return _apply(name, rows, positions, operands, kernel)
     except (AttributeError, RuntimeError) as error:
@@ -133,7 +138,9 @@ def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | Non
         if not facts.widens:
             kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
     ctx.has_positions = positions is not None
-    ctx.save_for_backward(*kept, *([positions] if ctx.has_positions else []), *operands)
+    places = [*([positions] if ctx.has_positions else []), *operands]
+    ctx.save_for_backward(*kept, *places)
+    ctx.save_for_forward(*places)
     ctx.kernel, ctx.n_kept, ctx.n_operands = kernel, len(kept), len(operands)
 
 
@@ -156,6 +163,17 @@ def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[An
     of_positions = _as(made.pop(), positions) if ctx.with_positions else None
     of_operands = map(_as, made[len(gradients) :], operands) if ctx.with_operands else none
     return made[: len(gradients)], of_positions, of_operands
+
+
+def _tangents(forward: str, ctx: Any, tangents: Sequence[Tensor]) -> Any:
+    """Tangents of what the operator writes, which is linear in rows but for columns that do not depend on them."""
+    places, found = ctx.saved_tensors, kernel_of(ctx.kernel)
+    made = call(forward, tangents, *((places[0], places[1:]) if ctx.has_positions else (None, places)), ctx.kernel)
+    if found.out_dim == found.head_dim:
+        return made
+    made = (made,) if len(tangents) == 1 else made
+    cut = tuple(pad(x[..., : found.head_dim], (0, x.shape[-1] - found.head_dim)) for x in made)
+    return cut if len(cut) > 1 else cut[0]
 
 
 # ---- batches of vmap ----
@@ -280,7 +298,7 @@ def _function(forward: str, backward: str, n: int) -> Any:
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            raise no_tangent(_encoding(ctx.kernel))
+            return _tangents(forward, ctx, tangents[:n])
 
         @staticmethod
         def vmap(info: Any, dims: Any, *given: Any) -> Any:
@@ -306,6 +324,8 @@ def _implement(name: str, n: int) -> None:
     """What autograd does where an operator is called directly or traced: graphs hold kernels, not operators."""
 
     def autograd(*given: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():  # which cannot look into operators
+            refuse_tangents(_encoding(given[-1]), given[:n])
         return _apply(name, given[:n], *given[n:])
 
     library.impl(name, autograd, "Autograd")

@@ -1,4 +1,5 @@
-"""Forward-mode differentiation, which kernels do not have: a tangent is refused where a kernel would drop it."""
+"""Forward-mode differentiation. Rows that are encoded are linear in rows (gradients.py); any other tangent is refused
+where a kernel would drop it."""
 from __future__ import annotations
 
 from typing import Any, Callable, Iterable
@@ -21,8 +22,12 @@ def no_tangent(what: str) -> ArgumentError:
 def refuse_tangents(what: str, tensors: Iterable[Any]) -> None:
     """Raises where one of the tensors has a tangent, as in forward-mode differentiation: a kernel would drop it. what:
     who is differentiated, in the words of the message."""
-    if forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in tensors):
+    if have_tangents(tensors):
         raise no_tangent(what)
+
+
+def have_tangents(tensors: Iterable[Any]) -> bool:
+    return forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in tensors)
 
 
 def _has_tangent(x: Tensor) -> bool:

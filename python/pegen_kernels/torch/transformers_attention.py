@@ -45,6 +45,7 @@ return pe.encoding {
 """
 _FAR = 2**23  # beyond all places; differences are exact in float32
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
+_LACKING = ("sinks", "block_indices")  # what some models give, neither ours nor `sdpa`
 _options: dict[str, Any] = {}
 _registered = functools.lru_cache(maxsize=None)(register)
 
@@ -124,24 +125,37 @@ def _is_plain(mask: Any, of_keys: Any, q_length: int, kv_length: int, q_offset: 
     return "causal_mask_function" in kinds <= windowed and fits and q_offset + q_length == kv_offset + kv_length
 
 
+def _is_read(mask: Any, q_length: int, q_offset: Any) -> bool:
+    """Whether a mask that may not be left out is for the model's own code. transformers forbids that itself, too: for
+    packed sequences, and where a static cache decodes."""
+    kind, made = _cells(mask)
+    kinds = {kind, *(_cells(part)[0] for part in made.get("mask_functions", ()))}
+    is_packed = kinds & {"packed_sequence_mask_function", "remap_positions_for_packed_sequence"}
+    return not is_packed and not (q_length == 1 and isinstance(q_offset, Tensor))
+
+
 def _mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
           mask_function: Any = None, attention_mask: Tensor | None = None, allow_is_causal_skip: bool = True,
-          use_vmap: bool = False, device: Any = "cpu", **rest: Any) -> Tensor | None:  # fmt: skip
+          allow_is_bidirectional_skip: bool = False, use_vmap: bool = False, device: Any = "cpu",
+          **rest: Any) -> Tensor | None:  # fmt: skip
     """None: what `is_causal` of the layer says; int32 [B, 1, q_length + kv_length, 3]: coordinates of queries and then
-    of keys; bool [B, 1, q_length, kv_length]: a mask that is not known. What has 4 dimensions is not made twice."""
+    of keys; bool [B, 1, q_length, kv_length]: a mask that is not known, or that the model's own code reads. What has 4
+    dimensions is not made twice."""
     from transformers import masking_utils as theirs
 
     mask_function = mask_function or theirs.causal_mask_function
     padding = theirs.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     of_keys = None if padding is None else padding[:, kv_offset : kv_offset + kv_length].bool()
     sizes = (q_length, kv_length, q_offset, kv_offset)
-    if not use_vmap and _is_plain(mask_function, of_keys, *sizes):
+    may_skip = allow_is_causal_skip or allow_is_bidirectional_skip
+    if may_skip and not use_vmap and _is_plain(mask_function, of_keys, *sizes):
         return None
     q = (torch.arange(q_length, device=device) + q_offset)[None]
     k = (torch.arange(kv_length, device=device) + kv_offset)[None]
     none = [torch.zeros_like(x) for x in (q, k)]
     seen = _Seen(q, k, none[0] - _FAR, none[0] + _FAR, *none)
-    found = None if use_vmap else _narrowed(mask_function, seen)
+    is_dense = use_vmap or (not may_skip and _is_read(mask_function, q_length, q_offset))
+    found = None if is_dense else _narrowed(mask_function, seen)
     if found is None:
         return theirs.sdpa_mask(
             batch_size, *sizes, mask_function, attention_mask, allow_is_causal_skip=False, use_vmap=use_vmap,
@@ -167,10 +181,15 @@ def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention
                dropout: float = 0.0, scaling: float | None = None, is_causal: bool | None = None,
                softcap: float | None = None, s_aux: Tensor | None = None, **rest: Any) -> Any:  # fmt: skip
     """query: [B,H,N,D]; key, value: [B,Hkv,M,D]; attention_mask: of `_mask`; s_aux: [H], a logit of each head beside
-    those of the keys (a sink). Returns [B,N,H,Dv] and no weights."""
+    those of the keys (a sink); indices in rest: [B,N,any], the keys that a query sees of those of a bool mask. Returns
+    [B,N,H,Dv] and no weights."""
+    if (indices := rest.pop("indices", None)) is not None:
+        chosen = torch.zeros_like(attention_mask[:, 0], dtype=torch.bool).scatter(-1, indices.long(), True)
+        attention_mask = attention_mask & chosen[:, None]
     places, k_places = _coordinates(attention_mask, query.shape[2])
     is_ours = attention_mask is None or places is not None
-    if not is_ours or dropout > 0 or query.dtype not in _TYPES or rest.get("position_bias") is not None:
+    is_ours = is_ours and not any(rest.get(name) is not None for name in ("position_bias", *_LACKING))
+    if not is_ours or dropout > 0 or query.dtype not in _TYPES:
         return _theirs(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                        is_causal=is_causal, softcap=softcap, s_aux=s_aux, **rest)  # fmt: skip
     kernel = _kernel(query.shape[-1], value.shape[-1], float(softcap or 0), places is not None)
@@ -187,12 +206,9 @@ def _theirs(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     """transformers' own. What it lacks is refused, since it would be left out without a word."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    refused = [name for name in ("softcap", "s_aux") if named.pop(name, None) is not None]
-    if refused:
-        raise ArgumentError(
-            f"{refused[0]}: given with a mask of the model's own, dropout or {query.dtype};"
-            " expected attn_implementation='eager' for these"
-        )
+    if refused := [name for name in ("softcap", "s_aux", *_LACKING) if named.pop(name, None) is not None]:
+        beside = "" if refused[0] in _LACKING else f" beside a mask of the model's own, dropout or {query.dtype}"
+        raise ArgumentError(f"{refused[0]}: given{beside}; expected attn_implementation='eager' for models with it")
     q, k = _coordinates(mask, query.shape[2])
     if q is not None:
         (first, last, own), (place, _, document) = q[:, None, :, None].unbind(-1), k[:, None, None].unbind(-1)

@@ -5,10 +5,9 @@
  *     #include "rope.h"
  *
  *     int64_t shape[] = {1, HEADS, TOKENS, ROPE_HEAD_DIM}, places[] = {TOKENS, ROPE_AXES};
- *     DLTensor q = {.data = queries, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
- *     DLTensor k = q, positions = q;
- *     k.data = keys;
- *     positions.data = where, positions.ndim = 2, positions.dtype.code = kDLInt, positions.shape = places;
+ *     DLTensor q = pegen_tensor(queries, kDLFloat, 32, 4, shape, NULL);
+ *     DLTensor k = pegen_tensor(keys, kDLFloat, 32, 4, shape, NULL);
+ *     DLTensor positions = pegen_tensor(where, kDLInt, 32, 2, places, NULL);
  *
  *     pegen_args args = {.struct_size = sizeof args, .q = &q, .k = &k, .q_out = &q, .k_out = &k,
  *                        .positions = &positions};
@@ -242,8 +241,9 @@ enum {
  *   grad->q, k           out: [B,H,N,D], [B,Hkv,M,D] of the same type, rounded once; may be q_out and k_out where E = D
  *   grad->operands       out: each of its operand's shape, contiguous, float32 or float64
  *   grad->inputs         out: each of its input's shape and type, any strides. With bias channels: only with q_out,
- *                        rounded once. Of rows that rotate by inputs: float32 sums over the rows that read them, q
- * first grad->positions,     out: of the shape of args->positions, any strides, float32 or float64 grad->k_positions
+ *                        rounded once. Where rows rotate by inputs: float32 sums over rows, those of q first
+ *   grad->positions,     out: of the shapes of args->positions and args->k_positions, any strides,
+ *   grad->k_positions    float32 or float64
  *   args->q, k           in, where an operand, an input or positions gain, of each tensor of q_out and k_out: what
  *                        encode wrote or, with PEGEN_GRAD_FROM_INPUT, what it read. Not for what is added to rows, nor
  *                        where E is not D
@@ -292,8 +292,8 @@ enum {
  *   grad->operands       out: those of a bias, a score or a rotation of pairs, read at computed indices, too
  *   grad->inputs         out: each of its input's shape and type, rounded once, any strides
  *   grad->positions,     out: of those given, float32 or float64. A token gains as a query and, where k has no
- * positions grad->k_positions    of its own, as a key args->workspace      NAME_attention_backward_workspace(args)
- * bytes, 8-byte aligned
+ *   grad->k_positions    positions of its own, as a key
+ *   args->workspace      NAME_attention_backward_workspace(args) bytes, 8-byte aligned
  *
  * The workspace holds float32 rows of k and v and float64 sums of operands: at most as many numbers as q and one of all
  * operands. Tables that batches with the same positions read add float32 of pairs, at most as many as q and k.
@@ -581,6 +581,25 @@ typedef struct pegen_kernel {
   int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
                          where the description says */
 } pegen_kernel;
+
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
+/* A tensor of the host's memory, where it lies. code, bits: kDLFloat and 32, kDLBfloat and 16, kDLInt and 64, ...;
+ * strides: of elements; NULL: the last dimension varies fastest. */
+static inline DLTensor pegen_tensor(void *data, int code, int bits, int ndim, int64_t *shape, int64_t *strides) {
+  DLTensor tensor;
+  tensor.data = data;
+  tensor.device.device_type = kDLCPU;
+  tensor.device.device_id = 0;
+  tensor.ndim = ndim;
+  tensor.dtype.code = (uint8_t)code;
+  tensor.dtype.bits = (uint8_t)bits;
+  tensor.dtype.lanes = 1;
+  tensor.shape = shape;
+  tensor.strides = strides;
+  tensor.byte_offset = 0;
+  return tensor;
+}
+#endif
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
 
