@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DRAWS = 4, MOST_PAIRS = 64 }; /* random queries, and keys, of a head; tokens of a displacement they are at */
+enum { DRAWS = 4, MOST_DRAWN = 64 }; /* random queries, and keys, of a head; scores of a displacement, roughly */
 static const double WORK = 4e9;   /* operations that matrices may take: heads that are more are left out */
 static const uint64_t SEED = 20260101;
 const double score_quantile[SCORE_QUANTILES] = {0.05, 0.25, 0.5, 0.75, 0.95};
@@ -52,15 +52,26 @@ static void displacement_as_position(const score_map *m, int axes, int64_t index
   for (int axis = 0; axis < axes; axis++) position[axis] = (double)delta[axis];
 }
 
-/* The token that lies `delta` from one; -1: outside of the grid. */
-static int64_t neighbour(const score_map *m, int axes, int64_t token, const int64_t *delta) {
+/* How many pairs of tokens lie `delta` apart, and how far the second one's index is from the first one's. */
+static int64_t count_pairs(const score_map *m, int axes, const int64_t *delta, int64_t *offset) {
+  int64_t pairs = 1, scale = 1;
+  *offset = 0;
+  for (int axis = axes - 1; axis >= 0; axis--) {
+    pairs *= m->grid[axis] - llabs(delta[axis]);
+    *offset += delta[axis] * scale;
+    scale *= m->grid[axis];
+  }
+  return pairs;
+}
+
+/* The first token of the pair. */
+static int64_t token_of_pair(const score_map *m, int axes, const int64_t *delta, int64_t pair) {
   int64_t found = 0, scale = 1;
   for (int axis = axes - 1; axis >= 0; axis--) {
-    int64_t at = token % m->grid[axis] + delta[axis];
-    if (at < 0 || at >= m->grid[axis]) return -1;
-    found += at * scale;
+    int64_t room = m->grid[axis] - llabs(delta[axis]);
+    found += (pair % room + (delta[axis] < 0 ? -delta[axis] : 0)) * scale;
     scale *= m->grid[axis];
-    token /= m->grid[axis];
+    pair /= room;
   }
   return found;
 }
@@ -190,7 +201,7 @@ static void compare_tokens(const work *w, int index, const double *of_tokens, co
   score_map *m = w->map;
   int64_t delta[SPEC_MAX_AXES];
   for (int64_t d = 0; d < m->count; d++) {
-    int64_t pairs = 0, at = index * m->count + d, opposite = index * m->count + m->count - 1 - d;
+    int64_t offset, at = index * m->count + d, opposite = index * m->count + m->count - 1 - d;
     if (of_tokens == of_keys && opposite < at) { /* the same pairs, from the other token */
       m->equal[at] = m->equal[opposite];
       m->lowest[at] = m->lowest[opposite];
@@ -200,15 +211,14 @@ static void compare_tokens(const work *w, int index, const double *of_tokens, co
     displacement_of(m, w->spec->n_axes, d, delta);
     m->lowest[at] = INFINITY;
     m->highest[at] = -INFINITY;
-    for (int64_t from = 0; from < m->tokens; from++) {
-      int64_t to = neighbour(m, w->spec->n_axes, from, delta);
-      if (to < 0) continue;
-      double score = (product(of_tokens + from * size, of_keys + to * size, size) + more) / whole;
+    int64_t pairs = count_pairs(m, w->spec->n_axes, delta, &offset);
+    if (w->is_relative) pairs = 1;
+    for (int64_t pair = 0; pair < pairs; pair++) {
+      int64_t from = token_of_pair(m, w->spec->n_axes, delta, pair);
+      double score = (product(of_tokens + from * size, of_keys + (from + offset) * size, size) + more) / whole;
       m->equal[at] += score;
       m->lowest[at] = fmin(m->lowest[at], score);
       m->highest[at] = fmax(m->highest[at], score);
-      pairs++;
-      if (w->is_relative) break;
     }
     m->equal[at] /= (double)pairs;
   }
@@ -261,18 +271,18 @@ static void set_quantiles(score_map *m, int64_t d, double *values, int64_t count
 static void compare_draws(const work *w) {
   score_map *m = w->map;
   int64_t rows = (int64_t)m->n_heads * DRAWS, delta[SPEC_MAX_AXES];
-  double *values = arena_array(w->memory, double, rows *MOST_PAIRS);
+  const int64_t most = rows < MOST_DRAWN ? MOST_DRAWN / rows : 1; /* of a displacement's pairs */
+  double *values = arena_array(w->memory, double, rows *most);
   for (int64_t d = 0; d < m->count; d++) {
-    int64_t count = 0, pairs = 1, pair = 0, taken = 0;
+    int64_t count = 0, offset;
     displacement_of(m, w->spec->n_axes, d, delta);
-    for (int axis = 0; axis < w->spec->n_axes; axis++) pairs *= m->grid[axis] - llabs(delta[axis]);
-    for (int64_t from = 0; from < m->tokens && !(w->is_relative && count); from++) {
-      int64_t to = neighbour(m, w->spec->n_axes, from, delta);
-      if (to < 0 || pair++ * MOST_PAIRS < taken * pairs) continue; /* evenly over all pairs, where these are more */
-      taken++;
+    int64_t pairs = count_pairs(m, w->spec->n_axes, delta, &offset), taken = pairs < most ? pairs : most;
+    if (w->is_relative) taken = 1;
+    for (int64_t k = 0; k < taken; k++) { /* evenly over all pairs, where these are more */
+      int64_t from = token_of_pair(m, w->spec->n_axes, delta, k * pairs / taken);
       for (int64_t row = 0; row < rows; row++)
         values[count++] = product(w->queries + (row * m->tokens + from) * w->width,
-                                  w->keys + (row * m->tokens + to) * w->width, w->width);
+                                  w->keys + (row * m->tokens + from + offset) * w->width, w->width);
     }
     set_quantiles(m, d, values, count);
   }

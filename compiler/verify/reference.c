@@ -5,8 +5,9 @@
  * through the Cayley table. exp is scaled by a power of two, summed as a Taylor
  * series and squared back: each squaring doubles the relative error, so a phase of
  * 2^24 radians (24 squarings) leaves about 2^-64 * 2^25 = 2^-39 of it, far
- * under the 2^-22 that kernels promise. The sandwich is multiplied out on every
- * basis blade. Nothing here knows of planes, quaternions or grades.
+ * under the 2^-22 that kernels promise. Where the table says that the exponent's
+ * square is a number, series and squarings are of numbers. The sandwich is
+ * multiplied out on every basis blade. Nothing here knows of planes, quaternions or grades.
  */
 #include "verify/reference.h"
 
@@ -56,6 +57,14 @@ static const cayley *cayley_table(const spec_algebra *algebra) {
   return &table;
 }
 
+/* The product's coefficient of one blade. */
+static long double coefficient_of(const cayley *table, const multivector *x, const multivector *y, unsigned blade) {
+  long double sum = 0;
+  for (unsigned a = 0; a < (unsigned)table->size; a++)
+    if (x->coefficient[a] != 0) sum += table->sign[a][a ^ blade] * x->coefficient[a] * y->coefficient[a ^ blade];
+  return sum;
+}
+
 /* product: neither x nor y. Each coefficient is summed in a register: storing a long double takes longest. */
 static void multiply(const cayley *table, const multivector *x, const multivector *y, multivector *product) {
   int there[SPEC_MAX_BLADES], count = 0; /* rotors and bivectors have half of the blades, or fewer */
@@ -81,10 +90,30 @@ static multivector reverse(const cayley *table, const multivector *x) {
   return reversed;
 }
 
+/* sum = a + b x where x^2 is the number `square`: the series, and its squares, are of two numbers then. */
+static multivector exponential_of_root(const cayley *table, const multivector *x, long double square, int squarings) {
+  long double a = 1, b = 1, term = 1; /* of x / 2^squarings until the end */
+  square = ldexpl(square, -2 * squarings);
+  for (int k = 2; k <= 20 && fabsl(term) > 0x1p-81L; k += 2) {
+    a += term *= square / (k * (k - 1));
+    b += term / (k + 1);
+  }
+  for (int i = squarings; i > 0; i--) {
+    long double twice = 2 * a * b;
+    a = a * a + b * b * square;
+    b = twice;
+  }
+  multivector sum = {{0}};
+  b = ldexpl(b, -squarings);
+  for (int i = 0; i < table->size; i++) sum.coefficient[i] = b * x->coefficient[i];
+  sum.coefficient[0] += a;
+  return sum;
+}
+
 static multivector exponential(const cayley *table, const multivector *x) {
   long double norm = 0; /* of the operator y -> xy in the sum norm: nothing is larger than this */
   for (int i = 0; i < table->size; i++) norm += fabsl(x->coefficient[i]);
-  multivector sum = {{1}};
+  multivector sum = {{1}}, next;
   if (!isfinite(norm)) {
     for (int i = 0; i < table->size; i++) sum.coefficient[i] = NAN;
     return sum;
@@ -94,7 +123,11 @@ static multivector exponential(const cayley *table, const multivector *x) {
     frexpl(norm, &squarings);
     squarings++; /* norm / 2^squarings is in [1/4, 1/2) */
   }
-  multivector scaled = {{0}}, term = {{1}}, next;
+  multiply(table, x, x, &next);
+  bool is_number = true;
+  for (int i = 1; i < table->size && is_number; i++) is_number = next.coefficient[i] == 0;
+  if (is_number) return exponential_of_root(table, x, next.coefficient[0], squarings);
+  multivector scaled = {{0}}, term = {{1}};
   for (int i = 0; i < table->size; i++) scaled.coefficient[i] = ldexpl(x->coefficient[i], -squarings);
   /* 0.5^20 / 20! is below 2^-81. */
   long double size = norm;
@@ -224,13 +257,13 @@ void reference_block(const spec *s, const double *positions, const double *const
   }
   long double amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude;
   for (int j = 0; j < s->n_components; j++) {
-    multivector blade = {{0}};
-    blade.coefficient[s->component[j].blade] = s->component[j].sign;
-    multivector half, turned;
-    multiply(table, &left, &blade, &half);
-    multiply(table, &half, &right, &turned);
+    const spec_component *from = &s->component[j];
+    multivector half;
+    for (int a = 0; a < table->size; a++)
+      half.coefficient[a ^ from->blade] = table->sign[a][from->blade] * from->sign * left.coefficient[a];
     for (int i = 0; i < s->n_components; i++)
-      matrix[i * s->n_components + j] = amplitude * s->component[i].sign * turned.coefficient[s->component[i].blade];
+      matrix[i * s->n_components + j] =
+          amplitude * s->component[i].sign * coefficient_of(table, &half, &right, s->component[i].blade);
   }
 }
 

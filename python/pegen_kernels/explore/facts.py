@@ -177,6 +177,7 @@ def explain(
     label: str | None = None,
     defines: Mapping[str, Any] | None = None,
     like: Facts | None = None,
+    rotors: bool = True,
     watch: Watch | None = None,
     **options: Any,
 ) -> Facts:
@@ -184,7 +185,8 @@ def explain(
     checkpoints (.safetensors) by name. checkpoint: a file of safetensors that has all operands of `tensors`, which says
     what they are called there. Others are drawn as the description says, from `seed`. options: the description's own;
     those whose names are parameters of this function go into `defines`. like: what was told of the description with
-    other options, which saves a look at its axes and sizes where these are still the same. watch: is given each process
+    other options, which saves a look at its axes and sizes where these are still the same. rotors: those of tokens and
+    along each axis, too; most of the time goes there. watch: is given each process
     of `pegen explain`, which it may end from another thread.
 
     Raises CompileError with the file and line of a mistake.
@@ -204,17 +206,17 @@ def explain(
         )
     grid = tuple(int(size) for size in grid)
     words.append(f"--grid={','.join(map(str, grid))}")
-    few, with_tokens = _places(data, grid)
+    few, with_tokens = _places(data, grid) if rotors else (0, False)
     if few and len(grid) == len(data["axes"]):  # explain refuses another grid
         words += [f"--at={','.join(map(repr, map(float, row)))}" for row in _positions(grid, with_tokens)]
     told = _told(request, name, words, watch, like)
     if told is None:
         return explain(spec, grid=wanted, operands=operands, checkpoint=checkpoint, tensors=tensors, seed=seed,
-                       label=label, defines={**(defines or {}), **options}, watch=watch)  # fmt: skip
+                       label=label, defines={**(defines or {}), **options}, rotors=rotors, watch=watch)  # fmt: skip
     data, warnings = told
     scores = data["numbers"]["scores"]
     equal, random, bias = (scores.get(member) for member in ("equal", "random", "bias"))
-    rotors = _rotors(data["numbers"], few) if few else {}
+    turned = _rotors(data["numbers"], few) if few else {}
     phases = data["numbers"].get("phases")
     return Facts(
         label=name,
@@ -226,8 +228,8 @@ def explain(
         highest=equal and _array(equal, "highest"),
         random=random and _array(random),
         bias=bias and _array(bias),
-        tokens=rotors.get("tokens"),
-        steps=rotors.get("steps"),
-        orbits=rotors.get("orbits"),
+        tokens=turned.get("tokens"),
+        steps=turned.get("steps"),
+        orbits=turned.get("orbits"),
         warnings=warnings,
     )

@@ -29,7 +29,7 @@ _STUDY = {  # data by how many axes a position has, with settings that two minut
     3: 'set = "moving_shapes"\nframes = [4]\nsamples = 600\ntested = 200',
 }
 _EPOCHS = {1: 6, 2: 12, 3: 6}
-_USUAL = {"bench": 3.0, "train": 120.0}  # seconds: what bench repeats its calls for, and what studies are sized to
+_USUAL = {"check": 8.0, "bench": 3.0, "train": 120.0}  # seconds: most descriptions take them; studies are sized to them
 
 
 def _die_with_parent() -> None:
@@ -46,7 +46,7 @@ class Job:
     state: str = "waits"  # runs, done, failed, stopped
     started: float = 0.0
     seconds: float = 0.0
-    expected: float | None = None  # seconds: as usual, then by the last one of its kind, then by what is done
+    expected: float = 0.0  # seconds: as usual, then by the last one of its kind, then by what is done
     message: str = ""
     result: Any = None
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -54,15 +54,11 @@ class Job:
 
     def told(self) -> dict[str, Any]:
         seconds = time.monotonic() - self.started if self.state == "runs" else self.seconds
-        share = None
-        if self.curve and self.state == "runs":
-            share = len(self.curve) / (2 * self.curve[0]["epochs"])
-        elif self.expected:
-            share = min(0.99, seconds / self.expected)
-        left = seconds * (1 / share - 1) if share and self.state == "runs" else None
+        share = len(self.curve) / (2 * self.curve[0]["epochs"]) if self.curve else seconds / self.expected
+        left = seconds * (1 / share - 1) if 0 < share < 1 and self.state == "runs" else None
         return {"number": self.number, "kind": self.kind, "label": self.label, "pane": self.pane, "state": self.state,
-                "seconds": seconds, "share": share, "left": left, "message": self.message, "result": self.result,
-                "curve": self.curve}  # fmt: skip
+                "seconds": seconds, "share": min(share, 0.99), "left": left, "message": self.message,
+                "result": self.result, "curve": self.curve}  # fmt: skip
 
 
 def _study(name: str, axes: int, head_dim: int, variants: Sequence[tuple[str, pathlib.Path, Pane]]) -> str:
@@ -114,7 +110,7 @@ class Jobs:
         number = max(self.all, default=0) + 1
         words = self._command(kind, panes, number, facts)
         labels = [pane.label for pane in (panes[:2] if kind == "train" else panes[:1])]
-        job = Job(number, kind, " and ".join(labels), place, expected=self._last.get(kind))
+        job = Job(number, kind, " and ".join(labels), place, expected=self._last[kind])
         self.all[number] = job
         for old in list(self.all)[:-_KEPT]:
             if self.all[old].state not in ("waits", "runs"):
@@ -150,18 +146,18 @@ class Jobs:
     async def _read(self, job: Job) -> str:
         assert job.process and job.process.stdout
         found: list[str] = []
-        checked: set[str] = set()  # targets: each takes as long as another
+        begun: set[str] = set()  # targets: each takes as long as another
         async for line in job.process.stdout:
             text = line.decode(errors="replace")
             if job.kind == "train" and text.startswith("{"):
                 job.curve.append(json.loads(text))
                 continue
             found.append(text)
-            if job.kind == "check" and '"target": ' in text and text not in checked:
-                checked.add(text)
+            if job.kind == "check" and '"target": ' in text and text not in begun:
                 targets = re.search(r'"targets": \[(.*?)\]', "".join(found), re.DOTALL)
-                if targets:
-                    job.expected = (time.monotonic() - job.started) * (targets[1].count('"') // 2) / len(checked)
+                if targets and begun:  # so many are done
+                    job.expected = (time.monotonic() - job.started) * (targets[1].count('"') // 2) / len(begun)
+                begun.add(text)
         return "".join(found)
 
     async def _messages(self, job: Job) -> str:

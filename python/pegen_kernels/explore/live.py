@@ -35,7 +35,8 @@ class Pane:
     options: tuple[tuple[str, str], ...]
     grid: tuple[int, ...] | None
     seed: int | None
-    operands: tuple[tuple[str, tuple[str, str]], ...]  # by name: a deviation, or a file that was sent and its tensor
+    # By name: a deviation, or a file that was sent, its tensor and what a person calls the file.
+    operands: tuple[tuple[str, tuple[str, str, str]], ...]
     head: int | None
     block: int | None
 
@@ -83,15 +84,16 @@ def pane_of(given: Any) -> Pane:
     )
 
 
-def _operand(name: str, given: Any) -> tuple[str, str]:
+def _operand(name: str, given: Any) -> tuple[str, str, str]:
     if not isinstance(given, dict):
         raise ArgumentError(f"operand '{name}' is {given!r}; expected an object")
     if "deviation" in given:
         try:
-            return "deviation", repr(float(given["deviation"]))
+            return "deviation", repr(float(given["deviation"])), f"{name}.npy"
         except (TypeError, ValueError):
             raise ArgumentError(f"operand '{name}': deviation is {given['deviation']!r}; expected a number") from None
-    return _text(given.get("file"), name, 100), _text(given.get("tensor") or "", name)
+    file = _text(given.get("file"), name, 100)
+    return file, _text(given.get("tensor") or "", name), _text(given.get("called") or file, name)
 
 
 class Watch:
@@ -180,7 +182,7 @@ class Descriptions:
         """Files by operand, a checkpoint, and what tensors are called there."""
         files: dict[str, str] = {}
         checkpoint, tensors = None, {}
-        for name, (kind, word) in pane.operands:
+        for name, (kind, word, _) in pane.operands:
             if kind == "deviation":
                 like = like or explain(self.path(pane), defines=dict(pane.options))
                 files[name] = str(self._drawn(pane, like, name, float(word)))
@@ -196,19 +198,19 @@ class Descriptions:
                 checkpoint, tensors[name] = str(file), word or name
         return files, checkpoint, tensors
 
-    def facts(self, pane: Pane, watch: Watch | None = None) -> Facts:
-        """Raises PegenError."""
+    def facts(self, pane: Pane, watch: Watch | None = None, rotors: bool = True) -> Facts:
+        """rotors: as `explain` has it. Raises PegenError."""
         key = (pane.name, pane.text, pane.origin, pane.options, pane.grid, pane.seed, pane.operands)
         with self._lock:
-            found = self._facts.get(key)
+            found = self._facts.get((key, True)) or self._facts.get((key, rotors))
             like = self._latest.get((pane.name, pane.text, pane.origin))
         if found is None:
             files, checkpoint, tensors = self.operand_files(pane, like)
             found = explain(self.path(pane), grid=pane.grid, operands=files, checkpoint=checkpoint, tensors=tensors,
                             seed=pane.seed, label=pane.name, defines=dict(pane.options), like=like,
-                            watch=watch)  # fmt: skip
+                            rotors=rotors, watch=watch)  # fmt: skip
             with self._lock:
-                for kept, at in ((self._facts, key), (self._latest, key[:3])):
+                for kept, at in ((self._facts, (key, rotors)), (self._latest, key[:3])):
                     kept[at] = found
                     kept.move_to_end(at)
                     if len(kept) > _KEPT:

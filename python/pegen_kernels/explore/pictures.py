@@ -480,6 +480,8 @@ PICTURES: dict[str, Callable[[Sequence[Facts]], Picture]] = {
     "changes": changes, "wavelengths": wavelengths, "orbits": orbits, "commutators": commutators, "spectrum": spectrum,
 }  # fmt: skip
 
+OF_ROTORS = frozenset({"orbits", "commutators", "spectrum"})  # pictures that need them
+
 
 def all_pictures(all_facts: Sequence[Facts], only: Iterable[str] = PICTURES) -> Iterable[Picture]:
     """Those that there is something to draw in."""

@@ -34,6 +34,7 @@ from .facts import Facts, explain
 from .files import replace
 from .jobs import Jobs
 from .live import Descriptions, Pane, Watch, pane_of, vocabulary
+from .words import Operands
 
 _STATIC = pathlib.Path(__file__).with_name("static")
 _STATE = 1 << 22  # bytes
@@ -158,16 +159,17 @@ class Workbench:
 
     def _draw(self, panes: Sequence[Pane], keys: Sequence[str], watch: Watch) -> dict[str, Any]:
         found: list[Any] = []
+        rotors = not pictures.OF_ROTORS.isdisjoint(keys)
         for pane in panes:
             try:
-                found.append(self.descriptions.facts(pane, watch))
+                found.append(self.descriptions.facts(pane, watch, rotors))
             except PegenError as e:
                 found.append(e)
         good = [f for f in found if isinstance(f, Facts)]
         answers = []
         for pane, f in zip(panes, found):
             if isinstance(f, Facts):
-                whole = self.descriptions.facts(dataclasses.replace(pane, head=None, block=None), watch)
+                whole = self.descriptions.facts(dataclasses.replace(pane, head=None, block=None), watch, rotors)
                 warnings = [self.descriptions.message_of(pane, text) for text in f.warnings]
                 answers.append({"label": pane.label, "facts": _told(f, whole), "warnings": warnings})
             else:
@@ -277,30 +279,50 @@ class Workbench:
         spec = self.descriptions.files.get(pane.origin, pane.origin) if unchanged else f"{pane.name}.lua"
         return ",".join([spec, *(f"{name}={value}" for name, value in pane.options)])
 
+    def _operands(self, pane: Pane) -> tuple[Operands, list[str]]:
+        """As the command line has them, and lines of Python that write the files of those with a deviation."""
+        files, tensors, drawn, checkpoint = {}, {}, [], None
+        for name, (kind, word, called) in pane.operands:
+            if kind.endswith(".safetensors"):
+                checkpoint, tensors[name] = called, word or name
+                continue
+            files[name] = called
+            if kind == "deviation":
+                shape = next(o["shape"] for o in self.descriptions.facts(pane).data["operands"] if o["name"] == name)
+                drawn.append(
+                    f"numpy.save({called!r}, numpy.random.default_rng({pane.seed or 0}).normal(0, {word}, {shape}))"
+                )
+        return Operands(files, checkpoint, tensors, pane.seed), drawn
+
     def commands(self, panes: Sequence[Pane], keys: Sequence[str]) -> dict[str, str]:
         """The command line and the lines of Python that do the same."""
         first = panes[0]
+        operands, drawn = self._operands(first)
         grid = ["--grid", ",".join(map(str, first.grid))] if first.grid else []
-        seed = ["--seed", str(first.seed)] if first.seed is not None else []
         only = ["--only", ",".join(keys)] if keys else []
-        plot = ["pegen", "plot", *map(self._words, panes), *grid, *seed, *only, "-o", "report.html"]
+        plot = ["pegen", "plot", *map(self._words, panes), *grid, *operands.words(), *only, "-o", "report.html"]
         spec = self._words(first).split(",")[0]
         define = [word for name, value in first.options for word in ("-D", f"{name}={value}")]
-        lines = [shlex.join(plot), shlex.join(["pegen", spec, *define, "-o", f"{first.name}.so"])]
+        lines = [shlex.join(["python3", "-c", f"import numpy; {line}"]) for line in drawn]
+        lines += [shlex.join(plot), shlex.join(["pegen", spec, *define, "-o", f"{first.name}.so"])]
         options = dict(first.options)
         plain = {name: value for name, value in options.items() if name not in _PARAMETERS}
         given = "".join(f", {name}={_literal(value)}" for name, value in plain.items())
         if len(plain) < len(options):
             given += f", defines={dict(options.items() - plain.items())!r}"
+        shown = {"grid": first.grid, "operands": operands.files, "checkpoint": operands.checkpoint,
+                 "tensors": operands.tensors, "seed": operands.seed}  # fmt: skip
+        facts = "".join(f", {name}={value!r}" for name, value in shown.items() if value not in (None, {}))
         python = (
+            f"{'import numpy' if drawn else ''}\n"
             "import pegen_kernels as pk\n"
             "from pegen_kernels.explore import explain\n\n"
+            f"{''.join(line + chr(10) for line in drawn)}"
             f"kernel = pk.compile({spec!r}{given})\n"
             "q, k = kernel.encode(q, k, positions)  # [B,H,N,D], positions [N,axes]\n"
-            f"facts = explain({spec!r}{given}{f', grid={first.grid!r}' if first.grid else ''}"
-            f"{f', seed={first.seed}' if first.seed is not None else ''})  # the pictures' numbers\n"
+            f"facts = explain({spec!r}{given}{facts})  # the pictures' numbers\n"
         )
-        return {"command": "\n".join(lines) + "\n", "python": python}
+        return {"command": "\n".join(lines) + "\n", "python": python.lstrip()}
 
     def _export(self, kind: str, panes: Sequence[Pane], keys: Sequence[str]) -> bytes:
         if kind in ("command", "python"):

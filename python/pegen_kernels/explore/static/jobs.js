@@ -20,7 +20,7 @@ function time_of(seconds) { return seconds < 90 ? `${Math.ceil(seconds)} s` : `$
 function words_of(job) {
   if (job.state === "waits") return "waits for the others";
   if (job.state !== "runs") return `${job.state === "done" ? "" : `${job.state}: `}${job.message} (${time_of(job.seconds)})`;
-  const left = job.left == null ? "no estimate yet" : `about ${time_of(job.left)} left`;
+  const left = job.left == null ? "longer than usual" : `about ${time_of(job.left)} left`;
   return `runs for ${time_of(job.seconds)}, ${left}`;
 }
 
@@ -61,7 +61,7 @@ async function show(job) {
   const runs = job.state === "runs" || job.state === "waits", [head, progress, words, curve] = item.children;
   head.querySelector("button").hidden = !runs;
   progress.hidden = !runs;
-  if (job.share == null) progress.removeAttribute("value"); else progress.value = job.share;
+  progress.value = job.share;
   words.className = job.state;
   words.replaceChildren(words_of(job), ...result_of(job).map(text => element_of("div", {}, text)));
   if (job.curve.length && curve.count !== job.curve.length) {
