@@ -169,9 +169,9 @@ static void draw_row(work *w, double *x) {
   double size = 0;
   for (int i = 0; i < w->width; i++) {
     x[i] = random_normal(&w->random);
-    size = (double)hypotl(size, x[i]); /* hypot itself asks for a libc of 2022 (cli/old_libc.c) */
+    size += x[i] * x[i];
   }
-  for (int i = 0; i < w->width; i++) x[i] /= size;
+  for (int i = 0; i < w->width; i++) x[i] /= sqrt(size);
 }
 
 /* In eight sums, which do not wait for each other. */
@@ -310,7 +310,10 @@ static void measure_tokens(work *w) {
 /* The key alone is turned, by the displacement: a matrix for each. */
 static void measure_displacements(work *w) {
   score_map *m = w->map;
-  double *values = arena_array(w->memory, double, m->n_heads *DRAWS), *x = arena_array(w->memory, double, 3 * w->width);
+  int64_t rows = (int64_t)m->n_heads * DRAWS, width = w->width;
+  double *values = arena_array(w->memory, double, rows), *turned = arena_array(w->memory, double, width);
+  double *queries = arena_array(w->memory, double, 2 * rows * width), *keys = queries + rows * width;
+  for (int64_t row = 0; row < 2 * rows; row++) draw_row(w, queries + row * width);
   for (int64_t d = 0; d < m->count; d++) {
     int64_t count = 0;
     double position[SPEC_MAX_AXES];
@@ -323,10 +326,9 @@ static void measure_displacements(work *w) {
       for (int i = 0; i < w->spec->n_blocks * n; i++) trace += w->matrix[i * n + i % n];
       m->equal[at] = m->lowest[at] = m->highest[at] = trace / w->width;
       for (int draw = 0; draw < DRAWS; draw++) {
-        draw_row(w, x);
-        draw_row(w, x + w->width);
-        apply(w->spec, w->matrix, x + w->width, w->width, x + 2 * w->width);
-        values[count++] = product(x, x + 2 * w->width, w->width);
+        apply(w->spec, w->matrix, keys + count * width, width, turned);
+        values[count] = product(queries + count * width, turned, width);
+        count++;
       }
     }
     set_quantiles(m, d, values, count);

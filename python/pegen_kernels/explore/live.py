@@ -17,7 +17,7 @@ import numpy
 from .. import _native
 from ..errors import ArgumentError, PegenError
 from ..request import Request, request_of, stock
-from .facts import Facts, explain
+from .facts import Facts, explain, run_explain
 
 _TEXT = 1 << 20  # bytes of a description
 _KEPT = 64  # answers
@@ -165,9 +165,10 @@ class Descriptions:
         (self.folder / "operands" / name).write_bytes(content)
         return name
 
-    def _drawn(self, pane: Pane, facts: Facts, name: str, deviation: float) -> pathlib.Path:
-        """Normal numbers of this deviation."""
-        shapes = {operand["name"]: operand["shape"] for operand in facts.data["operands"]}
+    def _drawn(self, pane: Pane, name: str, deviation: float) -> pathlib.Path:
+        """Normal numbers of this deviation, of the shape that the options give."""
+        data = run_explain(self.request(pane), pane.name)[0]
+        shapes = {operand["name"]: operand["shape"] for operand in data["operands"]}
         if name not in shapes:
             raise ArgumentError(f"operand '{name}': {pane.label} has none of this name")
         seed = pane.seed or 0
@@ -178,14 +179,13 @@ class Descriptions:
             numpy.save(file, drawn)
         return file
 
-    def operand_files(self, pane: Pane, like: Facts | None) -> tuple[dict[str, str], str | None, dict[str, str]]:
+    def operand_files(self, pane: Pane) -> tuple[dict[str, str], str | None, dict[str, str]]:
         """Files by operand, a checkpoint, and what tensors are called there."""
         files: dict[str, str] = {}
         checkpoint, tensors = None, {}
         for name, (kind, word, _) in pane.operands:
             if kind == "deviation":
-                like = like or explain(self.path(pane), defines=dict(pane.options))
-                files[name] = str(self._drawn(pane, like, name, float(word)))
+                files[name] = str(self._drawn(pane, name, float(word)))
                 continue
             if not re.fullmatch(r"[0-9a-f]{24}\.(npy|safetensors)", kind):
                 raise ArgumentError(f"operand '{name}': '{kind}' is no file that was sent")
@@ -205,7 +205,7 @@ class Descriptions:
             found = self._facts.get((key, True)) or self._facts.get((key, rotors))
             like = self._latest.get((pane.name, pane.text, pane.origin))
         if found is None:
-            files, checkpoint, tensors = self.operand_files(pane, like)
+            files, checkpoint, tensors = self.operand_files(pane)
             found = explain(self.path(pane), grid=pane.grid, operands=files, checkpoint=checkpoint, tensors=tensors,
                             seed=pane.seed, label=pane.name, defines=dict(pane.options), like=like,
                             rotors=rotors, watch=watch)  # fmt: skip

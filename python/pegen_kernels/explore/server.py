@@ -279,10 +279,10 @@ class Workbench:
         spec = self.descriptions.files.get(pane.origin, pane.origin) if unchanged else f"{pane.name}.lua"
         return ",".join([spec, *(f"{name}={value}" for name, value in pane.options)])
 
-    def _operands(self, pane: Pane) -> tuple[Operands, list[str]]:
+    def _operands(self, panes: Sequence[Pane]) -> tuple[Operands, list[str]]:
         """As the command line has them, and lines of Python that write the files of those with a deviation."""
         files, tensors, drawn, checkpoint = {}, {}, [], None
-        for name, (kind, word, called) in pane.operands:
+        for pane, (name, (kind, word, called)) in ((pane, given) for pane in panes for given in pane.operands):
             if kind.endswith(".safetensors"):
                 checkpoint, tensors[name] = called, word or name
                 continue
@@ -292,12 +292,12 @@ class Workbench:
                 drawn.append(
                     f"numpy.save({called!r}, numpy.random.default_rng({pane.seed or 0}).normal(0, {word}, {shape}))"
                 )
-        return Operands(files, checkpoint, tensors, pane.seed), drawn
+        return Operands(files, checkpoint, tensors, panes[0].seed), drawn
 
     def commands(self, panes: Sequence[Pane], keys: Sequence[str]) -> dict[str, str]:
         """The command line and the lines of Python that do the same."""
         first = panes[0]
-        operands, drawn = self._operands(first)
+        operands, drawn = self._operands(panes)
         grid = ["--grid", ",".join(map(str, first.grid))] if first.grid else []
         only = ["--only", ",".join(keys)] if keys else []
         plot = ["pegen", "plot", *map(self._words, panes), *grid, *operands.words(), *only, "-o", "report.html"]
@@ -310,6 +310,7 @@ class Workbench:
         given = "".join(f", {name}={_literal(value)}" for name, value in plain.items())
         if len(plain) < len(options):
             given += f", defines={dict(options.items() - plain.items())!r}"
+        operands, drawn = self._operands(panes[:1])
         shown = {"grid": first.grid, "operands": operands.files, "checkpoint": operands.checkpoint,
                  "tensors": operands.tensors, "seed": operands.seed}  # fmt: skip
         facts = "".join(f", {name}={value!r}" for name, value in shown.items() if value not in (None, {}))

@@ -32,7 +32,8 @@ export async function state_in(hash) {
 }
 
 export async function take_away() {
-  const dialog = element("dialog"), panes = panes_of(bench.state), pane = active();
+  const dialog = element("dialog"), pane = active();
+  const panes = panes_of(bench.state).sort((a, b) => (b.of === pane.id) - (a.of === pane.id)); // it is the first one
   const close = element_of("button", { onclick: () => dialog.close() }, "Close");
   const words = element_of("p", { role: "status" });
   const file = (kind, name, label) => element_of("button", { "data-kind": kind, onclick: async () => {
