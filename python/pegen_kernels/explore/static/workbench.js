@@ -57,7 +57,10 @@ function show(pause) {
   element("resume").hidden = !state.panes.length;
   clearTimeout(timer);
   keep();
-  if (in_gallery) return draw_cards(bench.start);
+  if (in_gallery) {
+    status("");
+    return draw_cards(bench.start);
+  }
   state.active = Math.min(state.active, state.panes.length - 1);
   show_panes();
   show_text();
