@@ -186,7 +186,7 @@ static void push_limits(lua_State *L) {
   static const struct {
     const char *name;
     lua_Integer value;
-  } limits[] = {{"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS},
+  } limits[] = {{"sum", SPEC_MAX_SUM}, {"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS},
                 {"rank", SPEC_MAX_RANK},         {"head_dim", SPEC_MAX_HEAD_DIM},
                 {"rows", DSL_MAX_ROWS},          {"block", SPEC_MAX_BLOCK},
                 {"operands", SPEC_MAX_OPERANDS}, {"inputs", SPEC_MAX_INPUTS},
