@@ -8,9 +8,7 @@ enum { WARP = 32, NUMBER = TWO_FLOAT_BYTES, NOWHERE = -1 };
 
 static bool is_placed(const adjoint_scatter *s) { return s->leaf->op == EXPR_ELEMENT; }
 /* Whether all pairs give to one element, which may differ from term to term. */
-static bool is_of_terms(const adjoint_scatter *s) {
-  return is_placed(s) && s->leaf->arg[0]->op == EXPR_TERMS;
-}
+static bool is_of_terms(const adjoint_scatter *s) { return is_placed(s) && s->leaf->arg[0]->op == EXPR_TERMS; }
 
 int attend_give_single(const attention_plan *p) {
   int count = 0;
@@ -233,8 +231,8 @@ static void add_warp(attend_give *g, int number, const expr *leaf) {
   ir_value thread = thread_of(g, narrow(b, lanes.index));
   attend_add_sum(b, now, 0, two_float_load(b, number_at(g, number, thread)));
   ir_end_for_with(b, lanes, 2, now, values);
-  ir_value inside = leaf->op == EXPR_ELEMENT ? emit_thread_place(&g->t->exprs, leaf)
-                                             : emit_thread_offset(&g->t->exprs, leaf, 0);
+  ir_value inside =
+      leaf->op == EXPR_ELEMENT ? emit_thread_place(&g->t->exprs, leaf) : emit_thread_offset(&g->t->exprs, leaf, 0);
   ir_value element = add(b, inside, first_element(g, leaf));
   gain_element(g, element, sum_of(values, 0));
   ir_end_if(b, one);

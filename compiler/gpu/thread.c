@@ -383,6 +383,4 @@ two_float emit_thread_value(thread_emitter *e, const expr *x, int slot) { return
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }
 
-ir_value emit_thread_place(thread_emitter *e, const expr *element) {
-  return place_of(e, element, 0);
-}
+ir_value emit_thread_place(thread_emitter *e, const expr *element) { return place_of(e, element, 0); }

@@ -267,7 +267,7 @@ const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t 
 
 /* A place of an element that is known: an operand's. */
 static const expr *element_at(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, double index) {
-  int32_t *places = arena_array(pool->memory, int32_t, heads *pool->blocks);
+  int32_t *places = arena_array(pool->memory, int32_t, heads * pool->blocks);
   for (int i = 0; i < heads * pool->blocks; i++) places[i] = place_inside(offsets[i], last, index);
   return expr_operand(pool, operand, heads, places);
 }
@@ -550,6 +550,16 @@ const expr *expr_rebuild(expr_pool *pool, const expr *x, const expr *const *arg)
   }
 }
 
+static const expr *unrolled(expr_pool *pool, const expr *x, int term, const expr **made);
+
+/* Writes out what below x is the same in all terms. seen: by id, nodes that differ. */
+static void unroll_shared(expr_pool *pool, const expr *x, const expr **made, bool *seen) {
+  if (!x->terms) unrolled(pool, x, 0, made);
+  if (!x->terms || seen[x->id]) return;
+  seen[x->id] = true;
+  for (int i = 0; i < OPS[x->op].arity; i++) unroll_shared(pool, x->arg[i], made, seen);
+}
+
 /* term: of the sum around; made: by id, of that term where a node differs from term to term. */
 static const expr *unrolled(expr_pool *pool, const expr *x, int term, const expr **made) {
   if (x->op == EXPR_TERMS) return expr_const(pool, x->table[term]);
@@ -561,6 +571,7 @@ static const expr *unrolled(expr_pool *pool, const expr *x, int term, const expr
   }
   arena *scratch = arena_create();
   const expr **of_term = arena_array(scratch, const expr *, x->id);
+  unroll_shared(pool, x->arg[0], made, arena_array(scratch, bool, x->id));
   for (int i = 0; i < x->index; i++) {
     memcpy(of_term, made, sizeof *made * (size_t)x->id);
     const expr *next = unrolled(pool, x->arg[0], i, of_term);
@@ -601,13 +612,18 @@ static void forget(const expr *x, expr_memo *memo) {
   for (int i = 0; i < OPS[x->op].arity; i++) forget(x->arg[i], memo);
 }
 
+/* What is the same in all terms is computed once, another sum among it. */
 static long double compute_sum(const expr *x, const expr_environment *env, expr_memo *memo) {
+  arena *scratch = memo ? NULL : arena_create();
+  expr_memo own = {.value = NULL};
   expr_environment at = *env;
   long double sum = 0;
+  if (!memo) own = (expr_memo){arena_array(scratch, long double, x->id), arena_array(scratch, unsigned char, x->id)};
   for (at.term = 0; at.term < x->index; at.term++) {
-    sum += evaluate(x->arg[0], &at, memo);
-    if (memo) forget(x->arg[0], memo);
+    sum += evaluate(x->arg[0], &at, memo ? memo : &own);
+    forget(x->arg[0], memo ? memo : &own);
   }
+  if (scratch) arena_destroy(scratch);
   return sum;
 }
 

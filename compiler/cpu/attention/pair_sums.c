@@ -99,7 +99,8 @@ static void give_placed(const attention_emitter *e, delta_emitter *d, int terms)
   for (int i = 0; i < count; i += 2) {
     ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, root[i])),
              place = emit_element_place(d, root[i + 1]);
-    ir_value table = ir_load(b, b->ptr, ir_offset_const(b, GRADIENT_TILE(e, tables, b->ptr), root[i + 1]->index * 8), 8);
+    ir_value table =
+        ir_load(b, b->ptr, ir_offset_const(b, GRADIENT_TILE(e, tables, b->ptr), root[i + 1]->index * 8), 8);
     add_to_places(e, table, place, gain);
   }
   if (terms) emit_expr_end_terms(&d->walker, loop);
