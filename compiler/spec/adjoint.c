@@ -19,6 +19,7 @@ typedef struct adjoint {
   bool *open;          /* something came in for it by a way without a choice */
   const expr *zero;
   const expr *incoming; /* of the node at hand */
+  int terms;             /* of the sum that the node at hand stands in; 0: of none */
   bool is_guarded;     /* nothing came in for it but through choices: it may hold anything where 0 comes in */
 } adjoint;
 
@@ -27,7 +28,7 @@ typedef struct adjoint {
 /* A node that is the same in all terms of a sum gains of each of them. */
 static void gain(adjoint *t, const expr *x, const expr *gradient, bool is_open) {
   if (x->id >= t->count || !t->active[x->id]) return;
-  if (gradient->terms && !x->terms) gradient = expr_sum(t->pool, gradient->terms, gradient);
+  if (t->terms && !x->terms) gradient = expr_sum(t->pool, t->terms, gradient);
   const expr *sum = t->gradient[x->id];
   t->gradient[x->id] = sum ? expr_add(t->pool, sum, gradient) : gradient;
   t->open[x->id] = t->open[x->id] || is_open;
@@ -293,6 +294,7 @@ static void walk(adjoint *t, const adjoint_output *outputs, int n_outputs) {
     t->incoming = t->gradient[id];
     if (!t->incoming || t->wanted[id] || expr_is_const(t->incoming, 0)) continue;
     t->is_guarded = !t->open[id];
+    t->terms = t->node[id]->terms;
     RULES[t->node[id]->op](t, t->node[id]);
   }
 }

@@ -119,7 +119,8 @@ static const expr *made(fixture *f, expr_op op) {
   case EXPR_TERMS: /* of a sum alone */
   case EXPR_SUM: {
     const expr *k = expr_terms(f->pool, 3, (const double[]){1, -2, 5}), *y = expr_mul(f->pool, k, f->y);
-    return expr_sum(f->pool, 3, expr_mul(f->pool, expr_unary(f->pool, EXPR_SINQ, expr_mul(f->pool, k, f->x)), y));
+    const expr *differs = expr_mul(f->pool, expr_unary(f->pool, EXPR_SINQ, expr_mul(f->pool, k, f->x)), y);
+    return expr_sum(f->pool, 3, expr_add(f->pool, differs, f->x)); /* x gains of each term */
   }
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED: return expr_unary(f->pool, op, expr_mul(f->pool, f->x, expr_const(f->pool, 0.5)));

@@ -114,7 +114,8 @@ static void visit_operands(void *context, delta_emitter *d) {
     const adjoint_scatter *scatter = &e->p->scatter[i];
     if (attention_begins_terms(e->p, i)) give_placed(e, d, scatter->leaf->terms);
     if (scatter->leaf->op == EXPR_ELEMENT) continue;
-    add_wide(b, operand_at(s, i), counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient)));
+    ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient));
+    add_wide(b, operand_at(s, i), gain);
   }
 }
 
