@@ -186,14 +186,23 @@ static void push_limits(lua_State *L) {
   static const struct {
     const char *name;
     lua_Integer value;
-  } limits[] = {{"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS},
-                {"rank", SPEC_MAX_RANK},         {"head_dim", SPEC_MAX_HEAD_DIM},
-                {"rows", DSL_MAX_ROWS},          {"block", SPEC_MAX_BLOCK},
-                {"operands", SPEC_MAX_OPERANDS}, {"inputs", SPEC_MAX_INPUTS},
-                {"terms", SPEC_MAX_TERMS},       {"degree", SPEC_MAX_DEGREE},
-                {"rotors", SPEC_MAX_ROTORS},     {"arguments", SPEC_MAX_ARGUMENTS},
-                {"models", SPEC_MAX_MODELS},     {"parts", SPEC_MAX_PARTS},
-                {"place_score", SPEC_OF_SCORE},  {"place_query", SPEC_OF_QUERY},
+  } limits[] = {{"sum", SPEC_MAX_SUM},
+                {"axes", SPEC_MAX_AXES},
+                {"dimensions", SPEC_MAX_DIMENSIONS},
+                {"rank", SPEC_MAX_RANK},
+                {"head_dim", SPEC_MAX_HEAD_DIM},
+                {"rows", DSL_MAX_ROWS},
+                {"block", SPEC_MAX_BLOCK},
+                {"operands", SPEC_MAX_OPERANDS},
+                {"inputs", SPEC_MAX_INPUTS},
+                {"terms", SPEC_MAX_TERMS},
+                {"degree", SPEC_MAX_DEGREE},
+                {"rotors", SPEC_MAX_ROTORS},
+                {"arguments", SPEC_MAX_ARGUMENTS},
+                {"models", SPEC_MAX_MODELS},
+                {"parts", SPEC_MAX_PARTS},
+                {"place_score", SPEC_OF_SCORE},
+                {"place_query", SPEC_OF_QUERY},
                 {"place_key", SPEC_OF_KEY}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {

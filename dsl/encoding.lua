@@ -31,7 +31,7 @@ local encoding = {}
 
 ---- combine rules ----
 
-local Combine = { __metatable = "combine" }
+local Combine = { __metatable = "combine" } -- pe.sum is a word of pairwise, too: pe.sum(n, f)
 local rules = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
 
 local function rule(kind, order)
@@ -41,6 +41,10 @@ local function rule(kind, order)
 end
 
 encoding.sum = rule "sum"
+Combine.__call = core.word(function(combine, ...)
+  if combine == encoding.sum then return pairwise.sum(...) end
+  check.fail("pe.%s was called; only pe.sum(n, f) is a function, too", rules[combine].kind)
+end)
 encoding.mean = rule "mean"
 
 -- A word, which is known again where it was not called.

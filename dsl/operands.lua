@@ -114,6 +114,9 @@ function operands.learned_skew(b, given)
   return handle
 end
 
+-- Whether functions of pairs are being traced, which alone read operands at computed indices and have sums.
+function operands.computes() return sizes_of ~= nil and sizes_of.computed end
+
 -- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name. For a skew operand,
 -- whose last two dimensions take no index, it is a matrix. Where elements are wanted at computed indices, in a bias, an
 -- index may be an expression: whole numbers, of which those beyond the ends count as the end, and NaN as 0.

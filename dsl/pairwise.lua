@@ -28,6 +28,25 @@ function pairwise.norm(delta)
   return core.arithmetic.sqrt(sum)
 end
 
+-- sum(n, f): f(0) + f(1) + ... + f(n - 1), a loop in the kernel; f is called once, with an expression for its index.
+function pairwise.sum(count, f)
+  local terms = math.type(count) and math.tointeger(count)
+  if not terms or terms < 1 or terms > core.limits.sum then
+    check.fail("pe.sum(n, f): n is %s, a whole number from 1 to %d was expected", check.show(count), core.limits.sum)
+  end
+  if type(f) ~= "function" then check.fail("pe.sum(n, f): f is %s, function(k) was expected", check.show(f)) end
+  if not operands.computes() then
+    check.fail "pe.sum(n, f) stands in a bias or a score; elsewhere write a loop: for k = 0, n - 1 do x = x + ... end"
+  end
+  if terms == 1 then return f(0) end
+  local index = core.term(terms)
+  local value = f(index)
+  if not core.is_expression(value) then
+    check.fail("pe.sum: its function gave %s, an expression or a number was expected", check.show(value))
+  end
+  return core.sum(value, index)
+end
+
 -- The number of blocks in the pool that is open: blocks of channels, or a polynomial's terms.
 local function blocks_of(described)
   if described.polynomial then return described.polynomial.terms end

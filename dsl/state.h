@@ -80,6 +80,7 @@ typedef struct dsl_state {
 
   /* trace.c, convert.c */
   int trace_nodes;
+  int sums;                   /* pe.sum called */
   expr_pool *pool;
   int n_options, options_room;
   spec_option *option;

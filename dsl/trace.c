@@ -32,6 +32,10 @@ static int push_operation(lua_State *L, expr_op op, const trace *x, const trace 
   for (int i = 0; i < expr_op_arity(op); i++) {
     t->arg[i] = arguments[i];
     t->size += arguments[i]->size;
+    if (t->sum && arguments[i]->sum && t->sum != arguments[i]->sum)
+      where_fail(L, "the indices of two pe.sum together in one term; the outer sum was expected as a loop of Lua: "
+                    "for k = 0, n - 1 do x = x + ... end");
+    if (arguments[i]->sum) t->sum = arguments[i]->sum;
     if (arguments[i]->depth >= t->depth) t->depth = arguments[i]->depth + 1;
   }
   if (t->depth > DSL_TRACE_DEPTH) where_fail(L, "an expression may nest %d operations deep", DSL_TRACE_DEPTH);
@@ -316,6 +320,26 @@ static int core_element(lua_State *L) {
   return 1;
 }
 
+/* core.term(count): the index of a sum's terms, from 0 */
+static int core_term(lua_State *L) {
+  trace *t = fresh(L, EXPR_TERMS);
+  t->index = (int)luaL_checkinteger(L, 1);
+  t->sum = ++dsl_state_of(L)->sums;
+  return push(L, t);
+}
+
+/* core.sum(value of a term, index of the terms) */
+static int core_sum(lua_State *L) {
+  lua_settop(L, 2);
+  const trace *term = trace_check(L, 1), *index = trace_check(L, 2);
+  if (term->sum && term->sum != index->sum) where_fail(L, "a term of pe.sum reads the index of another one");
+  push_operation(L, EXPR_SUM, term, NULL, NULL);
+  trace *t = (trace *)trace_check(L, 3); /* made just now, and nobody else's */
+  t->index = index->index;
+  t->sum = 0;
+  return 1;
+}
+
 /* core.masked(): minus infinity, which no arithmetic of a spec gives. */
 static int core_masked(lua_State *L) { return push(L, constant(L, -INFINITY)); }
 
@@ -345,6 +369,8 @@ void trace_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"position", core_position},
                                        {"operand", core_operand},
                                        {"element", core_element},
+                                       {"term", core_term},
+                                       {"sum", core_sum},
                                        {"masked", core_masked},
                                        {"input", core_input},
                                        {"is_expression", core_is_expression},
@@ -417,6 +443,11 @@ static const expr *merge(merger *m, const trace *const *parts) {
   }
   case EXPR_POSITION: return expr_position(m->pool, first->index);
   case EXPR_CHANNEL: return expr_channel(m->pool, first->index);
+  case EXPR_TERMS: {
+    double *index = arena_array(m->memory, double, first->index);
+    for (int i = 0; i < first->index; i++) index[i] = i;
+    return expr_terms(m->pool, first->index, index);
+  }
   default: break;
   }
   int32_t *offsets = NULL;
@@ -431,6 +462,7 @@ static const expr *merge(merger *m, const trace *const *parts) {
     for (int i = 0; i < m->count; i++) column[i] = parts[i]->arg[j];
     if (!(arguments[j] = merge(m, column))) return NULL;
   }
+  if (first->op == EXPR_SUM) return expr_sum(m->pool, first->index, arguments[0]);
   if (offsets) return expr_element(m->pool, first->index, first->last, m->heads, offsets, arguments[0]);
   if (arity == 1) return expr_unary(m->pool, first->op, arguments[0]);
   if (arity == 2) return expr_binary(m->pool, first->op, arguments[0], arguments[1]);
@@ -438,6 +470,8 @@ static const expr *merge(merger *m, const trace *const *parts) {
 }
 
 const expr *trace_merge(lua_State *L, expr_pool *pool, int heads, const trace *const *parts, int *odd) {
+  for (int i = 0; i < heads * expr_pool_blocks(pool); i++)
+    if (parts[i]->sum) where_fail(L, "the index of a pe.sum is read outside of it");
   merger m = {L, dsl_state_of(L)->memory, pool, heads, heads * expr_pool_blocks(pool), -1};
   const expr *merged = merge(&m, parts);
   *odd = m.odd;

@@ -14,12 +14,13 @@
 
 typedef struct trace {
   expr_op op;
-  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input */
+  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. TERMS, SUM: how many */
   int32_t offset; /* OPERAND, ELEMENT, INPUT: element */
   int last;       /* ELEMENT: the operand's last one */
   double value;   /* CONST */
   const struct trace *arg[3];
   int depth, size; /* of the tree below */
+  int sum;         /* whose index it reads, counted from 1; 0: of none */
 } trace;
 
 /* Adds position, operand, functions and the metatable of expressions to the table on the top. */

@@ -162,6 +162,7 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   seen[x->id] = 1;
   for (int i = 0; i < expr_op_arity(x->op); i++) operation_count_add(total, x->arg[i], blocks, seen);
   int times = x->depends & DEPENDS_BLOCK ? blocks : 1;
+  if (x->terms || x->op == EXPR_SUM) times *= x->terms ? x->terms : x->index;
   if (expr_op_arity(x->op) == 0 || expr_is_fixed(x)) return;
   switch (x->op) {
   case EXPR_NARROW:

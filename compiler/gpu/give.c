@@ -7,6 +7,8 @@
 enum { WARP = 32, NUMBER = TWO_FLOAT_BYTES, NOWHERE = -1 };
 
 static bool is_placed(const adjoint_scatter *s) { return s->leaf->op == EXPR_ELEMENT; }
+/* Whether all pairs give to one element, which may differ from term to term. */
+static bool is_of_terms(const adjoint_scatter *s) { return is_placed(s) && s->leaf->arg[0]->op == EXPR_TERMS; }
 
 int attend_give_single(const attention_plan *p) {
   int count = 0;
@@ -114,10 +116,14 @@ ir_value attend_product_gain(attend *t, ir_value gained, ir_value product, const
   return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
 }
 
+static expr_walker *walker_of(attend_give *g) { return &g->t->exprs.walker; }
+static int nodes_of(const attend_give *g) { return expr_pool_count(g->t->p->spec->pool); }
+
 /* A pair whose expressions' leaves are its own. */
 typedef struct open_pair {
   const attend_give_pair *pair;
   two_float cotangent, *remembered;
+  expr_term term; /* of which nothing is known of this pair */
 } open_pair;
 
 static void begin_pair(attend_give *g, const attend_give_pair *pair, open_pair *open) {
@@ -126,6 +132,12 @@ static void begin_pair(attend_give *g, const attend_give_pair *pair, open_pair *
   if (g->t->p->score) product = ir_load(b, b->f32, pair_at(g, g->products, pair->row, pair->column), 4);
   *open = (open_pair){.pair = pair, .cotangent = two_float_f32(pair->gained)};
   open->remembered = attend_open_gain(g->t, &pair->of, product, &open->cotangent);
+  open->term = emit_expr_term(walker_of(g), walker_of(g)->term.index, nodes_of(g));
+}
+
+static void end_pair(attend_give *g, const open_pair *open) {
+  walker_of(g)->term = open->term;
+  attend_close_gain(g->t, open->remembered);
 }
 
 /* The value of a gradient: 0 of a pair that is not seen, whatever its score is. */
@@ -206,7 +218,7 @@ static void add_gradients(void *context, attend_give *g, const attend_give_pair 
   begin_pair(g, pair, &open);
   for (int i = 0; i < list->count; i++)
     attend_add_sum(g->t->b, sums, i, two_float_f32(value_of(g, &open, list->of[i]->gradient)));
-  attend_close_gain(g->t, open.remembered);
+  end_pair(g, &open);
 }
 
 /* What a warp's threads have at a number, in order, to the leaf's element; all of them. */
@@ -219,7 +231,9 @@ static void add_warp(attend_give *g, int number, const expr *leaf) {
   ir_value thread = thread_of(g, narrow(b, lanes.index));
   attend_add_sum(b, now, 0, two_float_load(b, number_at(g, number, thread)));
   ir_end_for_with(b, lanes, 2, now, values);
-  ir_value element = add(b, emit_thread_offset(&g->t->exprs, leaf, 0), first_element(g, leaf));
+  ir_value inside =
+      leaf->op == EXPR_ELEMENT ? emit_thread_place(&g->t->exprs, leaf) : emit_thread_offset(&g->t->exprs, leaf, 0);
+  ir_value element = add(b, inside, first_element(g, leaf));
   gain_element(g, element, sum_of(values, 0));
   ir_end_if(b, one);
   ir_wait(b, IR_BARRIER_WARP); /* the number is free, and the element seen by those it may be dealt out to */
@@ -275,7 +289,7 @@ static void add_placed(void *context, attend_give *g, const attend_give_pair *pa
   begin_pair(g, pair, &open);
   ir_value gain = value_of(g, &open, s->gradient), inside = emit_thread_place(&g->t->exprs, s->leaf);
   ir_value place = add(b, inside, first_element(g, s->leaf));
-  attend_close_gain(g->t, open.remembered);
+  end_pair(g, &open);
   ir_value is_some = ir_compare_float(b, "une", gain, zero(b));
   ir_value of_lane[] = {ir_cast(b, "arith.bitcast", gain, b->i32), ir_select(b, is_some, place, i32(b, NOWHERE))};
   ir_store(b, ir_elements(b, two, 2, of_lane), number_at(g, 0, g->t->thread), NUMBER, false);
@@ -290,15 +304,42 @@ static void add_placed(void *context, attend_give *g, const attend_give_pair *pa
   ir_wait(b, IR_BARRIER_WARP);
 }
 
+/* Elements of the term at hand: of those that one element gains of all pairs, as many together as may be. */
+static void give_term(attend_give *g, int terms) {
+  const attention_plan *p = g->t->p;
+  gradient_list list = {0};
+  for (int i = 0; i < p->n_scatters; i++) {
+    if (!is_placed(&p->scatter[i]) || p->scatter[i].leaf->terms != terms) continue;
+    adjoint_scatter scatter = p->scatter[i];
+    if (is_of_terms(&scatter)) list.of[list.count++] = &p->scatter[i];
+    else walk(g, add_placed, &scatter, 0, NULL);
+    if (list.count < GIVE_MOST_TOGETHER) continue;
+    attend_give_elements(g, list.count, list.of, add_gradients, &list);
+    list.count = 0;
+  }
+  if (list.count) attend_give_elements(g, list.count, list.of, add_gradients, &list);
+}
+
+/* Elements at computed places, of the sums of so many terms a term after the other; 0: of no sum. */
+static void give_placed(attend_give *g, int terms) {
+  ir *b = g->t->b;
+  if (!terms) {
+    give_term(g, 0);
+    return;
+  }
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, terms));
+  expr_term before = emit_expr_term(walker_of(g), loop.index, nodes_of(g));
+  give_term(g, terms);
+  walker_of(g)->term = before;
+  ir_end_for(b, loop);
+}
+
 void attend_give_operands(attend_give *g) {
   const attention_plan *p = g->t->p;
   ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
   give_single(g);
   for (int i = 0; i < p->n_scatters; i++)
-    if (is_placed(&p->scatter[i])) {
-      adjoint_scatter scatter = p->scatter[i];
-      walk(g, add_placed, &scatter, 0, NULL);
-    }
+    if (attention_begins_terms(p, i)) give_placed(g, p->scatter[i].leaf->terms);
   ir_end_if(g->t->b, wanted);
 }
 

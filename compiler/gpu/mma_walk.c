@@ -484,7 +484,7 @@ static void find_functions(pair_functions *f, const expr *x, bool below) {
   if (f->seen[below][x->id]) return;
   f->seen[below][x->id] = true;
   if (expr_op_is_elementary(x->op) || x->op == EXPR_DIV || x->op == EXPR_SQRT) {
-    f->elementary++;
+    f->elementary += x->terms ? x->terms : 1;
     f->jumps = f->jumps || below;
   }
   bool jump = x->op == EXPR_FLOOR || x->op == EXPR_ELEMENT || x->op == EXPR_ROUND32 || x->op == EXPR_LESS;

@@ -23,7 +23,8 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const spec *s, const threa
                                  .varies = DEPENDS_BLOCK,
                                  .stride = slots_of(t),
                                  .turned = arena_array(a, signed char, nodes),
-                                 .leaf = leaf},
+                                 .leaf = leaf,
+                                 .memory = a},
                       .b = b,
                       .memory = a,
                       .spec = s,
@@ -283,22 +284,32 @@ void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_va
 
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { return operand_offset(e, leaf, slot); }
 
+static expr_walker *at_slot(thread_emitter *e, int slot) {
+  e->slot = slot;
+  e->walker.varying = e->memo + slot;
+  e->walker.fixed = e->memo;
+  return &e->walker;
+}
+
 /* A computed place, whatever it was, is one inside the operand. */
-static ir_value place_of(thread_emitter *e, const expr *x, ir_value index, int slot) {
+static ir_value place_of(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   const spec_operand *operand = &e->spec->operand[x->index];
   int64_t count = 1;
   for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
   ir_value zero = i32(b, 0), last = i32(b, count - 1);
-  index = add(b, ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
+  if (x->arg[0]->op == EXPR_TERMS) /* the description was checked: it is inside */
+    return add(b, narrow(b, emit_expr_place_of_terms(&e->walker, x->arg[0])), operand_offset(e, x, slot));
+  ir_value index = ir_cast(b, "arith.fptosi", emit_expr_f32(at_slot(e, slot), x->arg[0]), b->i32);
+  index = add(b, index, operand_offset(e, x, slot));
   index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
   return ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
 }
 
 /* The element there of a float32 operand. */
-static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value place, int slot) {
+static ir_value indexed_element(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
-  ir_value index = place_of(e, x, place, slot);
+  ir_value index = place_of(e, x, slot);
   ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
   return ir_load(b, b->f32, ir_offset(b, data, wide(b, mul(b, index, i32(b, 4)))), 4);
 }
@@ -361,24 +372,15 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   case EXPR_POSITION: return *value = e->positions[x->index], true;
   case EXPR_TABLE: return *value = constants(e, x, slot), true;
   case EXPR_INPUT: return *value = two_float_f32(input_element(e, x, slot)), true;
-  case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
+  case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, slot)), true;
   case EXPR_COTANGENT: return *value = e->cotangents[slot * e->n_cotangents + x->index - e->first_cotangent], true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: return false;
   }
 }
 
-static expr_walker *at_slot(thread_emitter *e, int slot) {
-  e->slot = slot;
-  e->walker.varying = e->memo + slot;
-  e->walker.fixed = e->memo;
-  return &e->walker;
-}
-
 two_float emit_thread_value(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }
 
-ir_value emit_thread_place(thread_emitter *e, const expr *element) {
-  return place_of(e, element, emit_expr_f32(at_slot(e, 0), element->arg[0]), 0);
-}
+ir_value emit_thread_place(thread_emitter *e, const expr *element) { return place_of(e, element, 0); }

@@ -4,6 +4,8 @@
 #include "base/diag.h"
 #include "mlir/math.h"
 
+#include <math.h>
+
 static two_float value(expr_walker *w, const expr *x, bool is_f32);
 
 static bool is_turn(const expr *x) {
@@ -135,6 +137,84 @@ static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
   return *v = rounded_turn(w, x->arg[0], lanes), true;
 }
 
+/* ---- sums ---- */
+
+expr_term emit_expr_term(expr_walker *w, ir_value index, int nodes) {
+  expr_term before = w->term;
+  w->term = (expr_term){index, arena_array(w->memory, two_float, nodes)};
+  return before;
+}
+
+/* Emits what below x is the same in all terms. */
+static void emit_shared(expr_walker *w, const expr *x, bool *seen) {
+  if (seen[x->id] || x->op == EXPR_CONST) return;
+  seen[x->id] = true;
+  if (!x->terms) value(w, x, x->is_f32);
+  for (int i = 0; x->terms && i < expr_op_arity(x->op); i++) emit_shared(w, x->arg[i], seen);
+}
+
+static int nodes_of(const expr *const *roots, int count) {
+  int nodes = 0;
+  for (int i = 0; i < count; i++) nodes = roots[i]->id >= nodes ? roots[i]->id + 1 : nodes;
+  return nodes;
+}
+
+expr_loop emit_expr_terms(expr_walker *w, int terms, const expr *const *roots, int count) {
+  ir *b = w->context.b;
+  int nodes = nodes_of(roots, count);
+  bool *seen = arena_array(w->memory, bool, nodes);
+  for (int i = 0; i < count; i++) emit_shared(w, roots[i], seen);
+  ir_value end = ir_int(b, b->i64, terms);
+  expr_loop l = {.loop = ir_for(b, ir_int(b, b->i64, 0), end)};
+  l.before = emit_expr_term(w, l.loop.index, nodes);
+  return l;
+}
+
+void emit_expr_end_terms(expr_walker *w, expr_loop loop) {
+  w->term = loop.before;
+  ir_end_for(w->context.b, loop.loop);
+}
+
+static two_float summed(expr_walker *w, const expr *x, int lanes) {
+  ir *b = w->context.b;
+  const expr *of_term = x->arg[0];
+  MlirType type = lanes ? ir_vector(b, lanes, b->f32) : b->f32;
+  if (!is_narrow(w, x)) diag_bug("emit_expr", "a sum of float64");
+  emit_shared(w, of_term, arena_array(w->memory, bool, of_term->id + 1));
+  ir_value zero = ir_float(b, type, 0), end = ir_int(b, b->i64, x->index), now, sum;
+  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), end, 1, &zero, &now);
+  expr_term before = emit_expr_term(w, loop.index, of_term->id + 1);
+  ir_value next = ir_op2(b, "arith.addf", now, argument(w, of_term, lanes, true).hi);
+  w->term = before;
+  ir_end_for_with(b, loop, 1, &next, &sum);
+  return two_float_f32(sum);
+}
+
+static ir_value scaled(ir *b, ir_value x, int64_t by) {
+  return by == 1 ? x : ir_op2(b, "arith.muli", x, ir_int(b, b->i64, by));
+}
+
+ir_value emit_expr_place_of_terms(expr_walker *w, const expr *x) {
+  ir *b = w->context.b;
+  int32_t *place = arena_array(w->memory, int32_t, x->terms);
+  bool is_line = true;
+  for (int i = 0; i < x->terms; i++) place[i] = (int32_t)floor(x->table[i]);
+  int step = place[1] - place[0];
+  for (int i = 0; i < x->terms; i++) is_line = is_line && place[i] == place[0] + i * step;
+  if (is_line) return ir_op2(b, "arith.addi", scaled(b, w->term.index, step), ir_int(b, b->i64, place[0]));
+  const char *name = ir_table_of(b, x->terms, NULL, place);
+  ir_value at = ir_offset(b, ir_table_address(b, name), scaled(b, w->term.index, 4));
+  return ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
+}
+
+ir_value emit_expr_of_terms(expr_walker *w, const expr *x) {
+  ir *b = w->context.b;
+  float *values = arena_array(w->memory, float, x->terms);
+  for (int i = 0; i < x->terms; i++) values[i] = (float)x->table[i];
+  const char *name = ir_table_of(b, x->terms, values, NULL);
+  return ir_load(b, b->f32, ir_offset(b, ir_table_address(b, name), scaled(b, w->term.index, 4)), 4);
+}
+
 /* ---- the walk ---- */
 
 static two_float compute(expr_walker *w, const expr *x) {
@@ -147,6 +227,8 @@ static two_float compute(expr_walker *w, const expr *x) {
   case EXPR_WIDEN: return of_type(w, is_f32)->convert(w->context.b, argument(w, x->arg[0], lanes, x->arg[0]->is_f32));
   case EXPR_LESS: return less(w, x, lanes);
   case EXPR_SELECT: return chosen(w, x, lanes);
+  case EXPR_TERMS: return two_float_f32(emit_expr_of_terms(w, x));
+  case EXPR_SUM: return summed(w, x, lanes);
   default: break;
   }
   const arithmetic *a = of_type(w, is_f32);
@@ -163,6 +245,7 @@ static two_float compute(expr_walker *w, const expr *x) {
 
 static two_float value(expr_walker *w, const expr *x, bool is_f32) {
   bool is_typed = w->types_tables && expr_is_fixed_for_heads(x);
+  if (x->terms && !w->term.known) diag_bug("emit_expr", "%%%d stands in no sum", x->id);
   two_float *memo = expr_known(w, x), v;
   if (!is_typed && memo->hi.ptr) return *memo;
   if (!w->leaf(w, x, is_f32, &v)) v = compute(w, x);
@@ -180,7 +263,7 @@ two_float emit_expr_wide(expr_walker *w, const expr *x) { return argument(w, x, 
 
 void emit_expr_fixed(expr_walker *w, const expr *x) {
   if (x->op == EXPR_CONST) return;
-  if (!expr_varies(w, x)) {
+  if (!expr_varies(w, x) && !x->terms) {
     emit_expr(w, x);
     return;
   }

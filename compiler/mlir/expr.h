@@ -9,6 +9,12 @@
 
 #include "mlir/arithmetic.h"
 
+/* The term at hand of a sum. */
+typedef struct expr_term {
+  ir_value index;   /* i64; null: none is at hand */
+  two_float *known; /* by id: values that differ from term to term */
+} expr_term;
+
 typedef struct expr_walker expr_walker;
 struct expr_walker {
   arithmetic_context context;
@@ -27,6 +33,8 @@ struct expr_walker {
    * has already. false: it is computed from its arguments. is_f32: the type that is wanted of a table of numbers, which
    * fits either; whatever comes is converted. */
   bool (*leaf)(expr_walker *w, const expr *x, bool is_f32, two_float *value);
+  arena *memory; /* of what terms of sums are remembered in */
+  expr_term term;
   bool types_tables; /* leaf() gives tables of numbers in the type that is wanted: they are not remembered */
 };
 
@@ -35,6 +43,7 @@ static inline bool expr_varies(const expr_walker *w, const expr *x) { return x->
 static inline int expr_lanes(const expr_walker *w, const expr *x) { return expr_varies(w, x) ? w->lanes : 0; }
 /* Where a node's value is remembered. */
 static inline two_float *expr_known(const expr_walker *w, const expr *x) {
+  if (x->terms) return w->term.known + x->id;
   return (expr_varies(w, x) ? w->varying : w->fixed) + x->id * w->stride;
 }
 
@@ -51,5 +60,18 @@ ir_value emit_expr_map(arena *a, const expr_machine *machine, arithmetic_context
 two_float emit_expr_wide(expr_walker *w, const expr *x);
 /* Emits here what below x does not vary. */
 void emit_expr_fixed(expr_walker *w, const expr *x);
+
+/* Begins a term, of which nothing is known, for nodes with ids below `nodes`; gives what it stands in for. */
+expr_term emit_expr_term(expr_walker *w, ir_value index, int nodes);
+/* A loop over terms; what below the roots does not differ from term to term is emitted before it. */
+typedef struct expr_loop {
+  ir_loop loop;
+  expr_term before;
+} expr_loop;
+expr_loop emit_expr_terms(expr_walker *w, int terms, const expr *const *roots, int count);
+void emit_expr_end_terms(expr_walker *w, expr_loop loop);
+/* The number of the term at hand, float32; the whole number that is not above it, which is none below 0, i64. */
+ir_value emit_expr_of_terms(expr_walker *w, const expr *x);
+ir_value emit_expr_place_of_terms(expr_walker *w, const expr *x);
 
 #endif

@@ -118,6 +118,8 @@ ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
 /* A constant array of the module and, in a function, its address. values of f32, integers of i32. */
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);
 void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values);
+/* One by its content, made where it is not there yet; gives its name, which lives as long as the module. */
+const char *ir_table_of(ir *b, int count, const float *values, const int32_t *integers);
 ir_value ir_table_address(ir *b, const char *name);
 /* Memory that the threads of a block share: an array of the module and, in a function, its address. */
 void ir_shared(ir *b, const char *name, int64_t bytes);

@@ -6,6 +6,7 @@
 #include <mlir-c/BuiltinAttributes.h>
 #include <mlir-c/BuiltinTypes.h>
 #include <mlir-c/Dialect/LLVM.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static ir_value getelementptr(ir *b, ir_value pointer, ir_value *bytes, int64_t constant_bytes) {
@@ -105,6 +106,28 @@ static void table(ir *b, const char *name, int count, MlirType element, MlirAttr
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
   if (values) table(b, name, count, b->f32, mlirDenseElementsAttrFloatGet(list_of(b->f32, count), count, values));
   else table(b, name, count, b->i32, mlirDenseElementsAttrInt32Get(list_of(b->i32, count), count, integers));
+}
+
+/* The name of the module's symbol that is so called; NULL: there is none. */
+static const char *symbol_named(ir *b, MlirStringRef name) {
+  MlirStringRef key = op_text("sym_name");
+  for (MlirOperation o = mlirBlockGetFirstOperation(b->symbols); !mlirOperationIsNull(o);
+       o = mlirOperationGetNextInBlock(o)) {
+    MlirAttribute of = mlirOperationGetAttributeByName(o, key);
+    if (mlirAttributeIsNull(of) || !mlirAttributeIsAString(of)) continue;
+    if (mlirStringRefEqual(mlirStringAttrGetValue(of), name)) return mlirStringAttrGetValue(of).data;
+  }
+  return NULL;
+}
+
+const char *ir_table_of(ir *b, int count, const float *values, const int32_t *integers) {
+  const unsigned char *bytes = values ? (const void *)values : (const void *)integers;
+  uint64_t hash = 0xcbf29ce484222325;
+  char name[40];
+  for (size_t i = 0; i < (size_t)count * 4; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  snprintf(name, sizeof name, "%s_%d_%016llx", values ? "numbers" : "places", count, (unsigned long long)hash);
+  if (!symbol_named(b, op_text(name))) ir_table(b, name, count, values, integers);
+  return symbol_named(b, op_text(name));
 }
 
 void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values) {

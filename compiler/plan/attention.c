@@ -20,15 +20,13 @@ static const double LOG2_E = 1.44269504088896340736, LN_2 = 0.693147180559945309
  * so that all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays
  * an infinity also where float64 is a sum of two float32. */
 static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
-  const expr *v[3] = {NULL}, *y;
+  const expr *v[3] = {NULL};
   int arity = expr_op_arity(x->op);
   if (x->op == EXPR_POSITION || x->op == EXPR_OPERAND || x->op == EXPR_COTANGENT)
     return expr_unary(pool, EXPR_NARROW, x);
   if (arity == 0) return x;
   for (int i = 0; i < arity; i++) v[i] = in_f32(a, pool, x->arg[i]);
-  if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->last, x->n_heads, x->offsets, v[0]);
-  else if (arity == 1) y = expr_unary(pool, x->op, v[0]);
-  else y = arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
+  const expr *y = expr_rebuild(pool, x, v);
   return y->is_f32 || expr_is_fixed(y) ? y : expr_unary(pool, EXPR_NARROW, y);
 }
 
@@ -49,7 +47,7 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
   for (int i = 0; i < expr_op_arity(x->op); i++) visit(p, x->arg[i], seen);
   if (x->depends & DEPENDS_HEAD) p->per_head = true;
   if (expr_op_arity(x->op) > 0 && x->depends & DEPENDS_POSITION && x->op != EXPR_NARROW && x->op != EXPR_WIDEN)
-    p->operations++;
+    p->operations += x->terms ? x->terms : 1;
   if (is_infinite(p, x)) p->hides = true;
   if (x->op == EXPR_ELEMENT) p->indexed |= 1u << x->index;
   if (!is_gathered(x)) return;
@@ -252,9 +250,7 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   if (x->op == EXPR_WIDEN && x->arg[0]->op == EXPR_INPUT) return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
-  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
-  if (arity == 1) return expr_unary(pool, x->op, arg[0]);
-  return arity == 2 ? expr_binary(pool, x->op, arg[0], arg[1]) : expr_select(pool, arg[0], arg[1], arg[2]);
+  return expr_rebuild(pool, x, arg);
 }
 
 /* x times a factor, inside of its choices: the product itself then is what it was before it was made natural. */
@@ -406,6 +402,14 @@ bool attention_reads_inputs(const attention_plan *p) {
   for (int i = 0; i < p->n_numbers; i++)
     if (p->number[i].input >= 0) return true;
   return false;
+}
+
+bool attention_begins_terms(const attention_plan *p, int scatter) {
+  const expr *leaf = p->scatter[scatter].leaf;
+  bool begins = leaf->op == EXPR_ELEMENT;
+  for (int i = 0; i < scatter; i++)
+    begins = begins && !(p->scatter[i].leaf->op == EXPR_ELEMENT && p->scatter[i].leaf->terms == leaf->terms);
+  return begins;
 }
 
 bool attention_keeps_pairs(const attention_plan *p) {

@@ -120,6 +120,8 @@ bool attention_is_turned(const attention_plan *p);
 bool attention_tells(const attention_plan *p);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
  * that gain at computed places. */
+/* Whether a scatter to a computed place is the first of those over as many terms. */
+bool attention_begins_terms(const attention_plan *p, int scatter);
 bool attention_keeps_pairs(const attention_plan *p);
 /* Whether a pair gives coordinates anything: a table's places do not. */
 bool attention_moves(const attention_plan *p);

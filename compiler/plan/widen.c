@@ -266,11 +266,8 @@ static bool build_layout(arena *a, plan_widen *p, int type) {
 static const expr *in_f32(expr_pool *pool, const expr *x) {
   if (!(x->depends & DEPENDS_QUERY)) return expr_is_fixed_for_heads(x) ? x : expr_unary(pool, EXPR_NARROW, x);
   const expr *v[3] = {NULL};
-  int arity = expr_op_arity(x->op);
-  for (int i = 0; i < arity; i++) v[i] = in_f32(pool, x->arg[i]);
-  if (arity == 0) return x;
-  if (arity == 1) return expr_unary(pool, x->op, v[0]);
-  return arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
+  for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = in_f32(pool, x->arg[i]);
+  return expr_rebuild(pool, x, v);
 }
 
 static void build_values(arena *a, plan_widen *p) {

@@ -19,13 +19,16 @@ typedef struct adjoint {
   bool *open;          /* something came in for it by a way without a choice */
   const expr *zero;
   const expr *incoming; /* of the node at hand */
+  int terms;             /* of the sum that the node at hand stands in; 0: of none */
   bool is_guarded;     /* nothing came in for it but through choices: it may hold anything where 0 comes in */
 } adjoint;
 
 /* ---- what rules are written with ---- */
 
+/* A node that is the same in all terms of a sum gains of each of them. */
 static void gain(adjoint *t, const expr *x, const expr *gradient, bool is_open) {
   if (x->id >= t->count || !t->active[x->id]) return;
+  if (t->terms && !x->terms) gradient = expr_sum(t->pool, t->terms, gradient);
   const expr *sum = t->gradient[x->id];
   t->gradient[x->id] = sum ? expr_add(t->pool, sum, gradient) : gradient;
   t->open[x->id] = t->open[x->id] || is_open;
@@ -72,6 +75,7 @@ static void back_nothing(adjoint *t, const expr *x) { (void)t, (void)x; }
 #define back_INPUT back_nothing
 #define back_CHANNEL back_nothing
 #define back_COTANGENT back_nothing
+#define back_TERMS back_nothing
 #define back_LESS back_nothing
 #define back_FLOOR back_nothing
 #define back_ELEMENT back_nothing /* the place is rounded down */
@@ -249,6 +253,8 @@ static void back_NARROW(adjoint *t, const expr *x) { give(t, x->arg[0], t->incom
 static void back_ROUND32(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); } /* as if it were not rounded */
 static void back_WIDEN(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
 
+static void back_SUM(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
+
 static void back_SELECT(adjoint *t, const expr *x) {
   if (is_active(t, x->arg[1])) give_where(t, x->arg[0], x->arg[1], t->incoming);
   if (is_active(t, x->arg[2])) gain(t, x->arg[2], expr_select(t->pool, x->arg[0], t->zero, t->incoming), false);
@@ -288,6 +294,7 @@ static void walk(adjoint *t, const adjoint_output *outputs, int n_outputs) {
     t->incoming = t->gradient[id];
     if (!t->incoming || t->wanted[id] || expr_is_const(t->incoming, 0)) continue;
     t->is_guarded = !t->open[id];
+    t->terms = t->node[id]->terms;
     RULES[t->node[id]->op](t, t->node[id]);
   }
 }
@@ -336,13 +343,9 @@ static const expr *remade(expr_pool *pool, const expr *x, bool is_rounded, const
   if (made[x->id]) return made[x->id];
   const expr *arg[3] = {NULL};
   for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = remade(pool, x->arg[i], is_rounded, made);
-  const expr *y = x;
+  const expr *y = expr_rebuild(pool, x, arg);
   if (!is_rounded && (x->op == EXPR_NARROW || x->op == EXPR_WIDEN)) y = arg[0];
   else if (!is_rounded && (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL)) y = expr_unary(pool, EXPR_WIDEN, x);
-  else if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
-  else if (expr_op_arity(x->op) == 1) y = expr_unary(pool, x->op, arg[0]);
-  else if (expr_op_arity(x->op) == 2) y = expr_binary(pool, x->op, arg[0], arg[1]);
-  else if (expr_op_arity(x->op) == 3) y = expr_select(pool, arg[0], arg[1], arg[2]);
   return made[x->id] = y;
 }
 

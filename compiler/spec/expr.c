@@ -17,6 +17,8 @@ struct expr_pool {
   int count;
   int capacity; /* of table: a power of two */
   expr **table;
+  const expr **unrolled; /* by id, of those asked for; grown with them */
+  int n_unrolled;
 };
 
 static const struct {
@@ -78,11 +80,16 @@ static uint64_t bits_of(double value) {
   return bits;
 }
 
+/* Numbers of a leaf's table, or offsets. */
+static int leaves_of(const expr_pool *pool, const expr *x) {
+  return x->op == EXPR_TERMS ? x->index : x->n_heads * pool->blocks;
+}
+
 static uint64_t hash_of(const expr_pool *pool, const expr *x) {
   uint64_t h = mix((uint64_t)x->op, (uint64_t)x->index);
   h = mix(mix(h, (uint64_t)x->n_heads), bits_of(x->value));
   for (int i = 0; i < OPS[x->op].arity; i++) h = mix(h, (uint64_t)x->arg[i]->id);
-  int leaves = x->n_heads * pool->blocks;
+  int leaves = leaves_of(pool, x);
   for (int i = 0; x->table && i < leaves; i++) h = mix(h, bits_of(x->table[i]));
   for (int i = 0; x->offsets && i < leaves; i++) h = mix(h, (uint64_t)x->offsets[i]);
   return h;
@@ -97,7 +104,7 @@ static bool same(const expr_pool *pool, const expr *x, const expr *y) {
   if (x->op == EXPR_COTANGENT && x->depends != y->depends) return false;
   for (int i = 0; i < OPS[x->op].arity; i++)
     if (x->arg[i] != y->arg[i]) return false;
-  size_t leaves = (size_t)x->n_heads * (size_t)pool->blocks;
+  size_t leaves = (size_t)leaves_of(pool, x);
   return same_bytes(x->table, y->table, leaves * sizeof *x->table) &&
          same_bytes(x->offsets, y->offsets, leaves * sizeof *x->offsets);
 }
@@ -120,7 +127,7 @@ bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->de
 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
-  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT) return true;
+  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT || x->op == EXPR_TERMS) return true;
   if (x->op == EXPR_WIDEN) return false;
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;
@@ -191,7 +198,10 @@ static bool is_unbounded(const expr *x) {
 
 /* The pool's node equal to candidate, made if need be. */
 static const expr *intern(expr_pool *pool, expr candidate) {
-  for (int i = 0; i < OPS[candidate.op].arity; i++) candidate.depends |= candidate.arg[i]->depends;
+  for (int i = 0; i < OPS[candidate.op].arity; i++) {
+    candidate.depends |= candidate.arg[i]->depends;
+    if (candidate.op != EXPR_SUM && candidate.arg[i]->terms) candidate.terms = candidate.arg[i]->terms;
+  }
   candidate.hash = hash_of(pool, &candidate);
   uint64_t slot = candidate.hash, wrap = (uint64_t)(pool->capacity - 1);
   for (; pool->table[slot & wrap]; slot++)
@@ -201,7 +211,7 @@ static const expr *intern(expr_pool *pool, expr candidate) {
   fresh->id = pool->count++;
   fresh->is_f32 = type_is_f32(fresh);
   fresh->unbounded = is_unbounded(fresh);
-  size_t leaves = (size_t)candidate.n_heads * (size_t)pool->blocks;
+  size_t leaves = (size_t)leaves_of(pool, &candidate);
   if (candidate.table) {
     double *copy = arena_array(pool->memory, double, leaves);
     fresh->table = memcpy(copy, candidate.table, leaves * sizeof *copy);
@@ -238,6 +248,11 @@ const expr *expr_position(expr_pool *pool, int axis) {
   return intern(pool, (expr){.op = EXPR_POSITION, .index = axis, .depends = DEPENDS_POSITION});
 }
 
+static int place_inside(int32_t offset, int last, long double index) {
+  long double place = offset + floorl(index);
+  return !(place > 0) ? 0 : place < last ? (int)place : last;
+}
+
 const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets) {
   int blocks = pool->blocks;
   bool one_row = true, one_value = true;
@@ -250,7 +265,15 @@ const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t 
   return intern(pool, x);
 }
 
+/* A place of an element that is known: an operand's. */
+static const expr *element_at(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, double index) {
+  int32_t *places = arena_array(pool->memory, int32_t, heads * pool->blocks);
+  for (int i = 0; i < heads * pool->blocks; i++) places[i] = place_inside(offsets[i], last, index);
+  return expr_operand(pool, operand, heads, places);
+}
+
 const expr *expr_element(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, const expr *index) {
+  if (index->op == EXPR_CONST) return element_at(pool, operand, last, heads, offsets, index->value);
   bool one_row = true, one_value = true;
   for (int i = 0; i < heads * pool->blocks; i++) {
     one_row = one_row && offsets[i] == offsets[i % pool->blocks];
@@ -276,6 +299,13 @@ const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets) {
 
 const expr *expr_channel(expr_pool *pool, int component) {
   return intern(pool, (expr){.op = EXPR_CHANNEL, .index = component, .depends = DEPENDS_CHANNEL | DEPENDS_BLOCK});
+}
+
+const expr *expr_terms(expr_pool *pool, int terms, const double *values) {
+  bool one_value = true;
+  for (int i = 0; i < terms; i++) one_value = one_value && values[i] == values[0];
+  if (one_value) return expr_const(pool, values[0]);
+  return intern(pool, (expr){.op = EXPR_TERMS, .index = terms, .terms = terms, .table = values});
 }
 
 const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
@@ -369,12 +399,28 @@ static const expr *fold(expr_pool *pool, expr_op op, const expr *a, const expr *
   return expr_table(pool, heads, values);
 }
 
+static bool is_of_terms(const expr *x) { return x->op == EXPR_CONST || x->op == EXPR_TERMS; }
+
+/* op over constants and numbers of terms, term by term. */
+static const expr *fold_terms(expr_pool *pool, expr_op op, int terms, const expr *a, const expr *b, const expr *c) {
+  const expr *arguments[3] = {a, b, c};
+  double *values = arena_array(pool->memory, double, terms);
+  for (int i = 0; i < terms; i++) {
+    double v[3] = {0};
+    for (int j = 0; j < OPS[op].arity; j++)
+      v[j] = arguments[j]->op == EXPR_CONST ? arguments[j]->value : arguments[j]->table[i];
+    values[i] = apply(op, v[0], v[1], v[2]);
+  }
+  return expr_terms(pool, terms, values);
+}
+
 bool expr_is_const(const expr *x, double value) { return x->op == EXPR_CONST && x->value == value; }
 
 /* ---- simplification ---- */
 
 static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
   if (expr_is_fixed(x)) return fold(pool, op, x, NULL, NULL);
+  if (x->op == EXPR_TERMS && op != EXPR_WIDEN) return fold_terms(pool, op, x->terms, x, NULL, NULL);
   switch (op) {
   case EXPR_NEG:
     if (x->op == EXPR_NEG) return x->arg[0];
@@ -432,6 +478,7 @@ static bool has_exact_inverse(double y) {
 
 static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
   if (expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, op, x, y, NULL);
+  if (is_of_terms(x) && is_of_terms(y)) return fold_terms(pool, op, x->terms ? x->terms : y->terms, x, y, NULL);
   const expr *factored = op == EXPR_ADD || op == EXPR_SUB ? factor_constant(pool, op, x, y) : NULL;
   if (factored) return factored;
   switch (op) {
@@ -479,7 +526,69 @@ const expr *(expr_select)(expr_pool * pool, const expr *condition, const expr *x
   if (x == y) return x;
   if (condition->op == EXPR_CONST) return condition->value != 0 ? x : y;
   if (expr_is_fixed(condition) && expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, EXPR_SELECT, condition, x, y);
+  if (condition->op == EXPR_TERMS && is_of_terms(x) && is_of_terms(y))
+    return fold_terms(pool, EXPR_SELECT, condition->terms, condition, x, y);
   return intern(pool, (expr){.op = EXPR_SELECT, .arg = {condition, x, y}});
+}
+
+const expr *expr_sum(expr_pool *pool, int terms, const expr *x) {
+  if (!x->terms) return expr_mul(pool, x, expr_const(pool, terms));
+  double sum = 0;
+  for (int i = 0; i < terms && x->op == EXPR_TERMS; i++) sum += x->table[i];
+  if (x->op == EXPR_TERMS) return expr_const(pool, sum);
+  return intern(pool, (expr){.op = EXPR_SUM, .index = terms, .arg = {x}});
+}
+
+const expr *expr_rebuild(expr_pool *pool, const expr *x, const expr *const *arg) {
+  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
+  if (x->op == EXPR_SUM) return expr_sum(pool, x->index, arg[0]);
+  switch (OPS[x->op].arity) {
+  case 0: return x;
+  case 1: return expr_unary(pool, x->op, arg[0]);
+  case 2: return expr_binary(pool, x->op, arg[0], arg[1]);
+  default: return expr_select(pool, arg[0], arg[1], arg[2]);
+  }
+}
+
+static const expr *unrolled(expr_pool *pool, const expr *x, int term, const expr **made);
+
+/* Writes out what below x is the same in all terms. seen: by id, nodes that differ. */
+static void unroll_shared(expr_pool *pool, const expr *x, const expr **made, bool *seen) {
+  if (!x->terms) unrolled(pool, x, 0, made);
+  if (!x->terms || seen[x->id]) return;
+  seen[x->id] = true;
+  for (int i = 0; i < OPS[x->op].arity; i++) unroll_shared(pool, x->arg[i], made, seen);
+}
+
+/* term: of the sum around; made: by id, of that term where a node differs from term to term. */
+static const expr *unrolled(expr_pool *pool, const expr *x, int term, const expr **made) {
+  if (x->op == EXPR_TERMS) return expr_const(pool, x->table[term]);
+  if (made[x->id]) return made[x->id];
+  const expr *arg[3] = {NULL}, *sum = NULL;
+  if (x->op != EXPR_SUM) {
+    for (int i = 0; i < OPS[x->op].arity; i++) arg[i] = unrolled(pool, x->arg[i], term, made);
+    return made[x->id] = expr_rebuild(pool, x, arg);
+  }
+  arena *scratch = arena_create();
+  const expr **of_term = arena_array(scratch, const expr *, x->id);
+  unroll_shared(pool, x->arg[0], made, arena_array(scratch, bool, x->id));
+  for (int i = 0; i < x->index; i++) {
+    memcpy(of_term, made, sizeof *made * (size_t)x->id);
+    const expr *next = unrolled(pool, x->arg[0], i, of_term);
+    sum = sum ? expr_add(pool, sum, next) : next;
+  }
+  arena_destroy(scratch);
+  return made[x->id] = sum;
+}
+
+const expr *expr_unrolled(expr_pool *pool, const expr *x) {
+  if (x->id >= pool->n_unrolled) {
+    const expr **before = pool->unrolled;
+    pool->unrolled = arena_array(pool->memory, const expr *, pool->count);
+    if (before) memcpy(pool->unrolled, before, sizeof *before * (size_t)pool->n_unrolled);
+    pool->n_unrolled = pool->count;
+  }
+  return unrolled(pool, x, 0, pool->unrolled);
 }
 
 /* ---- interpreters ---- */
@@ -491,11 +600,32 @@ static int leaf_index(const expr *x, const expr_environment *env) {
 }
 
 int expr_element_place(const expr *x, const expr_environment *env, long double index) {
-  long double place = x->offsets[leaf_index(x, env)] + floorl(index);
-  return !(place > 0) ? 0 : place < x->last ? (int)place : x->last;
+  return place_inside(x->offsets[leaf_index(x, env)], x->last, index);
 }
 
 static long double evaluate(const expr *x, const expr_environment *env, expr_memo *memo);
+
+/* What is known of nodes below x in one term is unknown in the next. */
+static void forget(const expr *x, expr_memo *memo) {
+  if (!x->terms || !memo->known[x->id]) return;
+  memo->known[x->id] = 0;
+  for (int i = 0; i < OPS[x->op].arity; i++) forget(x->arg[i], memo);
+}
+
+/* What is the same in all terms is computed once, another sum among it. */
+static long double compute_sum(const expr *x, const expr_environment *env, expr_memo *memo) {
+  arena *scratch = memo ? NULL : arena_create();
+  expr_memo own = {.value = NULL};
+  expr_environment at = *env;
+  long double sum = 0;
+  if (!memo) own = (expr_memo){arena_array(scratch, long double, x->id), arena_array(scratch, unsigned char, x->id)};
+  for (at.term = 0; at.term < x->index; at.term++) {
+    sum += evaluate(x->arg[0], &at, memo ? memo : &own);
+    forget(x->arg[0], memo ? memo : &own);
+  }
+  if (scratch) arena_destroy(scratch);
+  return sum;
+}
 
 static long double compute(const expr *x, const expr_environment *env, expr_memo *memo) {
   switch (x->op) {
@@ -506,6 +636,8 @@ static long double compute(const expr *x, const expr_environment *env, expr_memo
   case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
   case EXPR_COTANGENT: return env->cotangents[x->index];
+  case EXPR_TERMS: return x->table[env->term];
+  case EXPR_SUM: return compute_sum(x, env, memo);
   case EXPR_ELEMENT: return env->operands[x->index][expr_element_place(x, env, evaluate(x->arg[0], env, memo))];
   default: break;
   }
@@ -541,6 +673,7 @@ static void print_leaf(FILE *out, const expr *x) {
   case EXPR_OPERAND:
     fprintf(out, "operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
     break;
+  case EXPR_TERMS: fprintf(out, "terms {%.9g, %.9g, ...}", x->table[0], x->table[1]); break;
   case EXPR_INPUT: fprintf(out, "input %d[block] {%d, ...}", x->index, x->offsets[0]); break;
   default: break;
   }
@@ -564,6 +697,7 @@ static void print_node(FILE *out, const expr *x, unsigned char *seen) {
   }
   if (x->op == EXPR_ELEMENT)
     fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
+  if (x->op == EXPR_SUM) fprintf(out, " over %d terms", x->index);
   fprintf(out, " : %s\n", x->is_f32 ? "f32" : "f64");
 }
 

@@ -28,6 +28,7 @@
   X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
   X(INPUT, 0, "input")       /* an element of the token's row of an input, per [block] */ \
+  X(TERMS, 0, "terms")       /* a number for each term of the SUM around it */ \
   X(CHANNEL, 0, "channel")   /* a number of the row: in maps of channels the one at hand */ \
   X(COTANGENT, 0, "cotangent") /* a gradient that comes in from where it was summed, per block (spec/adjoint.h) */ \
   X(ADD, 2, "+") \
@@ -54,6 +55,7 @@
   X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
   X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
   X(ROUND32, 1, "round32") /* rounded to float32, whoever computes it: what is described is what a float32 loses */ \
+  X(SUM, 1, "sum")     /* its argument's values in all terms, one after the other */ \
   X(SELECT, 3, "select") /* a != 0 ? b : c                                */ \
   X(SIN_FOLDED, 1, "sinfold") /* sin(pi (x - n)), n the integer next to x: a unit quaternion's, of either sign */ \
   X(COS_FOLDED, 1, "cosfold") /* cos(pi (x - n))                                  */
@@ -81,12 +83,13 @@ typedef struct expr {
   bool unbounded; /* it may be infinite where its leaves are not: something in it divides, grows by exp, or is a log */
   bool is_f32; /* the value is a float32; otherwise float64 (constants fit either) */
   int id; /* order of creation in its pool; arguments have smaller ids */
-  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: which. COTANGENT: which */
+  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL, COTANGENT: which. TERMS, SUM: terms */
+  int terms; /* of the SUM that it is to stand in, since its value differs from term to term; 0: of none */
   int last; /* ELEMENT: the operand's last element, which stands for all beyond it, as the first does below 0 */
   int n_heads; /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
-  const double *table; /* TABLE: [n_heads][blocks] */
+  const double *table; /* TABLE: [n_heads][blocks]. TERMS: [terms] */
   const int32_t *offsets; /* OPERAND, ELEMENT, INPUT: element offsets [n_heads][blocks] */
   uint64_t hash;
 } expr;
@@ -112,12 +115,20 @@ const expr *expr_element(expr_pool *pool, int operand, int last, int heads, cons
 /* Elements offsets[blocks] of the query's row of an input; a float32. */
 const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
 const expr *expr_channel(expr_pool *pool, int component);
+/* values [terms]. What is computed of such leaves and constants alone is one, too. */
+const expr *expr_terms(expr_pool *pool, int terms, const double *values);
 /* A float64 that whoever evaluates has: number `which` of what it was told; depends: DEPENDS_ bits of where it differs.
  */
 const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends);
 const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);
 const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y);
+/* The sum of x over so many terms: a loop where x differs from term to term. */
+const expr *expr_sum(expr_pool *pool, int terms, const expr *x);
+/* The operation of x on other arguments; a leaf is what it was. */
+const expr *expr_rebuild(expr_pool *pool, const expr *x, const expr *const *arg);
+/* Sums written out, a copy of the argument for each term. */
+const expr *expr_unrolled(expr_pool *pool, const expr *x);
 
 /* See base/order.h. */
 #define expr_binary(p, op, x, y) ORDERED2(x, y, expr_binary(p, op, x_, y_))
@@ -149,6 +160,7 @@ typedef struct expr_environment {
   const double *channels;
   const double *const *inputs;
   const double *cotangents; /* of the block at hand */
+  int term;
 } expr_environment;
 
 /* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */

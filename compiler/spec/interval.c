@@ -178,6 +178,17 @@ static interval bound_anything(bounder *t, const operands *o) {
 #define bound_COTANGENT bound_anything
 #define bound_ELEMENT bound_anything
 
+/* All of its numbers are finite: spec_validate. */
+static interval bound_TERMS(bounder *t, const operands *o) {
+  double least_of_all = o->x->table[0], most = least_of_all;
+  for (int i = 1; i < o->x->terms; i++) {
+    least_of_all = fmin(least_of_all, o->x->table[i]);
+    most = fmax(most, o->x->table[i]);
+  }
+  const expr *lo = number(t, least_of_all), *hi = number(t, most);
+  return between(t, lo, hi, number(t, 0));
+}
+
 static interval bound_NEG(bounder *t, const operands *o) {
   const expr *lo = expr_neg(t->pool, o->v[0].hi), *hi = expr_neg(t->pool, o->v[0].lo);
   return (interval){lo, hi, o->unknown};
@@ -270,6 +281,19 @@ static interval bound_DIV(bounder *t, const operands *o) {
   const expr *of_x = may_be_infinite(t, x, &o->v[0]), *of_y = may_be_infinite(t, y, &o->v[1]);
   v.unknown = either(t, v.unknown, either(t, of_x, of_y));
   return slack(t, v, sign_of(t, x) * sign_of(t, y));
+}
+
+/* So many times its argument, with the roundings of all additions. */
+static interval bound_SUM(bounder *t, const operands *o) {
+  const expr *terms = number(t, o->x->index), *lo = expr_mul(t->pool, o->v[0].lo, terms),
+             *hi = expr_mul(t->pool, o->v[0].hi, terms), *unknown = o->unknown;
+  if (!is_finite(t, o->x->arg[0])) { /* opposite infinities */
+    const expr *above = less(t, number(t, FLT_MAX), o->v[0].hi), *below = less(t, o->v[0].lo, number(t, -FLT_MAX));
+    unknown = either(t, unknown, both(t, above, below));
+  }
+  interval v = {lo, hi, unknown};
+  for (int i = 0; i <= o->x->index / 32; i++) v = slack(t, v, 0);
+  return v;
 }
 
 static interval bound_MIN(bounder *t, const operands *o) {
@@ -439,7 +463,7 @@ static bool hides(const expr *x) { return x->op == EXPR_CONST && x->value == -IN
 /* x without its choices of -infinity; *whole: whether all of them take the other side. */
 static const expr *opened(bounder *t, const expr *x, const expr **made, const expr **whole) {
   if (made[x->id]) return made[x->id];
-  const expr *arg[3] = {NULL}, *y = x;
+  const expr *arg[3] = {NULL};
   int arity = expr_op_arity(x->op);
   if (x->op == EXPR_SELECT && hides(x->arg[1]) != hides(x->arg[2])) {
     const expr *holds, *fails;
@@ -448,11 +472,7 @@ static const expr *opened(bounder *t, const expr *x, const expr **made, const ex
     return made[x->id] = opened(t, x->arg[hides(x->arg[2]) ? 1 : 2], made, whole);
   }
   for (int i = 0; i < arity; i++) arg[i] = opened(t, x->arg[i], made, whole);
-  if (x->op == EXPR_ELEMENT) y = expr_element(t->pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
-  else if (arity == 1) y = expr_unary(t->pool, x->op, arg[0]);
-  else if (arity == 2) y = expr_binary(t->pool, x->op, arg[0], arg[1]);
-  else if (arity == 3) y = expr_select(t->pool, arg[0], arg[1], arg[2]);
-  return made[x->id] = y;
+  return made[x->id] = expr_rebuild(t->pool, x, arg);
 }
 
 /* seen: by id, of nodes without one. */

@@ -143,9 +143,9 @@ typedef struct visited {
 
 static range range_of_leaf(const spec *s, const expr *x) {
   if (x->op == EXPR_CONST) return (range){x->value, x->value};
-  if (x->op != EXPR_TABLE) return (range){-INFINITY, INFINITY};
+  if (x->op != EXPR_TABLE && x->op != EXPR_TERMS) return (range){-INFINITY, INFINITY};
   range r = {x->table[0], x->table[0]};
-  for (int i = 1; i < x->n_heads * s->n_blocks; i++) {
+  for (int i = 1; i < (x->op == EXPR_TERMS ? x->terms : x->n_heads * s->n_blocks); i++) {
     if (x->table[i] < r.low) r.low = x->table[i];
     if (x->table[i] > r.high) r.high = x->table[i];
   }
@@ -209,6 +209,10 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *
   for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
     if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY))
       return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
+  for (int i = 0; x->op == EXPR_TERMS && i < x->terms; i++)
+    if (!isfinite(x->table[i])) return wrong(s, "%s is not finite in term %d of a sum", what, i);
+  if ((x->op == EXPR_TERMS || x->op == EXPR_SUM) && !(allowed & READS_ELEMENTS))
+    return wrong(s, "%s has a sum, which it may not here", what);
   if (x->op == EXPR_POSITION && !is_place(s, x->index, allowed)) return wrong(s, "%s reads axis %d", what, x->index);
   if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);

@@ -121,6 +121,7 @@ typedef enum spec_initial_kind {
 } spec_initial_kind;
 
 enum { SPEC_MAX_FACTORS = 1 << 16 };
+enum { SPEC_MAX_SUM = 4096 }; /* terms of a sum */
 
 /* First values: what is drawn (of VALUE: 1), times a factor. */
 typedef struct spec_initial {

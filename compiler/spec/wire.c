@@ -161,8 +161,7 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_POSITION: return expr_position(pool, x->index);
   case EXPR_OPERAND: return expr_operand(pool, x->index, x->n_heads, x->offsets);
   case EXPR_INPUT: return expr_input(pool, x->index, x->offsets);
-  case EXPR_ELEMENT: return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, x->arg[0]);
-  case EXPR_SELECT: return expr_select(pool, x->arg[0], x->arg[1], x->arg[2]);
+  case EXPR_TERMS: return expr_terms(pool, x->index, x->table);
   case EXPR_CHANNEL: return expr_channel(pool, x->index); /* of which spec_validate knows where */
   case EXPR_COTANGENT: /* made by the compiler */
   case EXPR_NARROW: return NULL;
@@ -171,8 +170,7 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
     break;
   default: break;
   }
-  return expr_op_arity(x->op) == 1 ? expr_unary(pool, x->op, x->arg[0])
-                                   : expr_binary(pool, x->op, x->arg[0], x->arg[1]);
+  return expr_rebuild(pool, x, x->arg);
 }
 
 /* Whether the pool made the node itself, not a simpler spelling of it. */
@@ -189,6 +187,8 @@ static int indexed(const spec *s, expr_op op) {
   case EXPR_OPERAND:
   case EXPR_ELEMENT: return s->n_operands;
   case EXPR_INPUT: return s->n_inputs;
+  case EXPR_TERMS:
+  case EXPR_SUM: return SPEC_MAX_SUM + 1;
   case EXPR_CHANNEL: return 1; /* others are made by the compiler */
   default: return 0;
   }
@@ -202,6 +202,7 @@ static void leaves(wire *w, const spec *s, expr *x) {
   if (x->op == EXPR_ELEMENT) NUMBER(w, x->last, 0, WIRE_ELEMENTS - 1);
   if (x->op == EXPR_CONST) real(w, &x->value);
   else if (x->op == EXPR_TABLE) ARRAY(w, x->table, count);
+  else if (x->op == EXPR_TERMS) ARRAY(w, x->table, x->index);
   else if (by_head || x->op == EXPR_INPUT) ARRAY(w, x->offsets, count);
 }
 
@@ -214,12 +215,15 @@ typedef struct node_size {
 static void node(wire *w, const spec *s, int id, node_size *sizes) {
   expr x = w->reading ? (expr){0} : *w->nodes[id];
   NUMBER(w, x.op, 0, EXPR_OP_COUNT - 1);
+  int terms = 0;
   sizes[id] = (node_size){1, 1};
   for (int i = 0; i < expr_op_arity(x.op); i++) {
     int argument = w->reading ? 0 : x.arg[i]->id;
     NUMBER(w, argument, 0, id - 1);
     if (w->why) return;
     x.arg[i] = w->nodes[argument];
+    if (x.arg[i]->terms && terms && x.arg[i]->terms != terms) wrong(w, "terms of two sums together");
+    if (x.arg[i]->terms) terms = x.arg[i]->terms;
     if (sizes[argument].depth >= sizes[id].depth) sizes[id].depth = sizes[argument].depth + 1;
     sizes[id].operations += sizes[argument].operations;
   }
@@ -227,7 +231,9 @@ static void node(wire *w, const spec *s, int id, node_size *sizes) {
     wrong(w, "an expression that is too large");
   int places = indexed(s, x.op);
   if (places > 0 || x.op == EXPR_OPERAND || x.op == EXPR_ELEMENT || x.op == EXPR_INPUT)
-    NUMBER(w, x.index, 0, places - 1);
+    NUMBER(w, x.index, x.op == EXPR_TERMS || x.op == EXPR_SUM, places - 1);
+  if (x.op == EXPR_SUM && terms != x.index) wrong(w, "a sum of other terms than its argument's");
+  if (w->why) return;
   leaves(w, s, &x);
   if (!w->reading || w->why) return;
   const expr *made = w->nodes[id] = rebuild(s->pool, &x);
@@ -251,6 +257,7 @@ static void root(wire *w, const spec *s, const expr **x) {
   int id = w->reading ? 0 : (*x)->id;
   NUMBER(w, id, 0, expr_pool_count(s->pool) - 1);
   if (w->reading) *x = w->why ? NULL : w->nodes[id];
+  if (w->reading && *x && (*x)->terms) wrong(w, "terms outside of a sum");
 }
 
 /* ---- parts of a description ---- */

@@ -27,7 +27,7 @@ static bool find_rounded(const checker *c, const attention_trial *t, double *del
     for (int axis = 0; axis < s->n_axes; axis++)
       delta[axis] = to[pair % t->k->shape[2] * s->n_axes + axis] - from[pair / t->k->shape[2] * s->n_axes + axis];
     expr_environment env = {.blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = t->operands.values};
-    if (kinks_are_rounded(s, s->pairwise->bias, &env)) return true;
+    if (kinks_are_rounded(s, expr_unrolled(s->pool, s->pairwise->bias), &env)) return true;
   }
   return false;
 }

@@ -101,6 +101,7 @@ static void cross(const search *t, const expr *x, int head, int block) {
 }
 
 static void cross_in(search *t, const expr *root, uint64_t *random) {
+  root = expr_unrolled(t->spec->pool, root);
   int nodes = expr_pool_count(t->spec->pool);
   if (!(root->depends & DEPENDS_OPERAND)) return;
   t->root = root;

@@ -76,7 +76,7 @@ void reference_basis_backward(const spec *s, const double *const *operands, int 
 /* A gradient of one variable, where it is asked for. */
 void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size);
 /* count expressions at a place, and the gradients of their values. */
-void reference_expr_backward(const expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
+void reference_expr_backward(expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
                              const gradient_sum *gradient, const reference_gains *to);
 
 #endif

@@ -27,9 +27,11 @@ void reference_gain(const reference_gains *to, const dual_variable *v, long doub
   sum->size += size;
 }
 
-void reference_expr_backward(const expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
+void reference_expr_backward(expr_pool *pool, const expr_environment *env, const expr *const *exprs, int count,
                              const gradient_sum *gradient, const reference_gains *to) {
   arena *scratch = arena_create();
+  const expr **xs = arena_array(scratch, const expr *, count + 1);
+  for (int i = 0; i < count; i++) xs[i] = expr_unrolled(pool, exprs[i]);
   dual_place place = dual_at(scratch, pool, env);
   const dual_variable *by;
   int n = dual_variables(&place, xs, count, &by);

@@ -37,8 +37,6 @@ return pe.encoding {
   heads = heads,
   bias = function(delta, head)
     local x = psi(pe.abs(delta.t)) / (psi(pe.max(pe.abs(L(0)), -delta.here)) + 1e-6)
-    local sum = b2(head)
-    for k = 0, width - 1 do sum = sum + w2(head, k) * pe.relu(w1(k) * x + b1(k)) end
-    return sum
+    return b2(head) + pe.sum(width, function(k) return w2(head, k) * pe.relu(w1(k) * x + b1(k)) end)
   end,
 }

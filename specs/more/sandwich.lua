@@ -18,8 +18,7 @@ return pe.encoding {
   value_dim = Dv > 0 and Dv or D,
   heads = heads,
   bias = function(delta, head)
-    local sum = 0
-    for i = 0, d // 2 - 1 do sum = sum + pe.cos(delta.t * base ^ (-2 * i / d)) end
+    local sum = pe.sum(d // 2, function(i) return pe.cos(delta.t * base ^ (-2 * i / d)) end)
     return sum * (heads / (8 * (head + 1)))
   end,
 }

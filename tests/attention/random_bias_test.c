@@ -41,6 +41,7 @@ static const char *const operation[EXPR_OP_COUNT] = {
     [EXPR_POSITION] = "0.5 * $c",
     [EXPR_OPERAND] = "w(head, $w)",
     [EXPR_INPUT] = "", /* of polynomials: tests/widen/random.lua */
+    [EXPR_TERMS] = "", /* indices of the sums below */
     [EXPR_CHANNEL] = "",
     [EXPR_COTANGENT] = "",
     [EXPR_ADD] = "0.5 * ($x + $y)",
@@ -67,6 +68,8 @@ static const char *const operation[EXPR_OP_COUNT] = {
     [EXPR_COSQ] = "pe.cos($x)",
     [EXPR_SIN_FOLDED] = "", /* of unit quaternions */
     [EXPR_COS_FOLDED] = "",
+    [EXPR_SUM] = "0.25 * pe.sum(3, function(k) return "
+                 "w(head, (2 * k) % 3) * pe.cos($c * k) + pe.tanh($x + k * ($y)) end)",
     [EXPR_ELEMENT] = "table($c + 8, $h)",
     [EXPR_NARROW] = "",
     [EXPR_WIDEN] = "",

@@ -351,7 +351,7 @@ static const char *whole(draw *d, int depth) {
   if (d->scores && below(d, 2)) coordinate = below(d, 2) ? "query.i" : "(key.j - query.i)";
   if (depth == 0) return below(d, 3) ? coordinate : TEXT("%d", below(d, 25) - 12);
   const char *x = whole(d, depth - 1), *y = whole(d, depth - 1);
-  switch (below(d, 10)) {
+  switch (below(d, 11)) {
   case 0: return TEXT("(%s + %s)", x, y);
   case 1: return TEXT("(%s - %s)", x, y);
   case 2: return TEXT("(%s) * %s", coordinate, whole(d, 0));
@@ -361,6 +361,7 @@ static const char *whole(draw *d, int depth) {
   case 6: return TEXT("-(%s)", x);
   case 7: return TEXT("pe.floor(0.5 * (%s))", x);
   case 8: return TEXT("(%s) * (1 - 2 * head)", x);
+  case 9: return TEXT("pe.sum(3, function(k) return (%s) * (k - 1) + k end)", x);
   default: return TEXT("pe.where(%s, %s, %s, %s)", x, y, coordinate, y);
   }
 }

@@ -116,6 +116,12 @@ static const expr *made(fixture *f, expr_op op) {
   case EXPR_NARROW:
   case EXPR_WIDEN: return expr_unary(f->pool, EXPR_WIDEN, expr_unary(f->pool, EXPR_NARROW, f->x));
   case EXPR_ROUND32: return f->x; /* differences see its stairs; random_graphs has no place for it either */
+  case EXPR_TERMS: /* of a sum alone */
+  case EXPR_SUM: {
+    const expr *k = expr_terms(f->pool, 3, (const double[]){1, -2, 5}), *y = expr_mul(f->pool, k, f->y);
+    const expr *differs = expr_mul(f->pool, expr_unary(f->pool, EXPR_SINQ, expr_mul(f->pool, k, f->x)), y);
+    return expr_sum(f->pool, 3, expr_add(f->pool, differs, f->x)); /* x gains of each term */
+  }
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED: return expr_unary(f->pool, op, expr_mul(f->pool, f->x, expr_const(f->pool, 0.5)));
   case EXPR_SELECT: return expr_select(f->pool, expr_binary(f->pool, EXPR_LESS, f->x, f->y), f->y, f->z);

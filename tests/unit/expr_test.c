@@ -485,6 +485,46 @@ static void integers_are_stored_inside(void **state) {
   }
 }
 
+/* A loop, interpreted with and without what is known, and its copies have one value. */
+static void sums_are_their_copies(void **state) {
+  USE_FIXTURE;
+  static const double index[] = {0, 1, 2, 3}, squares[] = {0, 1, 4, 9};
+  static const double position[] = {0.7, -1.3};
+  const expr *k = expr_terms(pool, 4, index),
+             *inner = expr_sum(pool, 4, expr_unary(pool, EXPR_COSQ, expr_mul(pool, k, y)));
+  const expr *slow = expr_mul(pool, expr_add(pool, x, inner), expr_mul(pool, k, f->table));
+  const expr *sum = expr_sum(pool, 4, expr_add(pool, slow, expr_unary(pool, EXPR_SINQ, expr_add(pool, slow, k))));
+  const expr *copies = expr_unrolled(pool, sum);
+  assert_int_equal(sum->op, EXPR_SUM);
+  assert_int_equal(sum->terms, 0);
+  assert_int_equal(slow->terms, 4);
+  expr_memo memo = {arena_array(f->memory, long double, expr_pool_count(pool)),
+                    arena_alloc(f->memory, (size_t)expr_pool_count(pool))};
+  for (int block = 0; block < BLOCKS; block++) {
+    expr_environment env = {.block = block, .blocks = BLOCKS, .positions = position};
+    double expected = 0, waves = 0;
+    for (int i = 0; i < 4; i++) waves += expr_apply(EXPR_COSQ, i * position[1], 0, 0);
+    for (int i = 0; i < 4; i++) {
+      double term = (position[0] + waves) * i * (block + 1);
+      expected += term + expr_apply(EXPR_SINQ, term + i, 0, 0);
+    }
+    assert_true(fabs(expr_eval(sum, &env) - expected) < 1e-12);
+    assert_true(fabs(expr_eval(copies, &env) - expected) < 1e-12);
+    memset(memo.known, 0, (size_t)expr_pool_count(pool));
+    assert_true(fabs((double)expr_eval_known(sum, &env, &memo) - expected) < 1e-12);
+  }
+  assert_ptr_equal(expr_unrolled(pool, sum), copies);
+  assert_ptr_equal(expr_mul(pool, k, k), expr_terms(pool, 4, squares));
+  assert_const(expr_sum(pool, 4, k), 6);
+  assert_const(expr_mul(pool, k, number(pool, 0)), 0);
+  assert_ptr_equal(expr_sum(pool, 4, x), expr_mul(pool, x, number(pool, 4)));
+  const int32_t first[] = {2, 2, 2};
+  const expr *element = expr_sum(pool, 4, expr_element(pool, 0, 9, 1, first, expr_add(pool, k, k)));
+  expr_environment env = {.blocks = BLOCKS,
+                          .operands = (const double *const[]){(const double[]){9, 9, 1, 9, 2, 9, 3, 9, 4, 9}}};
+  assert_true(expr_eval(element, &env) == 10 && expr_eval(expr_unrolled(pool, element), &env) == 10);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -499,6 +539,7 @@ int main(void) {
                                      TEST(dependences_are_honest),
                                      TEST(text_has_every_node_once),
                                      TEST(size_counts_what_is_shared_once),
+                                     TEST(sums_are_their_copies),
                                      cmocka_unit_test(places_stay_inside),
                                      cmocka_unit_test(elements_have_their_own_derivatives),
                                      cmocka_unit_test(integers_are_stored_inside)};

@@ -28,6 +28,10 @@ static ir_value clamped(ir *b, ir_value index, int64_t count) {
 
 ir_value emit_element_place(delta_emitter *d, const expr *x) {
   ir *b = d->e->b;
+  if (x->arg[0]->op == EXPR_TERMS) { /* the description was checked: it is inside */
+    ir_value base = ir_cast(b, "arith.fptosi", gathered(d, x), b->i32);
+    return add(b, base, ir_cast(b, "arith.trunci", emit_expr_place_of_terms(&d->walker, x->arg[0]), b->i32));
+  }
   const spec_operand *operand = &d->e->p->spec->operand[x->index];
   int64_t count = 1;
   for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
@@ -78,7 +82,8 @@ delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed)
                                     .lanes = e->shape.lanes,
                                     .fixed = fixed,
                                     .stride = 1,
-                                    .leaf = leaf},
+                                    .leaf = leaf,
+                                    .memory = e->memory},
                          .e = e};
 }
 

@@ -57,14 +57,53 @@ static void begin_operands(pair_sums *s, delta_emitter *d) {
   }
 }
 
-/* table[place of the lane] += the lane, one after the other. */
+/* The sum of lanes of float64, halves added to halves. */
+static ir_value sum_of_lanes(ir *b, ir_value x) {
+  int64_t other[64];
+  for (int half = ir_lanes(x) / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) other[i] = half + i;
+    ir_value upper = ir_shuffle(b, x, x, half, other);
+    for (int i = 0; i < half; i++) other[i] = i;
+    x = add(b, ir_shuffle(b, x, x, half, other), upper);
+  }
+  return ir_extract(b, x, 0);
+}
+
+/* table[place] += gain, of each lane or, where all have one place, of their sum. */
 static void add_to_places(const attention_emitter *e, ir_value table, ir_value place, ir_value gain) {
   ir *b = e->b;
-  for (int lane = 0; lane < e->shape.lanes; lane++) {
-    ir_value index = ir_cast(b, "arith.extsi", ir_lanes(place) ? ir_extract(b, place, lane) : place, b->i64),
-             at = nth(b, table, index, 8), more = ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
+  bool is_one = ir_lanes(place) == 0;
+  if (is_one) gain = sum_of_lanes(b, ir_cast(b, "arith.extf", gain, b->f64));
+  for (int lane = 0; lane < (is_one ? 1 : e->shape.lanes); lane++) {
+    ir_value index = ir_cast(b, "arith.extsi", is_one ? place : ir_extract(b, place, lane), b->i64),
+             at = nth(b, table, index, 8),
+             more = is_one ? gain : ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
     ir_store(b, add(b, ir_load(b, b->f64, at, 8), more), at, 8, false);
   }
+}
+
+/* What a pair gives to elements at computed places, of the sums of so many terms (0: of none). */
+static void give_placed(const attention_emitter *e, delta_emitter *d, int terms) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  const expr **root = arena_array(e->memory, const expr *, 2 * p->n_scatters);
+  int count = 0;
+  for (int i = 0; i < p->n_scatters; i++) {
+    const adjoint_scatter *scatter = &p->scatter[i];
+    if (scatter->leaf->op != EXPR_ELEMENT || scatter->leaf->terms != terms) continue;
+    root[count++] = scatter->gradient;
+    root[count++] = scatter->leaf;
+  }
+  expr_loop loop = {0};
+  if (terms) loop = emit_expr_terms(&d->walker, terms, root, count);
+  for (int i = 0; i < count; i += 2) {
+    ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, root[i])),
+             place = emit_element_place(d, root[i + 1]);
+    ir_value table =
+        ir_load(b, b->ptr, ir_offset_const(b, GRADIENT_TILE(e, tables, b->ptr), root[i + 1]->index * 8), 8);
+    add_to_places(e, table, place, gain);
+  }
+  if (terms) emit_expr_end_terms(&d->walker, loop);
 }
 
 static void visit_operands(void *context, delta_emitter *d) {
@@ -73,13 +112,10 @@ static void visit_operands(void *context, delta_emitter *d) {
   ir *b = e->b;
   for (int i = 0; i < e->p->n_scatters; i++) {
     const adjoint_scatter *scatter = &e->p->scatter[i];
+    if (attention_begins_terms(e->p, i)) give_placed(e, d, scatter->leaf->terms);
+    if (scatter->leaf->op == EXPR_ELEMENT) continue;
     ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient));
-    if (scatter->leaf->op == EXPR_ELEMENT) {
-      ir_value place = emit_element_place(d, scatter->leaf);
-      ir_value table =
-          ir_load(b, b->ptr, ir_offset_const(b, GRADIENT_TILE(e, tables, b->ptr), scatter->leaf->index * 8), 8);
-      add_to_places(e, table, place, gain);
-    } else add_wide(b, operand_at(s, i), gain);
+    add_wide(b, operand_at(s, i), gain);
   }
 }
 

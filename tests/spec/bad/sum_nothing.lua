@@ -1,0 +1,11 @@
+-- error: pe.sum: its function gave nil
+local pe = require "pegen"
+local w = pe.learned { name = "w", shape = { 4 }, doc = "numbers" }
+return pe.encoding {
+  name = "bad",
+  axes = { "t" },
+  head_dim = 16,
+  bias = function(delta)
+    return pe.sum(4, function() return nil end) -- HERE
+  end,
+}
