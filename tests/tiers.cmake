@@ -25,7 +25,7 @@ set(DEFAULT_THOUGH_LONG
   "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
   "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
   "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
-  "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|pages|parts|sequences|split))$"
+  "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^compatibility" "^float_state_${native}$" "^bench_json$"
   "^python_(formulas|torch|torch_attention|jax|explore|packed)$" "^(docs_.*|examples)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
@@ -39,7 +39,7 @@ set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^emit$" "^attention_check_.*pape.
 # runs them. One expression a line: a single one of all is beyond what ctest takes, and it then runs every test.
 set(LONG_UNDER_SANITIZERS
   # other processors' and GPUs' twins of what stays
-  "^(attention_(check|backward|fused|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
+  "^(attention_(check|backward|fused|rows|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
   "^(operations|golden_|precision|table).*_(sm_80|x86-64-v[34])$"
   "^golden_(test_)?aarch64"
   "^amd_(gfx|threads_[ar])"
@@ -69,7 +69,7 @@ set(LONG_UNDER_SANITIZERS
   "^maps_check_(wave|root|kink)"
   "^parts_check_(head|inverse|skip)"
   # sizes and calls of many kinds
-  "^attention_(sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
+  "^attention_(rows|sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
   "^(attention_fused|append|slots|stack|effort|denormals|backward(_calls|_more)?|gradient_reference)$"
   "^(bench_json|ptx_bench_(attention|calls)|program_stock|golden_attention)$"
   "^interface.(float8|care|spherical|rope_mixed|geope3d)$"

@@ -1,5 +1,5 @@
-/* dots_test: attention in bfloat16 where this processor multiplies pairs of it by an instruction: rows and keys that
- * fill no pair, register or tile, rows that are copied first, and numbers that are not finite. Where it does not, all
+/* dots_test: attention in bfloat16 where this processor multiplies pairs of it by an instruction: that it
+ * does, rows that are copied first, and numbers that are not finite; rows_test has sizes. Where it does not, all
  * but the first test hold of float32 products. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,16 +22,13 @@ typedef struct compiled {
   const pegen_kernel *kernel;
 } compiled;
 
-static compiled compile_spec(const char *name, int n_defines, const loader_define *defines) {
-  compiled c = {.f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 11)};
+static compiled compile(const char *head_dim, const char *value_dim) {
+  loader_define defines[] = {{"head_dim", head_dim}, {"value_dim", value_dim}};
+  compiled c = {.f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 11)};
   c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
   return c;
-}
-
-static compiled compile(const char *head_dim, const char *value_dim) {
-  return compile_spec("attention", 2, (loader_define[]){{"head_dim", head_dim}, {"value_dim", value_dim}});
 }
 
 static void finish(compiled *c) {
@@ -113,49 +110,6 @@ static void are_used_by_gradients(void **state) {
   if (!expected) skip();
 }
 
-static void sizes(void **state) {
-  (void)state;
-  static const char *const dims[][2] = {{"2", "2"},    {"6", "34"},   {"34", "6"},  {"64", "64"}, {"66", "130"},
-                                        {"130", "66"}, {"300", "48"}, {"33", "64"}, {"64", "33"}};
-  static const int64_t keys[] = {1, 2, 37, 64, 65, 129};
-  int round = 0;
-  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-    compiled c = compile(dims[i][0], dims[i][1]);
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++, round++) {
-      attention_trial t = fill(&c, (attention_sizes){1, 4, 2, 19 + 20 * (round % 2), keys[k]}, (row_order)(round % 3));
-      t.causal = round % 4 == 3;
-      t.scale = round % 5 ? 0 : -0.3;
-      t.lse = attention_trial_lse(c.f.memory, &t);
-      DLTensor *out = call(&c, &t, 1);
-      compare(&c, &t, out);
-      assert_true(tensor_identical(call(&c, &t, 3), out));
-      if (round / 2 % 2) continue;
-      attention_gradients g = gradients_of(&c, &t);
-      assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
-      gradients_compare(c.f.memory, &g, 1);
-      gradients_assert_parts(c.f.memory, c.kernel, &g, 3);
-    }
-    finish(&c);
-  }
-}
-
-/* Runs of keys that end within a tile: those of a prefix, an odd number of them, have no bias. */
-static void odd_prefix(void **state) {
-  (void)state;
-  loader_define defines[] = {{"skip_tokens", "5"}, {"head_dim", "16"}, {"heads", "2"}};
-  compiled c = compile_spec("alibi", 3, defines);
-  attention_trial t = fill(&c, (attention_sizes){1, 2, 2, 50, 50}, ROWS_BHND);
-  t.positions = t.k_positions = fixture_positions(&c.f, NUMBER_F32, 0, 50);
-  t.operands = trial_random_operands(c.f.memory, c.f.spec, NUMBER_F32, &c.f.random);
-  t.lse = attention_trial_lse(c.f.memory, &t);
-  compare(&c, &t, call(&c, &t, 1));
-  attention_gradients g = gradients_of(&c, &t);
-  attention_gradients_of_positions(c.f.memory, &g, NUMBER_F32);
-  assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
-  gradients_compare(c.f.memory, &g, 1);
-  finish(&c);
-}
-
 static DLTensor *reordered(arena *a, const DLTensor *of) {
   DLTensor *t = tensor_rows(a, NUMBER_BF16, ROWS_BHND, of->shape[0], of->shape[1], of->shape[2], of->shape[3]);
   for (int64_t h = 0; h < of->shape[1]; h++)
@@ -234,9 +188,8 @@ static void infinite_values(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used),       cmocka_unit_test(are_used_by_gradients),
-                                     cmocka_unit_test(sizes),          cmocka_unit_test(odd_prefix),
-                                     cmocka_unit_test(copied_rows),    cmocka_unit_test(unseen_keys),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used), cmocka_unit_test(are_used_by_gradients),
+                                     cmocka_unit_test(copied_rows), cmocka_unit_test(unseen_keys),
                                      cmocka_unit_test(infinite_values)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

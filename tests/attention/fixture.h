@@ -29,37 +29,6 @@ static inline fixture fixture_open(const char *folder, const char *name, int n_d
   return f;
 }
 
-/* A GPU takes rows of float32 in one way and 16-bit rows in another: each size has one of the two 16-bit types. */
-static inline bool fixture_leaves_out(const char *wanted, size_t size, number_type type) {
-  return wanted && strncmp(wanted, "sm_", 3) == 0 && type == (size % 2 ? NUMBER_F16 : NUMBER_BF16);
-}
-
-/* Around the sizes of tiles of tensor cores: queries and keys of none, one, a tile of each, and a few more; grouped
- * heads and batches. */
-static const attention_sizes FIXTURE_MMA_SIZES[] = {{2, 4, 2, 1, 1},   {1, 4, 4, 31, 65},  {1, 4, 1, 64, 64},
-                                                    {1, 4, 2, 129, 9}, {1, 4, 2, 70, 130}, {1, 4, 4, 5, 0},
-                                                    {0, 4, 4, 5, 5},   {1, 4, 4, 0, 5}};
-enum { FIXTURE_MMA_COUNT = sizeof FIXTURE_MMA_SIZES / sizeof *FIXTURE_MMA_SIZES };
-
-/* 16-bit rows that tensor cores take: of multiples of 16 bytes, widths that are no multiples of 16 numbers. */
-static inline attention_trial fixture_mma_trial(fixture *f, const attention_sizes *sizes, number_type type, int round) {
-  attention_trial t = {.spec = f->spec, .causal = round & 1, .scale = round % 3 ? 0 : round % 2 ? 0.3 : -0.3};
-  attention_sizes of = *sizes;
-  if (f->spec->heads > 1 && f->spec->heads < of.heads) of.heads = of.k_heads = f->spec->heads;
-  attention_trial_fill(f->memory, &t, &of, type, round % 4 < 2 ? ROWS_BHND : ROWS_BNHD, &f->random);
-  if (f->spec->n_axes) {
-    double *values = arena_array(f->memory, double, (sizes->tokens + sizes->keys) * f->spec->n_axes + 1);
-    for (int64_t i = 0; i < (sizes->tokens + sizes->keys) * f->spec->n_axes; i++)
-      values[i] = random_below(&f->random, 24);
-    t.positions = tensor_contiguous(f->memory, NUMBER_F32, 2, (int64_t[]){sizes->tokens, f->spec->n_axes}, values);
-    t.k_positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){sizes->keys, f->spec->n_axes},
-                                      values + sizes->tokens * f->spec->n_axes);
-  }
-  t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
-  t.lse = attention_trial_lse(f->memory, &t);
-  return t;
-}
-
 /* Whether a call of it launches entries on tensor cores; one without rows launches none. */
 static inline bool fixture_is_mma(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
   pegen_args args = attention_trial_args(kernel, t, out);

@@ -1,7 +1,8 @@
 /* fused_test: biases that are polynomials, inside attention.
  *
- *   fused_test [TARGET]            against columns and plain attention, sizes and strides, calls that must be refused,
- *   numbers that are none fused_test SEED N [TARGET]     N random biases from SEED on against the definition
+ *   fused_test [TARGET]            against columns and plain attention, calls that must be refused, rows that are not
+ *                                  finite
+ *   fused_test SEED N [TARGET]     N random biases from SEED on against the definition
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,42 +119,6 @@ static void fused_and_unfused(void **state) {
 }
 
 /* ---- sizes ---- */
-
-/* Tokens and keys around the sizes of tiles, grouped heads, prefix tokens, all types, strides and number types of
- * places. */
-static void sizes_and_strides(void **state) {
-  (void)state;
-  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64}, {1, 4, 4, 36, 131},
-                                          {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5}};
-  static const number_type types[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
-  arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise heads=4 head_dim=20 value_dim=35 parabolas=7 skip_tokens=2");
-  const char **targets;
-  uint64_t random = 9;
-  int count = trial_targets(a, wanted, &targets), round = 0;
-  for (int target = 0; target < count; target++) {
-    loaded_kernel *loaded = compiled(a, s, targets[target], 3);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
-        attention_trial t = {.spec = s, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
-        attention_trial_fill(a, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT), &random);
-        if (round % 4 == 0)
-          t.inputs = trial_random_inputs(a, s, NUMBER_F32, sizes[i].batch, sizes[i].heads, sizes[i].tokens, &random);
-        t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
-        t.positions = places(a, s, types[round % 4], sizes[i].tokens, 3, &random);
-        t.k_positions = places(a, s, types[(round + 1) % 4], sizes[i].keys, 3, &random);
-        DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *before = tensor_copy(a, out),
-                 *parts = attention_trial_out(a, &t, ROWS_BNHD);
-        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-        compare(a, run_kernel(loaded), &t, out, 1);
-        assert_true(tensor_gaps_identical(out, before));
-        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
-        assert_true(tensor_identical(parts, out));
-      }
-    run_unload(loaded);
-  }
-  arena_destroy(a);
-}
 
 /* Where the origin is does not matter, neither to the bits of whole numbers nor to what float32 holds of distances. */
 static void far_from_the_origin(void **state) {
@@ -403,9 +368,8 @@ int main(int arguments, char **argument) {
   }
   wanted = arguments > 1 ? argument[1] : NULL;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fused_and_unfused),         cmocka_unit_test(sizes_and_strides),
-      cmocka_unit_test(far_from_the_origin),       cmocka_unit_test(bad_calls_are_refused),
-      cmocka_unit_test(nan_stays_in_its_query),    cmocka_unit_test(unseen_keys_leave_no_trace),
-      cmocka_unit_test(prefix_tokens_have_no_bias)};
+      cmocka_unit_test(fused_and_unfused),          cmocka_unit_test(far_from_the_origin),
+      cmocka_unit_test(bad_calls_are_refused),      cmocka_unit_test(nan_stays_in_its_query),
+      cmocka_unit_test(unseen_keys_leave_no_trace), cmocka_unit_test(prefix_tokens_have_no_bias)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* prefix_test [TARGET]: prefix tokens are the first of the keys' sequence, at whose end queries end, too: what the last
- * queries of a call give alone is what they give in it, however few they are, and their gradients are right. */
+ * queries of a call give alone is what they give in it, however few they are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "gradients.h"
 
 #include <math.h>
 
@@ -71,7 +70,7 @@ static void run_case(int at) {
   static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
   fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     attention_trial all = {.spec = f.spec, .causal = target % 2};
     attention_trial_fill(f.memory, &all, &(attention_sizes){1, HEADS, 2, KEYS, KEYS}, NUMBER_F32, ROWS_BHND, &f.random);
@@ -96,41 +95,8 @@ static void last_queries_alone(void **state) {
   for (int at = 0; at < CASES; at++) run_case(at);
 }
 
-/* Of fewer queries than keys, and of more, of which the first are before all keys. */
-static void gradients_of_some(void **state) {
-  (void)state;
-  static const int64_t sizes[][2] = {{40, KEYS}, {KEYS - 2, KEYS}, {50, 40}};
-  for (int at = 0; at < CASES; at++) {
-    fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
-    for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-      assert_non_null(loaded);
-      for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        attention_trial t = {.spec = f.spec, .causal = i == 0};
-        attention_sizes of = {1, HEADS, 2, sizes[i][0], sizes[i][1]};
-        attention_trial_fill(f.memory, &t, &of, NUMBER_F32, ROWS_BNHD, &f.random);
-        t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
-        t.positions = fixture_positions(&f, NUMBER_I32, 0, sizes[i][0]);
-        t.k_positions = fixture_positions(&f, NUMBER_I32, 0, sizes[i][1]);
-        attention_gradients g;
-        trial_error worst = {0};
-        assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random),
-                         0);
-        attention_trial_compare(f.memory, run_kernel(loaded), &t, g.out, 1, &worst);
-        if (worst.spoilt || !(worst.error <= 0x1p-18L))
-          fail_msg("%s, %s: %s", cases[at].name, f.targets[target], trial_error_text(f.memory, &worst));
-        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 3), 0);
-        print_message("%s, %s, %d queries\n", cases[at].name, f.targets[target], (int)sizes[i][0]);
-        gradients_compare(f.memory, &g, 1);
-      }
-      run_unload(loaded);
-    }
-    arena_destroy(f.memory);
-  }
-}
-
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(last_queries_alone), cmocka_unit_test(gradients_of_some)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(last_queries_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* sizes_test [TARGET]: attention in sizes and strides of all kinds: against the reference, and properties that need
- * none. */
+/* sizes_test [TARGET]: attention's properties that rows_test does not ask of every call: strides that are copied first,
+ * queries that see nothing, heads that are walked together, rows that are not finite. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,69 +32,6 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
   attention_trial_compare(f->memory, kernel, t, out, 1, &worst);
   if (t->lse) attention_trial_compare_lse(f->memory, kernel, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
-}
-
-/* Tokens and keys around the sizes of tiles, grouped heads, causal or not, all types, all strides. */
-static void sizes_and_strides(void **state) {
-  (void)state;
-  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1},   {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64},
-                                          {1, 4, 4, 32, 65}, {1, 4, 2, 70, 9}, {2, 4, 4, 17, 130},
-                                          {1, 4, 4, 5, 0},   {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5}};
-  static const number_type places[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
-  loader_define defines[] = {
-      {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "35"}, {"skip_tokens", "2"}};
-  fixture f = open_spec(SPECS_DIR, "alibi", 5, defines);
-  int round = 0;
-  for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
-        if (fixture_leaves_out(wanted, i, (number_type)type)) continue;
-        attention_trial t = {.spec = f.spec, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
-        attention_trial_fill(f.memory, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT),
-                             &f.random);
-        t.positions = fixture_positions(&f, places[round % 4], round % 3 ? 0 : sizes[i].batch, sizes[i].tokens);
-        t.k_positions = fixture_positions(&f, places[(round + 1) % 4], round % 5 ? 0 : sizes[i].batch, sizes[i].keys);
-        t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
-        if (round % 2) t.lse = attention_trial_lse(f.memory, &t);
-        DLTensor *out = attention_trial_out(f.memory, &t, ROWS_GAPS), *before = tensor_copy(f.memory, out);
-        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-        compare(&f, run_kernel(loaded), &t, out);
-        assert_true(tensor_gaps_identical(out, before));
-        DLTensor *parts = attention_trial_out(f.memory, &t, ROWS_BNHD);
-        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
-        assert_true(tensor_identical(parts, out));
-      }
-    run_unload(loaded);
-  }
-  arena_destroy(f.memory);
-}
-
-/* Head dimensions that no register divides. */
-static void head_dims(void **state) {
-  (void)state;
-  static const char *const dims[] = {"1", "3", "17", "48", "80", "130", "300"};
-  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-    const char *of_values = wanted && atoi(dims[(i + 3) % 7]) > 256
-                                ? "256"
-                                : dims[(i + 3) % 7]; /* the most that a GPU's block has room for */
-    loader_define defines[] = {{"head_dim", dims[i]}, {"value_dim", of_values}};
-    fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
-    for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = load(&f, target);
-      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-        if (fixture_leaves_out(wanted, i, (number_type)type)) continue;
-        attention_trial t = {.spec = f.spec};
-        attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 1, 19, 37}, (number_type)type, ROWS_BNHD,
-                             &f.random);
-        DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
-        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-        compare(&f, run_kernel(loaded), &t, out);
-      }
-      run_unload(loaded);
-    }
-    arena_destroy(f.memory);
-  }
 }
 
 /* Rows whose strides are powers of two are copied first: the same bits as without. */
@@ -308,44 +245,11 @@ static void far_from_the_origin(void **state) {
   arena_destroy(f.memory);
 }
 
-/* Descriptions of all that a score on tensor cores is made of, and of rows that come turned, which take a workspace. */
-static void tensor_cores(void **state) {
-  (void)state;
-  if (!wanted || strncmp(wanted, "sm_", 3)) return;
-  loader_define biased[] = {
-      {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "40"}, {"skip_tokens", "2"}};
-  loader_define plain[] = {{"head_dim", "72"}, {"value_dim", "8"}}, score[] = {{"kind", "learned"}};
-  loader_define turned[] = {{"head_dim", "24"}, {"value_dim", "40"}};
-  fixture all[] = {open_spec(SPECS_DIR, "alibi", 5, biased),       open_spec(SPECS_DIR, "attention", 2, plain),
-                   open_spec(LOCAL_DIR, "scores", 1, score),       open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL),
-                   open_spec(LOCAL_DIR, "rows_turned", 2, turned), open_spec(LOCAL_DIR, "values", 1, turned)};
-  for (int i = 0; i < 6; i++) {
-    fixture *f = &all[i];
-    loaded_kernel *loaded = load(f, 0);
-    for (int round = 0; round < 2 * FIXTURE_MMA_COUNT; round++) {
-      const attention_sizes *sizes = &FIXTURE_MMA_SIZES[round / 2];
-      attention_trial t = fixture_mma_trial(f, sizes, round % 2 ? NUMBER_F16 : NUMBER_BF16, round / 2 + round % 2);
-      t.splits = i >= 3;
-      DLTensor *out = attention_trial_out(f->memory, &t, ROWS_BNHD),
-               *parts = attention_trial_out(f->memory, &t, ROWS_BHND);
-      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
-      assert_true(fixture_is_mma(run_kernel(loaded), &t, out) == (sizes->batch && sizes->tokens));
-      compare(f, run_kernel(loaded), &t, out);
-      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 3), 0);
-      assert_true(tensor_identical(parts, out));
-    }
-    run_unload(loaded);
-    arena_destroy(f->memory);
-  }
-}
-
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sizes_and_strides),   cmocka_unit_test(head_dims),
       cmocka_unit_test(unkind_strides),      cmocka_unit_test(nothing_seen),
       cmocka_unit_test(heads_together),      cmocka_unit_test(fused_and_unfused),
-      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace),
-      cmocka_unit_test(tensor_cores)};
+      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
