@@ -37,9 +37,8 @@ typedef struct attend_shape {
 /* What the entries of one description are emitted from. */
 typedef struct attend_design {
   const attention_plan *p;
-  const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
-                                             * rows are turned */
-  const attention_plan *products; /* of tensor cores, for which rows are turned by an entry of its own */
+  const attention_plan *gradient; /* of gradients: without rotations of pairs where values are turned */
+  const attention_plan *products; /* of rows that an entry of its own has turned, where rotations factorise */
   attend_shape shape;
   const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
@@ -202,7 +201,6 @@ typedef struct attend_turning {
   int pitch, count;
   ir_value places;
   bool back; /* or times its transpose */
-  bool of_queries; /* without the amplitude, which the other row of a pair has */
   bool watched; /* numbers that are not finite are told to t->spoilt */
 } attend_turning;
 

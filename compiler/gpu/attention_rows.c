@@ -44,9 +44,6 @@ static void turn_block(attend *t, const attend_turning *of, ir_value row) {
     x[i] = ir_load(b, b->f32, at[i], 4);
   }
   attend_turn_block(t, entry, of->back, x, turned);
-  /* A pair's amplitude is there once, and both of its rows are turned. */
-  for (int i = 0; i < s->n_components && of->of_queries && s->amplitude != 1; i++)
-    turned[i] = mul(b, turned[i], ir_float(b, b->f32, 1 / s->amplitude));
   if (of->watched) attend_watch(t, s->n_components, turned);
   for (int i = 0; i < s->n_components; i++) ir_store(b, turned[i], at[i], 4, false);
 }
