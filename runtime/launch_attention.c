@@ -135,7 +135,7 @@ static int place_turned(attention_plan *p) {
   pegen_turning *t = &p->turning;
   const pegen_attention_call *c = &p->call;
   int64_t width = p->request->kernel->head_dim;
-  pegen_turning_begin(t, p->request, c->type, p->states);
+  pegen_turning_begin(t, p->request, c, p->states);
   return t->entry && pegen_turning_place(t, &c->q, width, &p->of.q) && pegen_turning_place(t, &c->k, width, &p->of.k) &&
          (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, &p->of.v));
 }

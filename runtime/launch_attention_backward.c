@@ -176,7 +176,7 @@ static int place_turned(backward_plan *p) {
   pegen_turning *t = &p->turning;
   const pegen_attention_backward_call *c = p->call;
   int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
-  pegen_turning_begin(t, p->request, c->forward.type, p->bytes);
+  pegen_turning_begin(t, p->request, &c->forward, p->bytes);
   if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, &p->of.forward.q) ||
       !pegen_turning_place(t, &c->forward.k, width, &p->of.forward.k))
     return 0;

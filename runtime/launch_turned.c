@@ -12,15 +12,17 @@ enum { ALIGNMENT = 16 };
 /* Threads are counted in 32 bits; so many keep a large device busy. */
 static const int64_t MOST_THREADS = INT32_MAX - 1024, BUSY = 1 << 18;
 
-void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, int64_t type, int64_t before) {
+void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, const pegen_attention_call *call,
+                         int64_t before) {
   static const char *const words[] = {PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL};
   const pegen_kernel *kernel = request->kernel;
   memset(t, 0, sizeof *t);
   t->request = request;
-  t->element = pegen_number_at(type)->bits / 8;
+  t->element = pegen_number_at(call->type)->bits / 8;
+  if (kernel->ptx->per_head && call->group > 1) return; /* a row of k would be rotated in several ways */
   for (int all = 0; all < 2; all++)
     for (int i = pegen_launch_next(kernel, words[all], 0); i >= 0; i = pegen_launch_next(kernel, words[all], i + 1)) {
-      if (kernel->ptx->entries[i].dtype != pegen_number_at(type)->dtype) continue;
+      if (kernel->ptx->entries[i].dtype != pegen_number_at(call->type)->dtype) continue;
       t->entry = &kernel->ptx->entries[i];
       t->has_values = all;
     }

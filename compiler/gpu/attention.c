@@ -182,6 +182,14 @@ static void emit_lse(attend *t, const ir_value *maxima, const ir_value *sums) {
   attend_store_lse(t, less(b, t->lane, i32(b, t->shape.rows)), query, maximum, sum);
 }
 
+/* Of the thread's query `row` its channels [4 lane + 32 quad, ... + 4) among the queries. */
+static ir_value quad_at(attend *t, int row, int quad) {
+  ir *b = t->b;
+  ir_value at = attend_row_at(t, t->queries, attend_own_row(t, row), t->shape.query_pitch);
+  at = ir_offset(b, at, wide(b, scaled(b, t->lane, 4 * ATTEND_QUAD)));
+  return ir_offset_const(b, at, 4LL * quad * ATTEND_QUAD * ATTEND_LANES);
+}
+
 /* output / sum, or 0 where a query saw nothing. */
 static void emit_result(attend *t, const progress *end) {
   ir *b = t->b;
@@ -198,6 +206,37 @@ static void emit_result(attend *t, const progress *end) {
       ir_value v = end->output[i * s->quads + quad];
       attend_store_quad(t, &out, token, quad, mul(b, v, ir_broadcast(b, ir_type(v), inverse)));
     }
+    ir_end_if(b, given);
+  }
+  emit_lse(t, end->maximum, sums);
+}
+
+/* The same of values that were turned: what a query gathered is turned back, in the memory that its row had. */
+static void emit_turned_result(attend *t, const progress *end) {
+  ir *b = t->b;
+  const attend_shape *s = &t->shape;
+  attend_rows out = attend_rows_of(t, PEGEN_PTX_ATTENTION_OUT, t->head, t->p->value_dim);
+  attend_turning back = {
+      .memory = t->queries, .pitch = s->query_pitch, .count = s->queries, .places = t->query_places, .back = true};
+  ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), sums[ATTEND_MOST_ROWS] = {{NULL}};
+  MlirType four = ir_vector(b, ATTEND_QUAD, b->f32);
+  for (int i = 0; i < s->rows; i++) ir_store(b, end->sum[i], attend_own_word(t, attend_own_row(t, i)), 4, false);
+  ir_wait(b, IR_BARRIER_BLOCK); /* all have read the queries */
+  for (int i = 0; i < s->rows; i++) {
+    ir_value sum = sums[i] = attend_sum_words(t, attend_own_row(t, i));
+    ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
+    for (int quad = 0; quad < s->quads; quad++)
+      ir_store(b, mul(b, end->output[i * s->quads + quad], ir_broadcast(b, four, inverse)), quad_at(t, i, quad), 16,
+               false);
+  }
+  ir_wait(b, IR_BARRIER_BLOCK);
+  attend_turn_rows(t, &back);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  for (int i = 0; i < s->rows; i++) {
+    ir_value token = add(b, t->first, attend_own_row(t, i));
+    ir_branch given = ir_if(b, less(b, token, t->tokens));
+    for (int quad = 0; quad < s->quads; quad++)
+      attend_store_quad(t, &out, token, quad, ir_load(b, four, quad_at(t, i, quad), 16));
     ir_end_if(b, given);
   }
   emit_lse(t, end->maximum, sums);
@@ -236,6 +275,25 @@ static progress begin_progress(attend *t) {
   return p;
 }
 
+/* Those of keys, or of values in their place. */
+static void turn_keys(attend *t, bool are_values) {
+  attend_turn_rows(t, &(attend_turning){.memory = t->rows,
+                                        .pitch = t->shape.key_pitch,
+                                        .count = t->shape.keys,
+                                        .places = t->places,
+                                        .watched = are_values});
+  ir_wait(t->b, IR_BARRIER_BLOCK);
+}
+
+static void turn_queries(attend *t) {
+  ir_wait(t->b, IR_BARRIER_BLOCK);
+  attend_turn_rows(t, &(attend_turning){.memory = t->queries,
+                                        .pitch = t->shape.query_pitch,
+                                        .count = t->shape.queries,
+                                        .places = t->query_places,
+                                        .of_queries = true});
+}
+
 static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const ir_value *origin,
                       progress *now) {
   ir *b = t->b;
@@ -248,11 +306,13 @@ static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_
     attend_key_columns(t, &(attend_column_rows){t->rows, t->shape.key_pitch, first, t->shape.keys});
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_load(t, v, first, t->keys, values);
+  if (t->turns_rows) turn_keys(t, false);
   emit_scores(t, &run);
   emit_softmax(t, &run, now);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the keys */
   attend_store(t, v, first, t->keys, values, true);
   ir_wait(b, IR_BARRIER_BLOCK);
+  if (t->p->turns_values) turn_keys(t, true);
   attend_load(t, k, add(b, first, i32(b, t->shape.keys)), t->keys, now->ahead);
   emit_output(t, &run, now);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the values */
@@ -282,6 +342,7 @@ static void emit_walk(attend *t) {
     attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->shape.queries, t->query_places, origin);
   }
   attend_lay_numbers_of(t, false, t->first, t->shape.queries);
+  if (t->turns_rows) turn_queries(t);
   if (attend_has_pairs(p)) attend_pair_begin(t);
   ir_value values[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   ir_value tiles = quotient_up(b, attend_end_of_keys(t), t->shape.keys);
@@ -292,7 +353,8 @@ static void emit_walk(attend *t) {
   flatten(t, &now, n_ahead, inside);
   ir_end_for_with(b, loop, count, inside, values);
   unflatten(t, &now, n_ahead, values);
-  emit_result(t, &now);
+  if (p->turns_values) emit_turned_result(t, &now);
+  else emit_result(t, &now);
 }
 
 /* ---- entries ---- */
@@ -311,7 +373,8 @@ static void set_indices(attend *t) {
 static void emit_attention(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                            bool host) {
   const attend_design *design = program->plan;
-  attend t = {.b = b, .memory = a, .p = design->products, .entry = entry, .shape = design->shape};
+  attend t = {.b = b, .memory = a, .p = design->forward, .entry = entry, .shape = design->shape};
+  t.turns_rows = design->forward != design->p;
   if (t.shape.rows > ATTEND_MOST_ROWS || t.shape.columns > ATTEND_MOST_ROWS ||
       t.shape.rows * t.shape.quads > ATTEND_MOST_SUMS)
     diag_bug("gpu_attention", "the tile is too large");
@@ -364,7 +427,7 @@ static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows 
 /* Whether tile programs serve rows however these lie, with what every chip has that has such programs. */
 static bool is_replaced(const attend_design *d) {
   const mma_plan *plan = d->mma[MMA_ANY_ROWS][MMA_FORWARD];
-  return plan && plan->shape.shared <= MMA_ANY_SHARED;
+  return plan && !attend_turns_by_head(d) && plan->shape.shared <= MMA_ANY_SHARED;
 }
 
 static void add_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow) {
@@ -373,7 +436,6 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
       arena_printf(a, "%s_attention_%s%s", program->spec->name, number_name(dtype), narrow ? "_narrow" : "");
   program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                      .of = PEGEN_LAUNCH_attention,
-                                                     .word = d->products != d->p ? PEGEN_PTX_WORD_TURNED : NULL,
                                                      .dtype = dtype,
                                                      .access = access,
                                                      .tile = make_tile(a, d, element, access),
@@ -382,7 +444,7 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
                                                      .blocks = blocks_of(&d->shape)};
 }
 
-/* What turns rows for the others. */
+/* What turns rows for tile programs. */
 static void add_turn_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
   int element = number_bytes(dtype);
   if (d->products == d->p) return;
@@ -447,12 +509,12 @@ static bool has_grid(const gpu_program *program, int entry) {
 
 static void print_work(FILE *f, const gpu_program *program) {
   const attend_design *design = program->plan;
-  const attention_plan *p = design->products;
+  const attention_plan *p = design->forward;
   fprintf(f, "// attention, head_dim %d, value_dim %d; ", p->head_dim, p->value_dim);
   if (p->columns)
     fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
   else fprintf(f, "%d operations of a pair beside the products", p->operations);
-  if (p != design->p) fprintf(f, "; rows come rotated");
+  if (p != design->p) fprintf(f, "; rows are turned once each in a tile");
   fprintf(f, ".\n//\n// entry, bytes of an access\n");
   for (int i = 0; i < program->n_entries; i++)
     fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
@@ -490,7 +552,7 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
     return NULL;
   }
   attend_design *d = arena_new(a, attend_design);
-  *d = (attend_design){.p = p};
+  *d = (attend_design){.p = p, .forward = attend_turns_rows(p) ? attend_plan_of_turned(a, p) : p};
   d->gradient = attend_gradient_plan(a, p);
   d->products = attend_plan_of_products(a, p);
   static const mma_machine *const machines[MMA_MACHINES] = {
@@ -500,7 +562,7 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
     if (attend_has_columns(p) && !d->mma[i][MMA_QUERIES]) /* it keeps the weights that those of keys read */
       d->mma[i][MMA_KEYS] = d->mma[i][MMA_VALUES] = NULL;
   }
-  d->shape = attend_shape_of(a, d->products);
+  d->shape = attend_shape_of(a, d->forward);
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
   diag_error(s->file, s->line,

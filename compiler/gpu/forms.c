@@ -59,7 +59,7 @@ static program_function *const programs[FORM_COUNT] = {
     [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
 };
 
-static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind < GPU_MMA_TURN; }
+static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind <= GPU_MMA_TURN; }
 
 /* Chips have tile programs, or what these replace. */
 static const gpu_program *of_chip(arena *a, const gpu_program *program, bool has_mma) {
