@@ -1,5 +1,5 @@
-/* gpu/mma_turned: the entry that turns rows before others read them, once each; see gpu/mma.h and PEGEN_PTX_TURN_FROM in
- * kernel/launch.h.
+/* gpu/mma_turned: the entry that turns rows before others read them, once each; see gpu/mma.h and PEGEN_PTX_TURN_FROM
+ * in kernel/launch.h.
  *
  * Where R(s - r) = R(r)^-1 R(s) (algebra/relative.h) products of turned rows are scores, and what turned rows gain is
  * turned back by the transpose. A row is read by as many blocks as there are tiles of the other side, and its angles

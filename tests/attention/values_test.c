@@ -72,6 +72,10 @@ static void unseen_keys_are_nowhere(void **state) {
     attention_gradients g, other;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+    pegen_args args = attention_trial_args(run_kernel(loaded), &t, g.out);
+    bool rotates_ahead = run_kernel(loaded)->attention_workspace(&args) > 0; /* also without split_keys */
+    assert_int_equal(rotates_ahead, wanted != NULL);
+    if (rotates_ahead) assert_int_equal(run_kernel(loaded)->attention(&args, 0, 1), PEGEN_ERROR_WORKSPACE);
     ((float *)t.k_positions->data)[2 * (KEYS - 1)] = NAN; /* which the last query alone sees */
     other = attention_gradients_room(f.memory, &g);
     other.forward.lse = attention_trial_lse(f.memory, &t);
