@@ -135,15 +135,17 @@ static int place_turned(attention_plan *p) {
   pegen_turning *t = &p->turning;
   const pegen_attention_call *c = &p->call;
   int64_t width = p->request->kernel->head_dim;
-  pegen_turning_begin(t, p->request, pegen_number_at(c->type)->dtype, p->states);
+  pegen_turning_begin(t, p->request, c, p->states);
   return t->entry && pegen_turning_place(t, &c->q, width, &p->of.q) && pegen_turning_place(t, &c->k, width, &p->of.k) &&
          (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, &p->of.v));
 }
 
-/* Takes entries whose rows come turned, where the call has a workspace and there are such. */
+/* Takes entries whose rows come turned, where there are such. Kernels of before also have entries that turn rows
+ * themselves, for calls without a workspace. */
 static void take_turned(attention_plan *p) {
-  if (!PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) || !PEGEN_GIVEN(p->request->args, split_keys) ||
-      p->call.out.empty || !place_turned(p)) {
+  int has_other = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention)) != NULL;
+  if (!PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) || p->call.out.empty ||
+      (has_other && !PEGEN_GIVEN(p->request->args, split_keys)) || !place_turned(p)) {
     p->turning.entry = NULL;
     p->of = p->call;
     return;
@@ -180,7 +182,9 @@ static __attribute__((noinline)) int make_plan(const pegen_launch_request *reque
   take_turned(p);
   if (!p->entry) take_few(p, PEGEN_PTX_WORD_FEW);
   if (!p->entry) p->entry = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention));
-  if (!p->entry) return PEGEN_ERROR_DTYPE;
+  const pegen_ptx_entry *turned = choose_entry(p, PEGEN_PTX_WORD_TURNED);
+  if (!p->entry && p->call.out.empty) p->entry = turned;
+  if (!p->entry) return turned ? PEGEN_ERROR_SIZE_OVERFLOW : PEGEN_ERROR_DTYPE;
   if (!p->bytes) p->bytes = p->states;
   return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }

@@ -176,7 +176,7 @@ static int place_turned(backward_plan *p) {
   pegen_turning *t = &p->turning;
   const pegen_attention_backward_call *c = p->call;
   int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
-  pegen_turning_begin(t, p->request, pegen_number_at(c->forward.type)->dtype, p->bytes);
+  pegen_turning_begin(t, p->request, &c->forward, p->bytes);
   if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, &p->of.forward.q) ||
       !pegen_turning_place(t, &c->forward.k, width, &p->of.forward.k))
     return 0;
@@ -197,6 +197,7 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   const pegen_view *q = &call->forward.q, *k = &call->forward.k;
   int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0);
   if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
+  if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_TURNED, 0);
   int64_t tile = kernel->ptx->entries[first].columns, queries = count_of(q);
   memset(p, 0, sizeof *p);
   p->request = request;

@@ -46,11 +46,17 @@ int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_launch_entry en
   return strcmp(pegen_launch_word_of(kernel, i), pegen_launch_word(entry)) == 0;
 }
 
-/* Gradients of rows alone may have entries of tile programs alone. */
+/* Rows that are rotated ahead have entries of their own, and so may gradients of rows alone. */
 static int gives(const pegen_kernel *kernel, int i, pegen_launch_entry entry) {
-  return pegen_launch_is_for(kernel, i, entry) ||
-         (entry == PEGEN_LAUNCH_attention_backward &&
-          !strcmp(pegen_launch_word_of(kernel, i), PEGEN_PTX_WORD_QUERIES_MMA));
+  static const struct {
+    pegen_launch_entry of;
+    const char *word;
+  } others[] = {{PEGEN_LAUNCH_attention, PEGEN_PTX_WORD_TURNED},
+                {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_MMA},
+                {PEGEN_LAUNCH_attention_backward, PEGEN_PTX_WORD_QUERIES_TURNED}};
+  for (int k = 0; k < (int)(sizeof others / sizeof *others); k++)
+    if (entry == others[k].of && !strcmp(pegen_launch_word_of(kernel, i), others[k].word)) return 1;
+  return pegen_launch_is_for(kernel, i, entry);
 }
 
 pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {

@@ -1,4 +1,4 @@
-/* launch_turned.c: rows of attention that are turned into the workspace before entries on tensor cores read them, each
+/* launch_turned.c: rows of attention that are turned into the workspace before other entries read them, each
  * by the rotation of its own place; see PEGEN_PTX_TURN_FROM in kernel/launch.h. */
 #include "launch_turned.h"
 
@@ -7,19 +7,22 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 16, ELEMENT = 2 };
+enum { ALIGNMENT = 16 };
 
 /* Threads are counted in 32 bits; so many keep a large device busy. */
 static const int64_t MOST_THREADS = INT32_MAX - 1024, BUSY = 1 << 18;
 
-void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, uint32_t dtype, int64_t before) {
+void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, const pegen_attention_call *call,
+                         int64_t before) {
   static const char *const words[] = {PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL};
   const pegen_kernel *kernel = request->kernel;
   memset(t, 0, sizeof *t);
   t->request = request;
+  t->element = pegen_number_at(call->type)->bits / 8;
+  if (kernel->ptx->per_head && call->group > 1) return; /* a row of k would be rotated in several ways */
   for (int all = 0; all < 2; all++)
     for (int i = pegen_launch_next(kernel, words[all], 0); i >= 0; i = pegen_launch_next(kernel, words[all], i + 1)) {
-      if (kernel->ptx->entries[i].dtype != dtype) continue;
+      if (kernel->ptx->entries[i].dtype != pegen_number_at(call->type)->dtype) continue;
       t->entry = &kernel->ptx->entries[i];
       t->has_values = all;
     }
@@ -48,7 +51,7 @@ static int64_t heads_of_thread(const pegen_turning *t, const pegen_view *rows) {
 
 int pegen_turning_place(pegen_turning *t, const pegen_view *rows, int64_t width, pegen_view *turned) {
   static const int order[] = {PEGEN_TOKEN, PEGEN_HEAD, PEGEN_BATCH};
-  int64_t bytes = width * ELEMENT;
+  int64_t bytes = width * t->element;
   *turned = *rows;
   if (rows->empty) return 1;
   if (sets_of(t, rows, 1) < 0) return 0;

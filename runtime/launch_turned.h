@@ -12,11 +12,12 @@ typedef struct pegen_turning {
   int has_values; /* 1: rows of values are turned, too, and outputs back */
   uint64_t at; /* address of what is placed next */
   int64_t bytes; /* of the workspace up to there */
+  int64_t element; /* bytes of a number of rows */
 } pegen_turning;
 
-/* The kernel's entry for rows of a type, and the workspace behind `before` bytes of it. */
-PEGEN_HIDDEN void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, uint32_t dtype,
-                                      int64_t before);
+/* The kernel's entry for the call's rows, and the workspace behind `before` bytes of it. */
+PEGEN_HIDDEN void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request,
+                                      const struct pegen_attention_call *call, int64_t before);
 /* Room for rows of `width` channels that will come from these. 0: they are more than can be counted. */
 PEGEN_HIDDEN int pegen_turning_place(pegen_turning *t, const pegen_view *rows, int64_t width, pegen_view *turned);
 

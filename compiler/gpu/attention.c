@@ -427,7 +427,7 @@ static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows 
 /* Whether tile programs serve rows however these lie, with what every chip has that has such programs. */
 static bool is_replaced(const attend_design *d) {
   const mma_plan *plan = d->mma[MMA_ANY_ROWS][MMA_FORWARD];
-  return plan && plan->shape.shared <= MMA_ANY_SHARED;
+  return plan && !attend_turns_by_head(d) && plan->shape.shared <= MMA_ANY_SHARED;
 }
 
 static void add_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow) {
@@ -444,7 +444,7 @@ static void add_entry(arena *a, gpu_program *program, const attend_design *d, in
                                                      .blocks = blocks_of(&d->shape)};
 }
 
-/* What turns rows for those on tensor cores. */
+/* What turns rows for tile programs. */
 static void add_turn_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
   int element = number_bytes(dtype);
   if (d->products == d->p) return;
@@ -491,7 +491,6 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
                   .shared = (int)plan->shape.shared};
-  if (kind == MMA_FORWARD && !narrow) add_turn_entry(a, program, d, dtype);
   if (kind != MMA_FEW) return;
   program->entry[program->n_entries++] = (gpu_entry){
       .name = arena_printf(a, "%s_attention_finish_%s", program->spec->name, number_name(dtype)),
@@ -597,6 +596,7 @@ const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsi
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
+    add_turn_entry(a, program, design, dtype);
     add_mma_entry(a, program, design, dtype, false, MMA_FORWARD);
     add_mma_entry(a, program, design, dtype, false, MMA_FEW);
     add_mma_entry(a, program, design, dtype, true, MMA_FORWARD);

@@ -39,7 +39,7 @@ typedef struct attend_design {
   const attention_plan *p;
   const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
                                              * rows are turned */
-  const attention_plan *products; /* of tensor cores, for which rows are turned by an entry of its own */
+  const attention_plan *products; /* of tile programs, for which rows are turned by an entry of its own */
   attend_shape shape;
   const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
@@ -192,6 +192,8 @@ ir_value attend_end_of_keys(attend *t);
 /* Whether rows are turned, and pairs are not: rotations are those of rows' own places, and there are no prefix tokens,
  * whose pairs see rows as they are. */
 bool attend_turns_rows(const attention_plan *p);
+/* Whether heads of q that share one of k rotate its rows differently, which are rotated ahead once for all of them. */
+bool attend_turns_by_head(const attend_design *d);
 /* The plan of its pairs, which have no rotation; and of rows that come turned, of which no place is asked where the
  * rotation alone did. */
 const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p);

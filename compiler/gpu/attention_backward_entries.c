@@ -126,6 +126,7 @@ static bool is_replaced(const gpu_program *program, const attention_plan *p) {
   attend_gradient_shape s = attend_gradient_shape_of(p);
   for (int kind = MMA_QUERIES; kind <= MMA_VALUES; kind++)
     if (plan[kind] ? plan[kind]->shape.shared > MMA_ANY_SHARED : kind != MMA_VALUES) return false;
+  if (attend_turns_by_head(design)) return false;
   return !attend_gaining(p) && !attend_gives_places(&s, p) && !p->sums_inputs && !p->columns;
 }
 

@@ -29,6 +29,8 @@ const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p)
   return of;
 }
 
+bool attend_turns_by_head(const attend_design *d) { return d->products != d->p && d->p->per_head; }
+
 /* The block at the emitter's unit of a row, whose place positions are of. */
 static void turn_block(attend *t, const attend_turning *of, ir_value row) {
   ir *b = t->b;

@@ -89,7 +89,6 @@ struct mma_machine {
   int neighbours; /* columns that a lane has side by side of a sum over rows; the next lane has the next ones */
   int negative; /* a word of shared memory with the signs of all its numbers */
   bool holds; /* own rows of products may stay in registers */
-  bool has_turned; /* rows may come turned */
   bool has_gains; /* of programs with biases, scores or columns */
   bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
   int whole; /* head_dim and value_dim are multiples of this */

@@ -1,5 +1,5 @@
-/* gpu/mma_turned: the entry that turns rows for tensor cores, once each; see gpu/mma.h and PEGEN_PTX_TURN_FROM in
- * kernel/launch.h.
+/* gpu/mma_turned: the entry that turns rows before others read them, once each; see gpu/mma.h and PEGEN_PTX_TURN_FROM
+ * in kernel/launch.h.
  *
  * Where R(s - r) = R(r)^-1 R(s) (algebra/relative.h) products of turned rows are scores, and what turned rows gain is
  * turned back by the transpose. A row is read by as many blocks as there are tiles of the other side, and its angles
@@ -58,11 +58,11 @@ static void turn_block(turner *u, const ir_value *entry, ir_value from, ir_value
   const spec *s = t->p->spec;
   int n = s->n_components, dtype = t->entry->dtype, bytes = t->entry->tile->element;
   ir_value channel[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES], other[SPEC_MAX_BLADES];
-  MlirType types[SPEC_MAX_BLADES];
+  MlirType types[SPEC_MAX_BLADES], stored = dtype == NUMBER_F32 ? b->f32 : number_bits(b, dtype);
   for (int i = 0; i < n; i++) {
     types[i] = b->f32;
     channel[i] = emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks);
-    ir_value bits = ir_load(b, number_bits(b, dtype), channel_at(u, from, channel[i]), bytes);
+    ir_value bits = ir_load(b, stored, channel_at(u, from, channel[i]), bytes);
     x[i] = emit_number_value(b, t->exprs.native, dtype, bits);
   }
   ir_choice back = ir_choose(b, u->back, n, types);

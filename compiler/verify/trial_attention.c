@@ -54,8 +54,8 @@ pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_tria
 
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts) {
   pegen_args args = attention_trial_args(kernel, t, out);
-  return trial_run(&args, t->splits ? kernel->attention_workspace : kernel->workspace, kernel->attention,
-                   t->splits ? kernel->attention_finish : NULL, parts);
+  return trial_run(&args, kernel->attention_workspace, kernel->attention, t->splits ? kernel->attention_finish : NULL,
+                   parts);
 }
 
 /* ---- comparison ---- */

@@ -21,12 +21,12 @@ static fixture open_kind(const char *kind) {
   return fixture_open(LOCAL_DIR, "values", 3, defines, wanted, 5);
 }
 
-static attention_trial trial_of(fixture *f) {
+static attention_trial trial_of(fixture *f, int64_t tokens, int64_t k_heads) {
   attention_trial t = {.spec = f->spec, .causal = true};
-  attention_sizes sizes = {1, HEADS, K_HEADS, KEYS, KEYS};
+  attention_sizes sizes = {1, HEADS, k_heads, tokens, KEYS};
   attention_trial_fill(f->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &f->random);
   t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
-  t.positions = fixture_positions(f, NUMBER_F32, 0, KEYS);
+  t.positions = fixture_positions(f, NUMBER_F32, 0, tokens);
   t.k_positions = fixture_positions(f, NUMBER_F32, 0, KEYS);
   return t;
 }
@@ -47,7 +47,7 @@ static void unseen_keys_are_nowhere(void **state) {
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
-    attention_trial t = trial_of(&f);
+    attention_trial t = trial_of(&f, KEYS, K_HEADS);
     attention_gradients g, other;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
@@ -64,8 +64,32 @@ static void unseen_keys_are_nowhere(void **state) {
   arena_destroy(f.memory);
 }
 
+/* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
+static void rows_have_room(void **state) {
+  (void)state;
+  fixture f = open_kind("planes");
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    const pegen_kernel *kernel = run_kernel(loaded);
+    attention_trial t = trial_of(&f, TOKENS, HEADS);
+    t.splits = true;
+    DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+    pegen_args args = attention_trial_args(kernel, &t, out);
+    bool is_needed = kernel->attention_workspace(&args) > 0;
+    assert_int_equal(is_needed, wanted != NULL);
+    assert_int_equal(kernel->attention(&args, 0, 1), is_needed ? PEGEN_ERROR_WORKSPACE : 0);
+    trial_error worst = {0};
+    assert_int_equal(attention_trial_call(kernel, &t, out, 1), 0);
+    attention_trial_compare(f.memory, kernel, &t, out, 1, &worst);
+    if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f.memory, &worst));
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere), cmocka_unit_test(rows_have_room)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,10 @@ extern "C" {
  * or positions, be it of positions alone, and any of attention, has a workspace of pegen_cuda_workspace() bytes on that
  * device; where operands gain, the entry with "_finish" is launched on the same stream, which is the barrier. Attention
  * with args->split_keys has a workspace where it has few queries (heads of q for one of k times queries at most 32) of
- * 16-bit rows and many keys, or where 16-bit rows are turned for tensor cores; "attention_finish" follows it on the
- * same stream, and does nothing where there is no workspace. Rows whose addresses and strides are multiples of 16 bytes
- * are accessed 16 bytes at a time, others one channel at a time: right, and slower.
+ * 16-bit rows and many keys; "attention_finish" follows it on the same stream, and does nothing where there is no
+ * workspace. Attention whose rotations factorise has one for rotated rows, with split_keys or without. Rows whose
+ * addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others one channel at a time: right,
+ * and slower.
  *
  * Returns when the work is queued. The caller keeps tensors alive until the stream is done. The first
  * launch of a kernel in a context loads its module, which may wait for the device and

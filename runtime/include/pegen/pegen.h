@@ -371,7 +371,7 @@ typedef struct pegen_args {
    * barrier) NAME_attention_finish(args, part, parts) writes out and lse. Chunks depend on the number of keys alone:
    * the same bits for any number of parts. Where NAME_attention_workspace says 0 the call is not split, and finish does
    * nothing. pegen_launch splits alike ("attention_finish", pegen_cuda_workspace); there, where attention rotates
-   * 16-bit rows inside, each is rotated once into the workspace, however many queries there are. */
+   * rows inside, each is rotated once into the workspace, however many queries there are, be this 0 or 1. */
   int64_t split_keys;
   /* Encode, attention and their gradients on processors: sequences of different lengths, whose rows follow each other.
    * [B+1] int32: sequence b has rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and the same of k by k_cu_seqlens. 0
