@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { HEADS = 4, K_HEADS = 2, KEYS = 37 };
+enum { HEADS = 4, K_HEADS = 2, TOKENS = 11, KEYS = 37 };
 
 static const char *wanted; /* NULL: all that this machine runs */
 
