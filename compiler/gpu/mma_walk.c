@@ -718,6 +718,8 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma
   const attention_plan *p = attend_plan_of_products(a, described);
   if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
+  /* The older entries give what gains of rotations. They write deltas of other bits, which float32 rows would show. */
+  if (kind >= MMA_QUERIES && !machine->rounds && described->torques) return NULL;
   if (kind >= MMA_QUERIES && !machine->has_gains && (attend_has_columns(p) || attend_has_pairs(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->matrix) forward = tile_rotated(a, forward);
