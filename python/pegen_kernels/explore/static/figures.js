@@ -29,14 +29,31 @@ export function fitted(chart, share) {
   return found;
 }
 
+// A chart's tables, under names that do not change with what is in them, and all else that it says.
+function parts_of(chart, share) {
+  let shape = JSON.stringify([{ ...chart, datasets: undefined }, share, is_dark()]);
+  const tables = Object.entries(chart.datasets ?? {}).map(([name, rows], i) => {
+    shape = shape.replaceAll(name, `table${i}`);
+    return [`table${i}`, rows];
+  });
+  return { shape, tables: Object.fromEntries(tables) };
+}
+
+// Where tables alone are others than before, the picture that stands takes them.
 export async function embed(place, chart, share = 1) {
+  const { shape, tables } = parts_of(chart, share);
+  if (place.view && place.shape === shape) {
+    for (const [name, rows] of Object.entries(tables)) place.view.data(name, structuredClone(rows));
+    return place.view.runAsync();
+  }
   const drawn = element_of("div", { class: "drawn" });
-  const result = await vegaEmbed(drawn, fitted(chart, share), { renderer: "canvas", actions: false, ast: true, config: config(), tooltip: { theme: "custom" } });
+  const named = fitted({ ...JSON.parse(shape)[0], datasets: tables }, share);
+  const { view } = await vegaEmbed(drawn, named, { renderer: "canvas", actions: false, ast: true, config: config(), tooltip: { theme: "custom" } });
   place.view?.finalize();
-  place.view = result.view;
+  Object.assign(place, { view, shape });
   place.querySelector(".drawn")?.remove();
   place.prepend(drawn);
-  return result;
+  return view;
 }
 
 // The numbers themselves, for those who do not see the picture.
@@ -96,10 +113,10 @@ async function draw_picture(picture, labels, share) {
     if (!chart) {
       figure.replaceChildren(element_of("p", {}, `No picture: ${why}.`));
     } else {
-      const result = await embed(figure, chart, share);
+      const view = await embed(figure, chart, share);
       figure.querySelector(".drawn").setAttribute("role", "img");
       figure.querySelector(".drawn").setAttribute("aria-label", `${picture.title} of ${label}`);
-      result.view.runAsync();
+      view.runAsync();
       figure.querySelectorAll("details, p").forEach(old => old.remove());
       figure.append(numbers_of(chart));
     }

@@ -12,7 +12,7 @@ const SAY = 200; // milliseconds after which the page says that it is computing
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
+let told = 0, looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -84,8 +84,8 @@ async function draw() {
   }
   waiting = false;
   const mine = flight = performance.now(), change = changes;
-  const late = setTimeout(() => status("Computing; the pictures are of before", true), SAY);
-  const panes = panes_of(bench.state), pictures = make_places(bench.start.pictures).filter(in_sight);
+  const late = told === change ? 0 : setTimeout(() => status("Computing; the pictures are of before", true), SAY);
+  const panes = panes_of(bench.state), pictures = wanted(0) ?? wanted(NEAR) ?? make_places(bench.start.pictures).filter(key => in_sight(key, NEAR));
   try {
     const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
     if (flight !== mine) return;
@@ -93,8 +93,11 @@ async function draw() {
     await show_answer(answer, panes, pictures);
     for (const key of pictures) element(`picture-${key}`).change = change;
     if (answer.panes.some(pane => pane.error)) return;
-    status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
-    if (change === changes) document.body.dataset.drawn = change; // all that is in sight: tests wait for it
+    if (told !== change) status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
+    told = change;
+    if (change !== changes) return;
+    waiting = wanted(NEAR) !== null;
+    if (!waiting) document.body.dataset.drawn = change; // all that is near: tests wait for it
   } catch (error) {
     if (flight === mine) status(error.message);
   } finally {
@@ -106,17 +109,22 @@ async function draw() {
   }
 }
 
-// Or near it.
-function in_sight(key) {
+function in_sight(key, near) {
   const box = element(`picture-${key}`).getBoundingClientRect();
-  return box.top < innerHeight + NEAR && box.bottom > -NEAR;
+  return box.top < innerHeight + near && box.bottom > -near;
+}
+
+// Pictures in sight, or near it, that are of another state; null: there are none.
+function wanted(near) {
+  const found = make_places(bench.start.pictures).filter(key => in_sight(key, near) && element(`picture-${key}`).change !== changes);
+  return found.length ? found : null;
 }
 
 // Pictures that come into sight are drawn when they do.
 function look() {
   clearTimeout(looking);
   looking = setTimeout(() => {
-    if (!element("bench").hidden && bench.answer && bench.start.pictures.some(key => in_sight(key) && element(`picture-${key}`).change !== changes)) draw();
+    if (!element("bench").hidden && bench.answer && wanted(NEAR)) draw();
   }, 100);
 }
 
