@@ -144,7 +144,8 @@ static int64_t walk(attention_call *r, int64_t begin, int64_t end, pass of) {
 /* Bytes of the workspace, which is another tensor's memory nowhere; -1: too many. */
 static int64_t room_of(attention_call *r) { return r->args.split_keys && !r->call.out.empty ? walk(r, 0, 0, ROOM) : 0; }
 
-static int check_room(attention_call *r, const pegen_args *args) {
+/* Out of line: its views leave the stack before rows are multiplied. */
+static __attribute__((noinline)) int check_room(attention_call *r, const pegen_args *args) {
   int64_t bytes = room_of(r);
   pegen_view room;
   pegen_attention_call whole; /* the call's own are windows by now */
