@@ -104,8 +104,8 @@ static int64_t work_of_item(const pegen_attention_walk *w, const pegen_attention
   return 1 + w->keys * work->items / (work->chunks * KEYS_OF_WORK);
 }
 
-/* Of one sequence: bytes of its workspace (ROOM), or work, of which [begin, end) is done where it is asked for. -1: too
- * much to count. Its own stack for each, for what stands there depends on the number of keys. */
+/* Returns what one sequence takes: bytes of its workspace (ROOM), or work, of which RUN does [begin, end). -1: too much
+ * to count. It is not inlined, so that each sequence has its own stack: what stands there depends on its keys. */
 __attribute__((noinline)) static int64_t run_sequence(const attention_call *r, int64_t begin, int64_t end, pass of) {
   pegen_attention_walk w;
   pegen_attention_work work;
@@ -144,12 +144,13 @@ static int64_t walk(attention_call *r, int64_t begin, int64_t end, pass of) {
 /* Bytes of the workspace, which is another tensor's memory nowhere; -1: too many. */
 static int64_t room_of(attention_call *r) { return r->args.split_keys && !r->call.out.empty ? walk(r, 0, 0, ROOM) : 0; }
 
-/* Out of line: its views leave the stack before rows are multiplied. */
+/* It is not inlined, so that its views leave the stack before rows are multiplied. */
 static __attribute__((noinline)) int check_room(attention_call *r, const pegen_args *args) {
   int64_t bytes = room_of(r);
   pegen_view room;
   pegen_attention_call whole; /* the call's own are windows by now */
   if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (!r->by_bounds && !r->has_pages) return pegen_check_split(r->driver, args, &r->call, bytes);
   int error = pegen_check_workspace(args, bytes, &room);
   if (error || !bytes || (error = pegen_check_attention(r->driver, &r->args, 0, 1, &whole)) != 0) return error;
   pegen_memory memory;

@@ -1,7 +1,7 @@
 /* check_slots.c: slots of rows that go to a cache in pages: slot s is row s mod page_size of page s / page_size. */
 #include "driver.h"
 
-/* As many slots as rows have tokens: [tokens] of all batches, or [B,M]. */
+/* There are as many slots as rows have tokens: [tokens] of all batches, or [B,M]. */
 static int check_shape(const DLTensor *slots, int64_t batches, int64_t tokens) {
   int64_t count = 1, all;
   int empty = 0; /* strides of what has no elements mean nothing */

@@ -143,9 +143,9 @@ static int place_turned(attention_plan *p) {
 /* Takes entries whose rows come turned, where there are such. Kernels of before also have entries that turn rows
  * themselves, for calls without a workspace. */
 static void take_turned(attention_plan *p) {
-  int has_other = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention)) != NULL;
   if (!PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) || p->call.out.empty ||
-      (has_other && !PEGEN_GIVEN(p->request->args, split_keys)) || !place_turned(p)) {
+      (!PEGEN_GIVEN(p->request->args, split_keys) && choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention))) ||
+      !place_turned(p)) {
     p->turning.entry = NULL;
     p->of = p->call;
     return;
@@ -182,9 +182,12 @@ static __attribute__((noinline)) int make_plan(const pegen_launch_request *reque
   take_turned(p);
   if (!p->entry) take_few(p, PEGEN_PTX_WORD_FEW);
   if (!p->entry) p->entry = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention));
-  const pegen_ptx_entry *turned = choose_entry(p, PEGEN_PTX_WORD_TURNED);
-  if (!p->entry && p->call.out.empty) p->entry = turned;
-  if (!p->entry) return turned ? PEGEN_ERROR_SIZE_OVERFLOW : PEGEN_ERROR_DTYPE;
+  if (!p->entry) { /* others cannot be rotated ahead: they are too many, or none */
+    const pegen_ptx_entry *turned = choose_entry(p, PEGEN_PTX_WORD_TURNED);
+    if (!turned) return PEGEN_ERROR_DTYPE;
+    if (!p->call.out.empty) return PEGEN_ERROR_SIZE_OVERFLOW;
+    p->entry = turned;
+  }
   if (!p->bytes) p->bytes = p->states;
   return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }

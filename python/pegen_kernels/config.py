@@ -5,7 +5,6 @@ tests/python/config_test.py holds its rows against the models' own code.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from typing import Any, Mapping, Sequence
@@ -137,6 +136,8 @@ def described(
 
 def main(words: Sequence[str]) -> int:
     """`pegen specs --config FILE`: prints the command of a configuration."""
+    import argparse  # of the command alone: every program that imports the package reads this file
+
     parser = argparse.ArgumentParser("pegen specs --config", description=main.__doc__)
     parser.add_argument("file", metavar="FILE", help="config.json of a model of transformers")
     parser.add_argument("--layer-type", metavar="TYPE", help="of the layers, where angles differ: full_attention, ...")

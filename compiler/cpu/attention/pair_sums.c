@@ -69,16 +69,22 @@ static ir_value sum_of_lanes(ir *b, ir_value x) {
   return ir_extract(b, x, 0);
 }
 
-/* table[place] += gain, of each lane or, where all have one place, of their sum. */
+/* table[place] += more, a float64. */
+static void add_to_place(ir *b, ir_value table, ir_value place, ir_value more) {
+  ir_value at = nth(b, table, ir_cast(b, "arith.extsi", place, b->i64), 8);
+  ir_store(b, add(b, ir_load(b, b->f64, at, 8), more), at, 8, false);
+}
+
+/* Adds each lane's gain at the lane's place or, where all have one place, their sum. */
 static void add_to_places(const attention_emitter *e, ir_value table, ir_value place, ir_value gain) {
   ir *b = e->b;
-  bool is_one = ir_lanes(place) == 0;
-  if (is_one) gain = sum_of_lanes(b, ir_cast(b, "arith.extf", gain, b->f64));
-  for (int lane = 0; lane < (is_one ? 1 : e->shape.lanes); lane++) {
-    ir_value index = ir_cast(b, "arith.extsi", is_one ? place : ir_extract(b, place, lane), b->i64),
-             at = nth(b, table, index, 8),
-             more = is_one ? gain : ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
-    ir_store(b, add(b, ir_load(b, b->f64, at, 8), more), at, 8, false);
+  if (ir_lanes(place) == 0) {
+    add_to_place(b, table, place, sum_of_lanes(b, ir_cast(b, "arith.extf", gain, b->f64)));
+    return;
+  }
+  for (int lane = 0; lane < e->shape.lanes; lane++) {
+    ir_value here = ir_extract(b, place, lane), more = ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
+    add_to_place(b, table, here, more);
   }
 }
 

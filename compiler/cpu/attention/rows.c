@@ -54,39 +54,34 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
   }
 }
 
-/* Functions of a number type: rows of it as float32, a row of float32 as one of it, sums times a factor as rows of it.
- */
-typedef enum row_function { READ, WRITE, STORE } row_function;
-
-/* READ: name(from, stride, count, to). WRITE: name(from, to). STORE: name(sums, to, token, count, factor). */
-static void emit_row_function(const attention_emitter *e, row_function of, const char *name, int dtype, int width) {
+/* name(from, stride, count, to) */
+static void emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
-  int operands[] = {[READ] = 4, [WRITE] = 2, [STORE] = 5};
-  MlirType types[][5] = {[READ] = {b->ptr, b->i64, b->i64, b->ptr},
-                         [WRITE] = {b->ptr, b->ptr},
-                         [STORE] = {b->ptr, b->ptr, b->i64, b->i64, b->f64}};
-  ir_value x[5], factor = {NULL}, from, to;
-  ir_function(b, name, true, (MlirType){NULL}, operands[of], types[of], x);
-  if (of == STORE) factor = ir_cast(b, "arith.truncf", x[4], b->f32);
-  if (of == WRITE) emit_row_copy(e, x[0], NUMBER_F32, x[1], dtype, width, factor);
-  else {
-    ir_loop rows = ir_for(b, i64(b, 0), x[of == READ ? 2 : 3]);
-    if (of == READ) to = nth(b, x[3], rows.index, (int64_t)width * 4);
-    else from = nth(b, x[0], rows.index, (int64_t)attention_pitch(width) * 4);
-    ir_value strided = ir_offset(b, x[of == STORE], mul(b, rows.index, x[of == READ ? 1 : 2]));
-    if (of == READ) emit_row_copy(e, strided, dtype, to, NUMBER_F32, width, factor);
-    else emit_row_copy(e, from, NUMBER_F32, strided, dtype, width, factor);
-    ir_end_for(b, rows);
-  }
+  MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
+  ir_value arguments[4];
+  ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
+  ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
+  ir_value to = nth(b, arguments[3], rows.index, (int64_t)width * 4);
+  emit_row_copy(e, ir_offset(b, arguments[0], mul(b, rows.index, arguments[1])), dtype, to, NUMBER_F32, width,
+                (ir_value){NULL});
+  ir_end_for(b, rows);
   ir_return(b);
+}
+
+/* name(from, to) */
+static void emit_write(const attention_emitter *e, const char *name, int dtype, int width) {
+  MlirType types[] = {e->b->ptr, e->b->ptr};
+  ir_value arguments[2];
+  ir_function(e->b, name, true, (MlirType){NULL}, 2, types, arguments);
+  emit_row_copy(e, arguments[0], NUMBER_F32, arguments[1], dtype, width, (ir_value){NULL});
+  ir_return(e->b);
 }
 
 void emit_row_functions(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
-  emit_row_function(e, READ, function_name(e, "read", dtype), dtype, p->head_dim);
-  if (p->value_dim != p->head_dim)
-    emit_row_function(e, READ, function_name(e, "read_values", dtype), dtype, p->value_dim);
-  emit_row_function(e, WRITE, function_name(e, "write", dtype), dtype, p->value_dim);
+  emit_read(e, function_name(e, "read", dtype), dtype, p->head_dim);
+  if (p->value_dim != p->head_dim) emit_read(e, function_name(e, "read_values", dtype), dtype, p->value_dim);
+  emit_write(e, function_name(e, "write", dtype), dtype, p->value_dim);
 }
 
 /* Whether rows of keys and values are copied before they are used: where the tile says so, always, never. */
@@ -121,8 +116,8 @@ void emit_dot_rows(attention_emitter *e) {
   const char *keys = function_name(e, "copy", NUMBER_BF16), *name = emit_attend_dots_name(e->memory, e->target),
              *values = alike ? keys : function_name(e, "copy_values", NUMBER_BF16),
              *write = function_name(e, "write", NUMBER_BF16);
-  emit_row_function(e, READ, keys, NUMBER_F32, p->head_dim / 2);
-  if (!alike) emit_row_function(e, READ, values, NUMBER_F32, p->value_dim / 2);
+  emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
+  if (!alike) emit_read(e, values, NUMBER_F32, p->value_dim / 2);
   emit_entry(e, name, shared_name(e, "attend_pairs"), keys, values, write, COPIED_BY_STAGE);
 }
 
@@ -144,12 +139,26 @@ static const char *gradient_of(const attention_emitter *e) {
                                                   : ATTEND_GRADIENT];
 }
 
+/* name(sums, to, token, count, factor) */
+static void emit_store(const attention_emitter *e, const char *name, int dtype, int width) {
+  ir *b = e->b;
+  MlirType types[] = {b->ptr, b->ptr, b->i64, b->i64, b->f64};
+  ir_value arguments[5];
+  ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
+  ir_value factor = ir_cast(b, "arith.truncf", arguments[4], b->f32);
+  ir_loop rows = ir_for(b, i64(b, 0), arguments[3]);
+  ir_value from = nth(b, arguments[0], rows.index, (int64_t)attention_pitch(width) * 4),
+           to = ir_offset(b, arguments[1], mul(b, rows.index, arguments[2]));
+  emit_row_copy(e, from, NUMBER_F32, to, dtype, width, factor);
+  ir_end_for(b, rows);
+  ir_return(b);
+}
+
 void emit_gradient_rows(attention_emitter *e, int dtype) {
   const attention_plan *p = e->p;
-  if (p->value_dim != p->head_dim)
-    emit_row_function(e, WRITE, function_name(e, "write_keys", dtype), dtype, p->head_dim);
-  emit_row_function(e, STORE, function_name(e, "store_keys", dtype), dtype, p->head_dim);
-  emit_row_function(e, STORE, function_name(e, "store_values", dtype), dtype, p->value_dim);
+  if (p->value_dim != p->head_dim) emit_write(e, function_name(e, "write_keys", dtype), dtype, p->head_dim);
+  emit_store(e, function_name(e, "store_keys", dtype), dtype, p->head_dim);
+  emit_store(e, function_name(e, "store_values", dtype), dtype, p->value_dim);
 }
 
 /* add_T(from, to): to += from, float32. */
@@ -159,7 +168,7 @@ void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
   ir_value arguments[2];
   int width = e->p->head_dim, lanes = e->shape.lanes, at = 0;
   if (!(dtypes & 1u << NUMBER_F32) && !e->p->turns_values)
-    emit_row_function(e, READ, function_name(e, "read", NUMBER_F32), NUMBER_F32, width);
+    emit_read(e, function_name(e, "read", NUMBER_F32), NUMBER_F32, width);
   ir_function(b, shared_name(e, "add"), true, (MlirType){NULL}, 2, types, arguments);
   for (; at < width; at += lanes) {
     while (lanes > width - at) lanes /= 2;
