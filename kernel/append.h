@@ -1,6 +1,5 @@
 /* append.h: rows that are not encoded: v, and, of calls with norms, of tokens that are skipped. */
-#ifndef PEGEN_KERNEL_APPEND_H
-#define PEGEN_KERNEL_APPEND_H
+#pragma once
 
 #include "driver.h"
 
@@ -12,5 +11,3 @@ PEGEN_INTERNAL int pegen_can_normalise(const pegen_driver *driver, const pegen_t
 /* Tokens [begin, end) of a batch, normalised and then copied or converted to where `rows` say. */
 PEGEN_INTERNAL void pegen_normalise_tokens(const pegen_target_code *target, const pegen_stream *stream,
                                            const pegen_rows *rows, int64_t batch, int64_t begin, int64_t end);
-
-#endif

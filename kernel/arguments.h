@@ -18,8 +18,7 @@
  * wrong  the error of a call where it does not fit, for arguments that have one of their own; OK: those of any tensor
  * refused  the error of a call that gives it to an entry with a '.'; OK: there it is not looked at
  */
-#ifndef PEGEN_KERNEL_ARGUMENTS_H
-#define PEGEN_KERNEL_ARGUMENTS_H
+#pragma once
 
 #define PEGEN_ARGUMENTS(X) \
   X(args, q, TENSOR, "BHND", ROW, "rRr.rR.", OK, OK) \
@@ -101,5 +100,3 @@ typedef enum pegen_argument_type {
   PEGEN_TYPE_I64,
   PEGEN_TYPE_NONE
 } pegen_argument_type;
-
-#endif

@@ -4,8 +4,7 @@
  * of one tile, a tile of keys at a time, with the queries in the lanes. Only int64_t, int32_t
  * arrays of even length, double and pointers, as in loop.h.
  */
-#ifndef PEGEN_KERNEL_ATTENTION_H
-#define PEGEN_KERNEL_ATTENTION_H
+#pragma once
 
 #include "loop.h"
 
@@ -272,5 +271,3 @@ void pegen_attention_values(const pegen_attention_tile *tile, int64_t first, int
 /* From the states of blocks of keys [begin, end), behind `skip` prefix tokens: runs. step: what keys of a run are a
  * multiple of, counted from the prefix. */
 void pegen_attention_runs(pegen_attention_seen *seen, int64_t skip, int64_t begin, int64_t end, int64_t step);
-
-#endif

@@ -1,6 +1,5 @@
 /* attention_backward.h: a checked call for the gradients of attention; see attention_backward.c. */
-#ifndef PEGEN_KERNEL_ATTENTION_BACKWARD_H
-#define PEGEN_KERNEL_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "check_attention.h"
 #include "gradient.h"
@@ -79,5 +78,3 @@ PEGEN_INTERNAL void pegen_attention_backward_go_to(const pegen_driver *driver, p
 PEGEN_INTERNAL void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *args,
                                                  const pegen_attention_backward_call *call, int target,
                                                  const pegen_tuning *tuning, int part, int parts, char *workspace);
-
-#endif

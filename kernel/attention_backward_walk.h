@@ -1,6 +1,5 @@
 /* attention_backward_walk.h: what the walks of attention's gradients know; see attention_backward.c. */
-#ifndef PEGEN_KERNEL_ATTENTION_BACKWARD_WALK_H
-#define PEGEN_KERNEL_ATTENTION_BACKWARD_WALK_H
+#pragma once
 
 #include "attention_backward.h"
 #include "attention_turner.h"
@@ -84,5 +83,3 @@ PEGEN_INTERNAL void pegen_attention_backward_reframe(pegen_attention_backward_wa
     PEGEN_ATTENTION_PANEL_ROOM(&(w)->together.panel, (w)->walk.driver->kernel->head_dim, of->keys, \
                                (w)->turns_values ? of->keys : 0); \
   } while (0)
-
-#endif

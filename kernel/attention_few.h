@@ -6,8 +6,7 @@
  * where they lie. The driver walks tiles of keys; for each it calls scores for a few rows at a time, soften for all of
  * them and values for a few rows at a time. Only int64_t, double and pointers, as in loop.h.
  */
-#ifndef PEGEN_KERNEL_ATTENTION_FEW_H
-#define PEGEN_KERNEL_ATTENTION_FEW_H
+#pragma once
 
 #include "attention.h"
 
@@ -64,5 +63,3 @@ typedef struct pegen_attention_few_code {
   pegen_few_function *seen; /* of tile.leaves, the rows' reach and blocks of keys (attention_seen.c): those that were
                                unseen stay so if no row sees any of their keys; NULL: nothing is asked */
 } pegen_attention_few_code;
-
-#endif

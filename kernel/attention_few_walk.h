@@ -1,6 +1,5 @@
 /* attention_few_walk.h: items of attention with few queries; see attention_few.c. */
-#ifndef PEGEN_KERNEL_ATTENTION_FEW_WALK_H
-#define PEGEN_KERNEL_ATTENTION_FEW_WALK_H
+#pragma once
 
 #include "attention_few.h"
 #include "attention_walk.h"
@@ -53,5 +52,3 @@ PEGEN_INTERNAL void pegen_few_end(pegen_few_walk *f, char *state);
     (f)->few.decay = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * PEGEN_ATTENTION_PITCH) + 64, 512); \
     (f)->state = __builtin_alloca_with_align((size_t)(rows * pegen_few_state_bytes(few_form->value_dim)) + 64, 512); \
   } while (0)
-
-#endif

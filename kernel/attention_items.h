@@ -1,6 +1,5 @@
 /* attention_items.h: what a call of attention is cut into; see attention_items.c. */
-#ifndef PEGEN_KERNEL_ATTENTION_ITEMS_H
-#define PEGEN_KERNEL_ATTENTION_ITEMS_H
+#pragma once
 
 #include "attention_walk.h"
 
@@ -15,5 +14,3 @@ PEGEN_INTERNAL void pegen_attention_work_of(pegen_attention_walk *w, int target,
 /* Chunks [begin, end) of all items; or what those of items [begin, end) add up to. */
 PEGEN_INTERNAL void pegen_attention_run_work(pegen_attention_walk *w, int target, const pegen_attention_work *work,
                                              int64_t begin, int64_t end, int finishes);
-
-#endif

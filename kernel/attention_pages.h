@@ -1,6 +1,5 @@
 /* attention_pages.h: keys and values in pages; see attention_pages.c. */
-#ifndef PEGEN_KERNEL_ATTENTION_PAGES_H
-#define PEGEN_KERNEL_ATTENTION_PAGES_H
+#pragma once
 
 #include "attention_walk.h"
 #include "pages.h"
@@ -39,5 +38,3 @@ PEGEN_INTERNAL int pegen_pages_check(pegen_pages *p, const pegen_args *args, int
 PEGEN_INTERNAL void pegen_memory_of_pages(pegen_memory *m, const pegen_pages *p, const pegen_attention_call *call);
 /* Makes the keys of a checked call those of a sequence. */
 PEGEN_INTERNAL void pegen_pages_set(const pegen_pages *p, int64_t sequence, pegen_attention_call *call);
-
-#endif

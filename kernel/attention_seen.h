@@ -1,7 +1,6 @@
 /* attention_seen.h: where keys and queries are, by blocks, so that tiles of pairs that a bias hides are not computed.
  */
-#ifndef PEGEN_KERNEL_ATTENTION_SEEN_H
-#define PEGEN_KERNEL_ATTENTION_SEEN_H
+#pragma once
 
 #include "attention.h"
 #include "driver.h"
@@ -20,5 +19,3 @@ PEGEN_INTERNAL void pegen_attention_shift_keys(pegen_attention_seen *seen, const
 /* Where `count` queries are, by axis. */
 PEGEN_INTERNAL void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUERIES], int64_t axes,
                                                   int64_t count, float (*reach)[2]);
-
-#endif

@@ -1,7 +1,6 @@
 /* attention_turner.h: rows turned at their own positions by a kernel's own encode functions of float32, for attention
  * whose rotations leave the pairs and for its gradients. */
-#ifndef PEGEN_KERNEL_ATTENTION_TURNER_H
-#define PEGEN_KERNEL_ATTENTION_TURNER_H
+#pragma once
 
 #include "attention_walk.h"
 
@@ -86,5 +85,3 @@ PEGEN_INTERNAL void pegen_attention_turn_sums(const pegen_attention_turner *t, f
     (t)->prepared = __builtin_alloca_with_align((size_t)(t)->rows->prepared_bytes + line, 512); \
     (t)->leaves = __builtin_alloca_with_align(sizeof(double) * leaves + line, 512); \
   } while (0)
-
-#endif

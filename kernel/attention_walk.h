@@ -1,6 +1,5 @@
 /* attention_walk.h: tiles of queries and where they are, for attention and its gradients. */
-#ifndef PEGEN_KERNEL_ATTENTION_WALK_H
-#define PEGEN_KERNEL_ATTENTION_WALK_H
+#pragma once
 
 #include "attention_seen.h"
 #include "check_attention.h"
@@ -113,5 +112,3 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
     (w)->tile.prepared = (w)->prepared; \
     (w)->tile.operands = operands; \
   } while (0)
-
-#endif

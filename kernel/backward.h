@@ -1,6 +1,5 @@
 /* backward.h: gradients of encodings; see backward.c, dense_backward.c. */
-#ifndef PEGEN_KERNEL_BACKWARD_H
-#define PEGEN_KERNEL_BACKWARD_H
+#pragma once
 
 #include "gradient.h"
 #include "table.h"
@@ -85,5 +84,3 @@ PEGEN_INTERNAL void pegen_clear_backward_call(const pegen_backward_facts *facts,
 PEGEN_INTERNAL int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,
                                         const pegen_target_code *target, const pegen_tuning *tuning, pegen_view *kept,
                                         int part, int parts);
-
-#endif

@@ -1,6 +1,5 @@
 /* check_attention.h: a checked call of attention. */
-#ifndef PEGEN_KERNEL_CHECK_ATTENTION_H
-#define PEGEN_KERNEL_CHECK_ATTENTION_H
+#pragma once
 
 #include "attention.h"
 #include "memory.h"
@@ -40,5 +39,3 @@ PEGEN_INTERNAL void pegen_memory_of_attention(pegen_memory *m, const pegen_drive
  * nowhere. */
 PEGEN_INTERNAL int pegen_check_split(const pegen_driver *driver, const pegen_args *args,
                                      const pegen_attention_call *call, int64_t bytes);
-
-#endif

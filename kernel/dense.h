@@ -1,8 +1,7 @@
 /* dense.h: the border between dense.c and the code emitted for blocks that turn by exponentials of skew matrices; see
  * loop.h for what both kinds of kernel share. Only int64_t, double and pointers.
  */
-#ifndef PEGEN_KERNEL_DENSE_H
-#define PEGEN_KERNEL_DENSE_H
+#pragma once
 
 #include "loop.h"
 
@@ -115,5 +114,3 @@ typedef struct pegen_dense {
   const pegen_gradient *gradient; /* of angles; NULL: they have none */
   const pegen_dense_code *targets; /* [n_targets] */
 } pegen_dense;
-
-#endif

@@ -1,6 +1,5 @@
 /* dense_backward.h: sizes of what dense_backward.c leaves to dense_finish.c. */
-#ifndef PEGEN_KERNEL_DENSE_BACKWARD_H
-#define PEGEN_KERNEL_DENSE_BACKWARD_H
+#pragma once
 
 #include "dense_maker.h"
 #include "finish.h"
@@ -15,5 +14,3 @@ PEGEN_INTERNAL int64_t pegen_dense_head_sums(const pegen_dense *dense, const peg
 PEGEN_INTERNAL int64_t pegen_dense_generator_sums(const pegen_dense *dense, const pegen_dense_code *code);
 /* Tables of gradients are of the functions of the target that is chosen: their rows are its units' torques. */
 PEGEN_INTERNAL void pegen_dense_facts(const pegen_driver *driver, pegen_backward_facts *facts);
-
-#endif

@@ -1,8 +1,7 @@
 /* dense_maker.h: forming the matrices of dense blocks and of changes of basis, of one head after the other and one unit
  * of blocks after the other, so that a unit's generators are gathered once for all tokens.
  */
-#ifndef PEGEN_KERNEL_DENSE_MAKER_H
-#define PEGEN_KERNEL_DENSE_MAKER_H
+#pragma once
 
 #include "dense.h"
 #include "driver.h"
@@ -76,5 +75,3 @@ PEGEN_INTERNAL void pegen_maker_unit(const pegen_maker *f, const pegen_loop *loo
  * (transposed 1) times their transposes; a share of the tokens of each batch (by_token 1) or of all. */
 PEGEN_INTERNAL int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_call *call, int target,
                                    const pegen_tuning *tuning, int transposed, int by_token, const pegen_part *part);
-
-#endif

@@ -35,8 +35,7 @@
  * Each form (compiler/forms/form.h) has driver files of its own beside the first eight; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
  */
-#ifndef PEGEN_KERNEL_DRIVER_H
-#define PEGEN_KERNEL_DRIVER_H
+#pragma once
 
 #include "arguments.h"
 #include "loop.h"
@@ -371,5 +370,3 @@ PEGEN_INTERNAL const pegen_driver *pegen_from_first_token(const pegen_driver *dr
 static inline int pegen_has_bounds(const pegen_args *args) {
   return args && (PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens));
 }
-
-#endif

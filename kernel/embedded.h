@@ -1,7 +1,6 @@
 /* embedded.h: the driver as assembly, one text for each form of kernel and architecture that kernels are emitted
  * for. The compiler makes it part of every kernel's module; its symbols are local to the object. */
-#ifndef PEGEN_KERNEL_EMBEDDED_H
-#define PEGEN_KERNEL_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ typedef struct driver_text {
 
 /* The row of a form; NULL: there is none. */
 const driver_text *driver_text_of(const char *form);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Rows come in the order of pegen_kernel; a new one is the last.
  */
-#ifndef PEGEN_KERNEL_ENTRIES_H
-#define PEGEN_KERNEL_ENTRIES_H
+#pragma once
 
 #define PEGEN_ENTRIES(X) \
   X(encode, CALL, encode, ALWAYS, \
@@ -98,5 +97,3 @@ static inline const char *pegen_launch_word(pegen_launch_entry entry) {
   };
   return words[entry];
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A part has a range of the elements that are wanted, all operands' in one line, and walks the heads that some of them
  * are read by: whoever adds an element up, its terms come in one order.
  */
-#ifndef PEGEN_KERNEL_FINISH_H
-#define PEGEN_KERNEL_FINISH_H
+#pragma once
 
 #include "backward.h"
 
@@ -51,5 +50,3 @@ PEGEN_INTERNAL size_t pegen_backward_needs(const pegen_driver *driver, const peg
  */
 PEGEN_INTERNAL void pegen_gain_without_rows(const pegen_backward_call *call, int part, int parts);
 PEGEN_INTERNAL void pegen_clear(char *at, int64_t bytes);
-
-#endif

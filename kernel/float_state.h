@@ -5,8 +5,7 @@
  * Arithmetic stands in a function of its own that the compiler cannot see into where the state is set, or it could move
  * an operation past that. Shared by the driver and the runtime; freestanding.
  */
-#ifndef PEGEN_KERNEL_FLOAT_STATE_H
-#define PEGEN_KERNEL_FLOAT_STATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -62,5 +61,3 @@ static inline uint64_t pegen_float_begin(void) {
 static inline void pegen_float_end(uint64_t found) {
   if (!pegen_float_is_ours(found)) pegen_float_set(found | (pegen_float_get() & PEGEN_FLOAT_FLAGS));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* gradient.h: what all backward calls have in common: elements of operands, their gradients, the workspace. */
-#ifndef PEGEN_KERNEL_GRADIENT_H
-#define PEGEN_KERNEL_GRADIENT_H
+#pragma once
 
 #include "driver.h"
 
@@ -39,5 +38,3 @@ static inline void pegen_gain_element(const DLTensor *tensor, int64_t element, i
   pegen_gain((char *)tensor->data + tensor->byte_offset + element * (tensor->dtype.bits / 8), tensor->dtype.bits == 64,
              adds, value);
 }
-
-#endif

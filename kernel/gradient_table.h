@@ -6,8 +6,7 @@
  * write. What is added to a row is added by one part alone, rows of one call in a fixed order: of heads and batches
  * that share the row, too.
  */
-#ifndef PEGEN_KERNEL_GRADIENT_TABLE_H
-#define PEGEN_KERNEL_GRADIENT_TABLE_H
+#pragma once
 
 #include "backward.h"
 
@@ -52,5 +51,3 @@ PEGEN_INTERNAL size_t pegen_prepare_backward_needs(const pegen_driver *driver, c
                                                    const pegen_args *args);
 PEGEN_INTERNAL size_t pegen_gradient_table_size(const pegen_driver *driver, const pegen_backward_facts *facts,
                                                 const pegen_args *args);
-
-#endif

@@ -5,8 +5,7 @@
  * once and applies them to `rows` rows. Rows are the heads of q and then of k, or, where rotors
  * differ from head to head, the batches of one head, k's row after q's.
  */
-#ifndef PEGEN_KERNEL_LAUNCH_H
-#define PEGEN_KERNEL_LAUNCH_H
+#pragma once
 
 enum {
   PEGEN_PTX_BATCHES,
@@ -293,5 +292,3 @@ static inline int pegen_ptx_behind_lse(int n_operands, int n_inputs) {
 
 /* Number types of operands. */
 enum { PEGEN_PTX_OPERAND_F32, PEGEN_PTX_OPERAND_F64, PEGEN_PTX_OPERAND_F16, PEGEN_PTX_OPERAND_BF16 };
-
-#endif

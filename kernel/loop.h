@@ -7,8 +7,7 @@
  * offsetof, so the layout must be the same on every 64-bit target (only
  * int64_t, double and pointers).
  */
-#ifndef PEGEN_KERNEL_LOOP_H
-#define PEGEN_KERNEL_LOOP_H
+#pragma once
 
 #include "entries.h"
 #include "number_types.h"
@@ -337,5 +336,3 @@ void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch,
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
 /* Counts a token's coordinates from the loop's origin. */
 void pegen_driver_centre(const pegen_loop *loop, int64_t token, int64_t axes, double *place);
-
-#endif

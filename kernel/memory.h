@@ -1,6 +1,5 @@
 /* memory.h: the memory of a call: nothing that is written shares a byte with anything else of it. */
-#ifndef PEGEN_KERNEL_MEMORY_H
-#define PEGEN_KERNEL_MEMORY_H
+#pragma once
 
 #include "driver.h"
 
@@ -35,5 +34,3 @@ PEGEN_INTERNAL void pegen_memory_of_rows(pegen_memory *m, const pegen_driver *dr
                                          const pegen_call *call, const pegen_view *const written[2]);
 /* PEGEN_ERROR_OVERLAP, or 0. */
 PEGEN_INTERNAL int pegen_check_memory(const pegen_memory *m);
-
-#endif

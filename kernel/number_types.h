@@ -16,8 +16,7 @@
  * Types of rows come first, then those of outputs alone. How a machine converts them stands in compiler/mlir/number.c,
  * and the slow and sure conversion of check and tests, by the last four columns, in compiler/base/number.c.
  */
-#ifndef PEGEN_KERNEL_NUMBER_TYPES_H
-#define PEGEN_KERNEL_NUMBER_TYPES_H
+#pragma once
 
 #include "pegen/pegen.h"
 
@@ -136,5 +135,3 @@ static inline double pegen_f16_load(uint16_t bits) {
   u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
   return u.value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* pages.h: caches in pages [pages,page_size,heads,D]; see pages.c. */
-#ifndef PEGEN_KERNEL_PAGES_H
-#define PEGEN_KERNEL_PAGES_H
+#pragma once
 
 #include "driver.h"
 
@@ -39,5 +38,3 @@ static inline int64_t pegen_slot_bytes(const pegen_stream *k, int64_t batch, int
 
 /* Tokens [begin, end) of a batch of such a stream, as they are, each to its slot. */
 PEGEN_INTERNAL void pegen_copy_to_slots(pegen_stream *k, int64_t batch, int64_t begin, int64_t end);
-
-#endif

@@ -1,6 +1,5 @@
 /* prepare_backward.h: what backward.c and prepare_backward.c share. */
-#ifndef PEGEN_KERNEL_PREPARE_BACKWARD_H
-#define PEGEN_KERNEL_PREPARE_BACKWARD_H
+#pragma once
 
 #include "finish.h"
 #include "gradient_table.h"
@@ -9,5 +8,3 @@ PEGEN_INTERNAL void pegen_blades_facts(const pegen_driver *driver, pegen_backwar
 /* From chunks' sums to operands. */
 PEGEN_INTERNAL void pegen_blades_finish(const pegen_driver *driver, const pegen_args *args,
                                         const pegen_backward_call *call, int chosen, int part, int parts);
-
-#endif

@@ -3,8 +3,7 @@
  * None of it changes a result but `dots`: rows are asked for ahead or not, stored through the caches or past them, and
  * walked in another order.
  */
-#ifndef PEGEN_KERNEL_PROCESSOR_H
-#define PEGEN_KERNEL_PROCESSOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ typedef struct pegen_tuning {
   int64_t dots; /* 1: attention multiplies bfloat16 by dot products, where the processor has them; 0: float32 */
   int64_t attention_ahead; /* 1: gradients of attention ask for the next tile's rows while they multiply; 0: never */
 } pegen_tuning;
-
-#endif

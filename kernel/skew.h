@@ -4,8 +4,7 @@
  * folds bases into weights. Matrices are row-major, memory is the caller's, and nothing is called: square roots
  * are the instruction (build with -fno-math-errno).
  */
-#ifndef PEGEN_KERNEL_SKEW_H
-#define PEGEN_KERNEL_SKEW_H
+#pragma once
 
 #ifndef PEGEN_INTERNAL
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
@@ -31,5 +30,3 @@ PEGEN_INTERNAL void pegen_schur(int n, double *a, double *basis, double *lambda)
 /* out [n][n] = (I - A)(I + A)^-1, which is orthogonal, to about 2^-46 (1 + ||A||); `a` [n][n] is destroyed. NaN
  * throughout where an element of A is not finite. Any n; 4/3 n^3 multiply-adds. */
 PEGEN_INTERNAL void pegen_cayley(int n, double *a, double *out);
-
-#endif

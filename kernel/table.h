@@ -6,8 +6,7 @@
  *
  * Every section begins at a multiple of 64 bytes. Rows are float32 and do not depend on the processor.
  */
-#ifndef PEGEN_KERNEL_TABLE_H
-#define PEGEN_KERNEL_TABLE_H
+#pragma once
 
 #include "driver.h"
 
@@ -62,5 +61,3 @@ PEGEN_INTERNAL int pegen_table_begin(const pegen_driver *driver, const pegen_arg
 
 /* NAME_table_bytes: 0 where the arguments are wrong. */
 PEGEN_INTERNAL size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Whoever walks a head's queries finds what their weights gain (work.weights), some at a time; see weight_gains.c.
  */
-#ifndef PEGEN_KERNEL_WEIGHT_GAINS_H
-#define PEGEN_KERNEL_WEIGHT_GAINS_H
+#pragma once
 
 #include "gradient.h"
 
@@ -50,5 +49,3 @@ static inline int64_t pegen_weights_leaves(const pegen_gradient *of) {
     (w)->work.weights = \
         __builtin_alloca_with_align(sizeof(float) * (size_t)((count) * PEGEN_WEIGHT_QUERIES) + 64, 512); \
   } while (0)
-
-#endif

@@ -327,7 +327,7 @@ void emit_open_applier(applier *e) {
 
 void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name) {
   applier e = emit_begin_applier(b, a, request, target, name);
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);
+  ir_open(b, name, "p", &e.work);
   emit_open_applier(&e);
   if (request->layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
   e.list = ir_alloca(b, LISTED * (int64_t)sizeof(row_entry), CACHE_LINE);

@@ -4,8 +4,7 @@
  * channels, each spread over the lanes. Where heads share a matrix, columns that fit in registers stay there over a
  * token's heads; larger matrices, and those of one head, are walked once for several rows, of q and k in some batches.
  */
-#ifndef PEGEN_CPU_APPLY_H
-#define PEGEN_CPU_APPLY_H
+#pragma once
 
 #include "base/arena.h"
 #include "mlir/ir.h"
@@ -40,5 +39,3 @@ bool emit_apply_in_lines(const program_blocks *blocks, int channels);
 
 /* Emits NAME(const pegen_apply *). */
 void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/apply_rows: rows times the matrices of the blocks at hand, as cpu/apply.c walks them. */
-#ifndef PEGEN_CPU_APPLY_ROWS_H
-#define PEGEN_CPU_APPLY_ROWS_H
+#pragma once
 
 #include "cpu/apply.h"
 
@@ -59,5 +58,3 @@ void emit_hold(applier *e, int blocks);
  * before any is written, as far as sums fit in registers: a store that lies a multiple of 4096 bytes from a load to
  * come, as other batches and k often do, holds that load up. */
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks);
-
-#endif

@@ -6,8 +6,7 @@
  *     encode_T_back_DTYPE_STORE(loop)      rows by transposed matrices; where those differ from the matrices in
  *                                          nothing but a token's numbers, encode_T_DTYPE_STORE is it
  */
-#ifndef PEGEN_CPU_BACKWARD_H
-#define PEGEN_CPU_BACKWARD_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "program/program.h"
@@ -17,5 +16,3 @@
 void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target *target, unsigned dtypes);
 /* The target under which the functions of rows' gradients have their names. */
 const cpu_target *emit_backward_target(arena *a, const cpu_target *target);
-
-#endif

@@ -2,7 +2,6 @@
 #include "cpu/basis_adjoint.h"
 
 #include "cpu/backward.h"
-#include "cpu/change_of_basis.h"
 #include "cpu/product.h"
 #include "mlir/arith.h"
 
@@ -29,9 +28,9 @@ static void emit_transposed(const basis *s) {
   ir *b = s->b;
   int lanes = s->m.lanes;
   int64_t row = (int64_t)s->m.padded * 4;
-  MlirType types[] = {b->ptr, b->ptr}, vector = ir_vector(b, lanes, b->f32);
+  MlirType vector = ir_vector(b, lanes, b->f32);
   ir_value arguments[2], rows[64];
-  ir_function(b, part_of(s, "transposed"), true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(b, part_of(s, "transposed"), "pp", arguments);
   ir_loop down = ir_for(b, i64(b, 0), i64(b, s->m.padded / lanes));
   ir_loop right = ir_for(b, i64(b, 0), i64(b, s->m.padded / lanes));
   ir_value beside = mul(b, right.index, i64(b, (int64_t)lanes * 4)), below = mul(b, down.index, i64(b, lanes * row));
@@ -111,10 +110,8 @@ static ir_value is_turned(const basis *s) {
   return ir_compare_int(s->b, "ne", ir_address(s->b, s->coefficients), i64(s->b, 0));
 }
 
-static void open_function(basis *s, const char *word, int count, ir_value *arguments) {
-  ir *b = s->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->ptr, b->ptr};
-  ir_function(b, part_of(s, word), true, (MlirType){NULL}, count, types, arguments);
+static void open_function(basis *s, const char *word, const char *types, ir_value *arguments) {
+  ir_open(s->b, part_of(s, word), types, arguments);
   s->matrix = arguments[0];
   s->coefficients = arguments[1];
   s->outer = arguments[2];
@@ -186,7 +183,7 @@ static void emit_adjoint(basis *s) {
   ir *b = s->b;
   ir_value arguments[COUNT];
   const spec *of = s->p->spec;
-  open_function(s, "adjoint", COUNT, arguments);
+  open_function(s, "adjoint", "ppppp", arguments);
   ir_branch turned = ir_if(b, is_turned(s));
   if (of->inverse && s->of) change_back(s);
   write_torques(s, of->inverse ? s->buffer[0] : s->outer, of->inverse, arguments[GAINS]);
@@ -212,7 +209,7 @@ static void emit_turn(basis *s) {
   ir *b = s->b;
   ir_value arguments[3];
   bool back = s->p->spec->inverse;
-  open_function(s, "turn", 3, arguments);
+  open_function(s, "turn", "ppp", arguments);
   if (!back) multiply(s, s->buffer[0], s->outer, s->matrix);
   ir_branch turned = ir_if(b, is_turned(s));
   if (back) turn_rows(s, "rows_back", s->buffer[0], s->outer);
@@ -259,9 +256,8 @@ const char *emit_turned_back_name(arena *a, const plan *turns, const cpu_target 
 /* Both rotors, one after the other. */
 static void emit_both_rotors(const basis *s, const cpu_target *target) {
   ir *b = s->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
-  ir_function(b, emit_turned_back_name(s->memory, s->p, target), true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, emit_turned_back_name(s->memory, s->p, target), "ppp", arguments);
   ir_call(b, emit_rotor_name(s->memory, emit_backward_target(s->memory, target)), 3, arguments);
   arguments[2] = ir_offset_const(b, arguments[2], s->inverse_at);
   ir_call(b, emit_rotor_name(s->memory, inverse_target(s->memory, target)), 3, arguments);

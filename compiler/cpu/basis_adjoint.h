@@ -6,8 +6,7 @@
  * R^T; boosts and translations turn by a third operator (plan.inverse), whose coefficients stand behind those of the
  * transposed turns. To turn back, y = C^T R^-1 x, turns gain of C G C^T, and C of G itself.
  */
-#ifndef PEGEN_CPU_BASIS_ADJOINT_H
-#define PEGEN_CPU_BASIS_ADJOINT_H
+#pragma once
 
 #include "cpu/rotors.h"
 #include "plan/gradient.h"
@@ -28,5 +27,3 @@ void emit_basis_adjoint(const chunk_walk *turns, const plan_gradient *of, const 
 /* The function that makes `coefficients` of adjoint, as rotor_T makes those of the turns, and their bytes. */
 const char *emit_turned_back_name(arena *a, const plan *turns, const cpu_target *target);
 int64_t emit_turned_back_bytes(arena *a, const plan *turns, const cpu_target *target);
-
-#endif

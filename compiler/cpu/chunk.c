@@ -115,3 +115,11 @@ chunk_emitter chunk_emitter_create(ir *b, arena *a, const plan *p, const cpu_tar
                          .width = width,
                          .has_table = has_table};
 }
+
+bool emit_is_shared(const plan *p) {
+  int entries = p->spec->n_components * p->spec->n_components;
+  if (!p->part || !p->per_head) return false;
+  for (int i = 0; i < entries; i++)
+    if (p->program->matrix.entry[i]->depends & DEPENDS_HEAD) return false;
+  return true;
+}

@@ -1,6 +1,5 @@
 /* cpu/chunk: expressions of a chunk of blocks, with the blocks in the lanes. */
-#ifndef PEGEN_CPU_CHUNK_H
-#define PEGEN_CPU_CHUNK_H
+#pragma once
 
 #include "mlir/expr.h"
 #include "plan/plan.h"
@@ -33,5 +32,6 @@ chunk_emitter chunk_emitter_create(ir *b, arena *a, const plan *p, const cpu_tar
                                    int width);
 /* Where the chunk's part of prepared value i lies, of the prepared values at base. */
 ir_value emit_prepared_at(chunk_emitter *e, ir_value base, int i);
-
-#endif
+/* Whether the heads of one of a row's parts are alike, though another's are not: its coefficients are those of a run's
+ * first head. */
+bool emit_is_shared(const plan *p);

@@ -7,7 +7,6 @@
 #include "cpu/dense.h"
 
 #include "base/diag.h"
-#include "cpu/change_of_basis.h"
 #include "cpu/exponential.h"
 #include "cpu/rotors.h"
 #include "cpu/schedule.h"
@@ -55,18 +54,6 @@ const char *emit_matrix_name(arena *a, const cpu_target *target, bool rest) {
   return arena_printf(a, "%s_%s", rest ? "matrix_rest" : "matrix", target->suffix);
 }
 
-const char *emit_apply_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "apply_%s_%s", target->suffix, number_name(dtype));
-}
-
-const char *emit_stream_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "stream_%s", target->suffix);
-}
-
-const char *emit_act_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "act_%s_%s", target->suffix, number_name(dtype));
-}
-
 typedef struct dense {
   ir *b;
   arena *memory;
@@ -83,9 +70,8 @@ typedef struct dense {
 static void emit_angles(dense *d, const program_op *eval) {
   ir *b = d->b;
   const chunk_walk *w = &d->walk;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3], positions[SPEC_MAX_AXES];
-  ir_function(b, emit_angles_name(d->memory, &d->shape, d->target), true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, emit_angles_name(d->memory, &d->shape, d->target), "ppp", arguments);
   for (int axis = 0; axis < d->program->spec->n_axes; axis++)
     positions[axis] = ir_load(b, b->f64, ir_offset_const(b, arguments[0], axis * 8), 8);
   for (int chunk = 0; chunk < w->t->n_chunks; chunk++) {

@@ -1,9 +1,9 @@
 /* cpu/dense: the functions of programs whose rows are multiplied with matrices, for one target; see kernel/dense.h for
  * what they are called with. */
-#ifndef PEGEN_CPU_DENSE_H
-#define PEGEN_CPU_DENSE_H
+#pragma once
 
 #include "cpu/apply.h"
+#include "cpu/names.h"
 
 /* How a target makes and applies the matrices of a program. */
 typedef struct dense_shape {
@@ -23,8 +23,3 @@ void emit_dense(ir *b, arena *a, const program *encode, const cpu_target *target
 /* Names of the emitted functions, as the descriptor needs them. rest: of what is left of the last unit. */
 const char *emit_angles_name(arena *a, const dense_shape *shape, const cpu_target *target);
 const char *emit_matrix_name(arena *a, const cpu_target *target, bool rest);
-const char *emit_apply_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_stream_name(arena *a, const cpu_target *target);
-const char *emit_act_name(arena *a, const cpu_target *target, int dtype);
-
-#endif

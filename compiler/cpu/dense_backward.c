@@ -3,26 +3,13 @@
 
 #include "cpu/apply_rows.h"
 #include "cpu/basis_adjoint.h"
-#include "cpu/collect.h"
 #include "cpu/exponential_adjoint.h"
 #include "cpu/gradient.h"
 #include "cpu/product.h"
 #include "cpu/schedule.h"
-#include "cpu/torus_adjoint.h"
+#include "cpu/torus.h"
 #include "cpu/wedge.h"
 #include "mlir/arith.h"
-
-const char *emit_transpose_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "transpose_%s", target->suffix);
-}
-
-const char *emit_wedge_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "wedge_%s_%s", target->suffix, number_name(dtype));
-}
-
-const char *emit_collect_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "collect_%s", target->suffix);
-}
 
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target) {
   return emit_matrix_name(a, target, shape->in_lanes && shape->matrix->blocks.count < shape->unit);
@@ -144,11 +131,10 @@ static void transpose_diagonals(const transposer *t, int together) {
 
 /* NAME(in, blocks, out): blocks beyond the last whole `together`, at most one, are by themselves. */
 static void emit_transposes(ir *b, const cpu_target *target, int size, matrix_layout layout, const char *name) {
-  MlirType types[] = {b->ptr, b->i64, b->ptr};
   ir_value arguments[3];
   apply_shape shape = apply_shape_of(target, size, layout);
   transposer t = {.b = b, .size = size, .lanes = target->lanes};
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, name, "pip", arguments);
   ir_value done = i64(b, 0);
   for (int together = layout == MATRIX_DIAGONALS ? 2 : 1; together >= 1; together--) {
     int64_t bytes = (int64_t)together * size * size * 4;

@@ -1,8 +1,7 @@
 /* cpu/dense_backward: gradients of programs whose rows are multiplied with matrices, for one target; see kernel/dense.h
  * for what the functions are called with. Rows are multiplied with transposed matrices by the functions of cpu/dense:
  * transposes are formed as those of what is turned back, or made of a table's. */
-#ifndef PEGEN_CPU_DENSE_BACKWARD_H
-#define PEGEN_CPU_DENSE_BACKWARD_H
+#pragma once
 
 #include "cpu/dense.h"
 #include "cpu/gain.h"
@@ -13,11 +12,6 @@ void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_targe
 const plan_gradient *dense_gradient_of(arena *a, const program *scheduled, const dense_shape *shape);
 gradient_code dense_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);
 
-const char *emit_transpose_name(arena *a, const cpu_target *target);
-const char *emit_wedge_name(arena *a, const cpu_target *target, int dtype);
-/* The function that collects a unit's torques, as wedge makes them (cpu/collect). */
-const char *emit_collect_name(arena *a, const cpu_target *target);
+/* The function that collects a unit's torques, as wedge makes them (cpu/gain). */
 /* The exponential whose matrix gains: that of whole units, where there is one. */
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target);
-
-#endif

@@ -8,7 +8,6 @@
 #include "base/diag.h"
 #include "cpu/encode_emitter.h"
 #include "cpu/place.h"
-#include "cpu/shared.h"
 
 #include <limits.h>
 
@@ -668,7 +667,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const row_c
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
   e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);
   if (e.most > most) e.most = most;
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
+  ir_open(b, name, "p", &e.loop);
   e.positions = ir_alloca(b, emit_place_numbers(row->spec) * 8, 8);
   e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   if (normalises) e.factors = ir_alloca(b, 4 * (p->per_head ? 2 * e.most : NORM_ROWS), 4);

@@ -1,6 +1,5 @@
 /* cpu/encode: the loops over tokens, heads and tensors of one target, number type and kind of store. */
-#ifndef PEGEN_CPU_ENCODE_H
-#define PEGEN_CPU_ENCODE_H
+#pragma once
 
 #include "cpu/rotors.h"
 #include "program/program.h"
@@ -20,5 +19,3 @@ void emit_encode_few(ir *b, arena *a, const program *scheduled, const row_code *
 typedef struct gradient_code gradient_code;
 void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
                           int dtype, const gradient_code *gradient);
-
-#endif

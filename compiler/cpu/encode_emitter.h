@@ -1,6 +1,5 @@
 /* cpu/encode_emitter: where the loops of cpu/encode.c stand, and what cpu/encode_row.c emits of one row there. */
-#ifndef PEGEN_CPU_ENCODE_EMITTER_H
-#define PEGEN_CPU_ENCODE_EMITTER_H
+#pragma once
 
 #include "cpu/gain.h"
 #include "cpu/plain.h"
@@ -95,5 +94,3 @@ void encode_row(encode_emitter *e, const program_op *list);
 void encode_find_factors(encode_emitter *e, const token_rows *t, ir_value first, ir_value last, ir_value factors);
 /* Whether the op's matrices are the part's. */
 bool encode_is_of_part(const encode_emitter *e, const program_op *op, int part);
-
-#endif

@@ -2,7 +2,7 @@
  * cpu/encode_emitter.h. */
 #include "base/diag.h"
 #include "cpu/encode_emitter.h"
-#include "cpu/map.h"
+#include "mlir/expr.h"
 
 /* The part's, if it has gradients. */
 static void emit_wedge(encode_emitter *e, int part, int group, const program_op *list, const program_op *op,
@@ -26,12 +26,40 @@ bool encode_is_of_part(const encode_emitter *e, const program_op *op, int part) 
   return program_part_of(e->program->value[op->argument[0]].maker) == e->row->part[part].p->part;
 }
 
+/* What is made of the vectors of one group by a function of channels. These lie in the lanes as they do in memory: an
+ * expression of a channel is the same of all lanes, in float32 as all arithmetic on rows is, and lanes whose channels
+ * are in no block keep what they had. rows: the arguments of the op. */
+static row_vectors map_vectors(row_emitter *r, int group, const program_op *op, const row_vectors *const *rows) {
+  const plan_tile *t = r->t;
+  row_vectors y = {arena_array(r->memory, ir_value, t->n_vectors), arena_array(r->memory, bool, t->n_vectors),
+                   arena_array(r->memory, bool, t->n_vectors)};
+  const row_vectors *last = rows[op->n_arguments - 1];
+  for (int j = 0; j < t->n_vectors; j++) {
+    if (t->group[j] != group) continue;
+    ir_value channels[PROGRAM_MAX_ARGUMENTS];
+    bool mask[GATHER_MAX_LANES], some = false, all = true;
+    for (int i = 0; i < t->width; i++) {
+      mask[i] = r->p->block_of[plan_tile_channel(t, j, i)] >= 0;
+      some = some || mask[i];
+      all = all && mask[i];
+    }
+    y.lanes[j] = last->lanes[j];
+    y.kept[j] = last->kept[j] && !some;
+    if (!some) continue;
+    for (int k = 0; k < op->n_arguments; k++) channels[k] = rows[k]->lanes[j];
+    y.lanes[j] = emit_expr_map(r->memory, &expr_of_processors, (arithmetic_context){r->b, r->target->has_fma}, t->width,
+                               r->p->spec->pool, op->expr[0], channels);
+    if (!all) y.lanes[j] = ir_select(r->b, ir_bools(r->b, t->width, mask), y.lanes[j], last->lanes[j]);
+  }
+  return y;
+}
+
 /* The part's, if it is its channels that are mapped; else the last row as it is. */
 static row_vectors emit_mapped(encode_emitter *e, int part, int group, const program_op *op, const row_vectors *value) {
   const row_vectors *rows[PROGRAM_MAX_ARGUMENTS];
   for (int i = 0; i < op->n_arguments; i++) rows[i] = &value[op->argument[i]];
   if (program_part_of(op) != e->row->part[part].p->part) return *rows[op->n_arguments - 1];
-  return emit_vectors_map(&e->part[part], group, op, rows);
+  return map_vectors(&e->part[part], group, op, rows);
 }
 
 static void emit_group_ops(encode_emitter *e, const program_op *list, int part, int group) {

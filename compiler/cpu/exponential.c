@@ -203,15 +203,13 @@ static void write_out(exponential *e, ir_value matrix, ir_value out, double ampl
 }
 
 exponential exponential_open(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,
-                             int64_t angle_step, int count, ir_value *arguments) {
-  enum { CACHE_LINE = 64, MOST = 8 };
-  MlirType types[MOST];
-  for (int i = 0; i < count; i++) types[i] = b->ptr;
+                             int64_t angle_step, const char *types, ir_value *arguments) {
+  enum { CACHE_LINE = 64 };
   exponential e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element), .n_axes = n_axes};
   snprintf(e.upper, sizeof e.upper, "%s_upper", name);
   snprintf(e.full, sizeof e.full, "%s_full", name);
   snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
-  ir_function(b, function, true, (MlirType){NULL}, count, types, arguments);
+  ir_open(b, function, types, arguments);
   e.generators = arguments[0];
   for (int i = 0; i < EXPONENTIAL_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
   for (int axis = 0; axis < n_axes; axis++) {
@@ -227,7 +225,7 @@ static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axe
   char function[96];
   ir_value arguments[3];
   snprintf(function, sizeof function, "%s_bound", name);
-  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, 3, arguments);
+  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, "ppp", arguments);
   ir_value exponent = exponential_scale(&e);
   exponential_symmetric(&e, EXPONENTIAL_X, EXPONENTIAL_M, EXPONENTIAL_M);
   exponential_symmetric(&e, EXPONENTIAL_X2, EXPONENTIAL_X, EXPONENTIAL_X);
@@ -245,7 +243,7 @@ void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_
   char function[96];
   ir_value arguments[3];
   snprintf(function, sizeof function, "%s_sum", name);
-  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, 3, arguments);
+  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, "ppp", arguments);
   ir_value squares = ir_float(b, e.vector, 0);
   emit_each_vector(b, m, false, 1, &squares, combine_generators, &e);
   write_out(&e, e.buffer[EXPONENTIAL_M], arguments[2], 1);
@@ -274,7 +272,7 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
   emit_mirror(b, m, e.mirror);
 
   ir_value arguments[3];
-  e = exponential_open(b, m, name, name, n_axes, angle_step, 3, arguments);
+  e = exponential_open(b, m, name, name, n_axes, angle_step, "ppp", arguments);
   ir_value exponent = exponential_scale(&e);
   exponential_symmetric(&e, EXPONENTIAL_X, EXPONENTIAL_M, EXPONENTIAL_M);
   exponential_symmetric(&e, EXPONENTIAL_X2, EXPONENTIAL_X, EXPONENTIAL_X);

@@ -8,8 +8,7 @@
  *
  * Not finite entries of M make every entry of its exponential NaN.
  */
-#ifndef PEGEN_CPU_EXPONENTIAL_H
-#define PEGEN_CPU_EXPONENTIAL_H
+#pragma once
 
 #include "algebra/exponential.h"
 #include "cpu/apply.h"
@@ -43,5 +42,3 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 
 /* A power of the scale, or 0 where what it multiplies is lost beside 1: higher ones would be denormal. */
 ir_value exponential_kept(ir *b, ir_value power);
-
-#endif

@@ -8,8 +8,7 @@
  * larger than x. (Y. Saad, "Analysis of some Krylov subspace approximations to the matrix exponential"; H. Tal-Ezer and
  * R. Kosloff, 1984, for the series.)
  */
-#ifndef PEGEN_CPU_EXPONENTIAL_ACTION_H
-#define PEGEN_CPU_EXPONENTIAL_ACTION_H
+#pragma once
 
 #include "cpu/apply_rows.h"
 
@@ -17,5 +16,3 @@
  * rounded by less. The matrix at hand is 2 N, column by column; coefficients and their number are the work's
  * (kernel/dense.h). */
 void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int rows);
-
-#endif

@@ -42,13 +42,12 @@ static ir_value number(const adjoint *a, double value) { return ir_float(a->e.b,
 typedef void tile_body(const adjoint *a, const ir_value *arguments, ir_value offset, ir_value transposed);
 
 /* NAME(arguments...): the body for each vector of a matrix, and beside it that of the transpose of arguments[1]. */
-static void emit_over_tiles(adjoint *a, const char *name, int count, tile_body *body) {
+static void emit_over_tiles(adjoint *a, const char *name, const char *types, tile_body *body) {
   ir *b = a->e.b;
   const matrix_shape *m = a->e.m;
   int64_t row = (int64_t)m->padded * m->bytes, step = (int64_t)m->lanes * m->bytes;
-  MlirType types[4] = {b->ptr, b->ptr, b->ptr, b->ptr};
   ir_value arguments[4], rows[64];
-  ir_function(b, name, true, (MlirType){NULL}, count, types, arguments);
+  ir_open(b, name, types, arguments);
   ir_loop down = ir_for(b, i64(b, 0), i64(b, m->padded / m->lanes));
   ir_loop right = ir_for(b, i64(b, 0), i64(b, m->padded / m->lanes));
   ir_value below = mul(b, right.index, i64(b, m->lanes * row));
@@ -204,12 +203,12 @@ static void set_names(adjoint *a, const char *name) {
 }
 
 static adjoint open_adjoint(ir *b, const matrix_shape *m, const char *name, const char *word, int n_axes,
-                            int64_t angle_step, int count, ir_value *arguments) {
+                            int64_t angle_step, const char *types, ir_value *arguments) {
   char function[96];
   adjoint a = {.factors = {NULL}};
   snprintf(function, sizeof function, "%s_%s", name, word);
   set_names(&a, name);
-  a.e = exponential_open(b, m, name, function, n_axes, angle_step, count, arguments);
+  a.e = exponential_open(b, m, name, function, n_axes, angle_step, types, arguments);
   return a;
 }
 
@@ -231,7 +230,7 @@ static void emit_turn(ir *b, const matrix_shape *m, const char *name, int n_axes
                       double amplitude) {
   enum { OUTER = 2, COUNT };
   ir_value arguments[COUNT], scale, is_small;
-  adjoint a = open_adjoint(b, m, name, "turn", n_axes, angle_step, COUNT, arguments);
+  adjoint a = open_adjoint(b, m, name, "turn", n_axes, angle_step, "ppp", arguments);
   exponential *e = &a.e;
   ir_value count = begin(&a, &scale, &is_small);
   exponential_series(e, scale);
@@ -248,11 +247,11 @@ void emit_exponential_adjoint(ir *b, const matrix_shape *m, const char *name, in
   ir_value arguments[COUNT], scale, is_small;
   adjoint a = {.e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element)}};
   set_names(&a, name);
-  emit_over_tiles(&a, a.bracket, 4, bracket_of_tile);
-  emit_over_tiles(&a, a.transpose, 2, transpose_of_tile);
+  emit_over_tiles(&a, a.bracket, "pppp", bracket_of_tile);
+  emit_over_tiles(&a, a.transpose, "pp", transpose_of_tile);
   emit_turn(b, m, name, n_axes, angle_step, amplitude);
 
-  a = open_adjoint(b, m, name, "adjoint", n_axes, angle_step, COUNT, arguments);
+  a = open_adjoint(b, m, name, "adjoint", n_axes, angle_step, "ppppp", arguments);
   exponential *e = &a.e;
   a.factors = ir_alloca(b, (int64_t)3 * m->lanes * m->bytes, CACHE_LINE);
   ir_value count = begin(&a, &scale, &is_small);

@@ -8,8 +8,7 @@
  * with as many halvings as the exponential itself takes; the last factor is Chebyshev's series of (e^z - 1)/z on the
  * imaginary axis, in commutators. From exp(N/2^s) on each halving is undone as the exponential is squared.
  */
-#ifndef PEGEN_CPU_EXPONENTIAL_ADJOINT_H
-#define PEGEN_CPU_EXPONENTIAL_ADJOINT_H
+#pragma once
 
 #include "cpu/product.h"
 
@@ -26,5 +25,3 @@ void emit_exponential_adjoint(ir *b, const matrix_shape *m, const char *name, in
  * lane * 8 bytes, sums [n_axes][pairs][lanes]. */
 void emit_exponential_lanes_adjoint(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, const char *name,
                                     int n_axes, int64_t angle_step, double amplitude);
-
-#endif

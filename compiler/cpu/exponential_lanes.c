@@ -91,9 +91,8 @@ static void general_tiles(const lane_matrices *m, const ir_value *a) {
 /* NAME(out, x, y). The diagonal of a skew result is computed too and never read. */
 static void emit_lane_product(const lane_matrices *m, const char *name, matrix_kind x, matrix_kind y) {
   ir *b = m->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, name, "ppp", arguments);
   bool upper = x != GENERAL;
   if (!upper && m->size % TILE == 0) general_tiles(m, arguments);
   else
@@ -122,10 +121,8 @@ static ir_value not_negative(ir *b, ir_value x) {
 static void emit_polynomial(const lane_matrices *m, const char *name, bool onto) {
   enum { OUT, X, X2, X3, FACTORS, COUNT };
   ir *b = m->b;
-  MlirType types[COUNT];
   ir_value arguments[COUNT], factors[4];
-  for (int i = 0; i < COUNT; i++) types[i] = b->ptr;
-  ir_function(b, name, true, (MlirType){NULL}, COUNT, types, arguments);
+  ir_open(b, name, "ppppp", arguments);
   for (int i = 0; i < 4; i++) factors[i] = lane_load(m, arguments[FACTORS], 0, i);
   for (int i = 0; i < m->size; i++)
     for (int j = i; j < m->size; j++) {
@@ -337,9 +334,8 @@ void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int si
   emit_polynomial(&e.m, e.sum, false);
   emit_polynomial(&e.m, e.sum_onto, true);
 
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3], scale;
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, name, "ppp", arguments);
   ir_value count = lane_open(&e, arguments, n_axes, angle_step, &scale);
   lane_series(&e, scale);
   lane_square(&e, count);

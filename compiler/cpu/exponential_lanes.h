@@ -1,7 +1,6 @@
 /* cpu/exponential_lanes: the steps of the exponentials of small matrices, one in each lane (cpu/exponential.h), for
  * functions that go through them, as cpu/exponential_matrix.h has them of one matrix. */
-#ifndef PEGEN_CPU_EXPONENTIAL_LANES_H
-#define PEGEN_CPU_EXPONENTIAL_LANES_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "target/processor.h"
@@ -44,5 +43,3 @@ void lane_square(lane_exponential *e, ir_value count);
 /* The most that a lane wants (i64), and which still want some after `turn` turns. */
 ir_value lane_most(const lane_matrices *m, ir_value count);
 ir_value lane_wants(const lane_matrices *m, ir_value count, ir_value turn);
-
-#endif

@@ -35,10 +35,8 @@ static ir_value multiply_add(const lane_matrices *m, ir_value x, ir_value y, ir_
 static void emit_bracket(const lane_matrices *m, const char *name) {
   enum { NEXT, M, LAST, SUM, FACTORS, COUNT };
   ir *b = m->b;
-  MlirType types[COUNT];
   ir_value a[COUNT], factor[3], sum[LANES_MOST];
-  for (int i = 0; i < COUNT; i++) types[i] = b->ptr;
-  ir_function(b, name, true, (MlirType){NULL}, COUNT, types, a);
+  ir_open(b, name, "ppppp", a);
   for (int i = 0; i < 3; i++) factor[i] = lane_load(m, a[FACTORS], 0, i);
   for (int i = 0; i < m->size; i++) {
     for (int j = i + 1; j < m->size; j++) {
@@ -68,10 +66,8 @@ static void emit_bracket(const lane_matrices *m, const char *name) {
 static void emit_conjugate(const lane_matrices *m, const char *name) {
   enum { OUT, PRODUCT_OF, E, HALF, COUNT };
   ir *b = m->b;
-  MlirType types[COUNT];
   ir_value a[COUNT], row[LANES_MOST];
-  for (int i = 0; i < COUNT; i++) types[i] = b->ptr;
-  ir_function(b, name, true, (MlirType){NULL}, COUNT, types, a);
+  ir_open(b, name, "pppp", a);
   ir_value half = lane_load(m, a[HALF], 0, 0);
   for (int i = 0; i < m->size; i++) {
     for (int k = 0; k < m->size; k++) row[k] = lane_load(m, a[PRODUCT_OF], i, k);
@@ -187,15 +183,13 @@ static void add_to_sums(adjoint *a, ir_value angles, ir_value sums, int n_axes, 
 /* ---- the functions ---- */
 
 static adjoint open_adjoint(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, const char *name,
-                            const char *word, int count, ir_value *arguments) {
-  enum { MOST = 5 };
-  MlirType types[MOST] = {b->ptr, b->ptr, b->ptr, b->ptr, b->ptr};
+                            const char *word, const char *types, ir_value *arguments) {
   char function[96];
   adjoint a = {.e = lane_begin(b, target, is_f64, size, lanes, name)};
   snprintf(function, sizeof function, "%s_%s", name, word);
   snprintf(a.bracket, sizeof a.bracket, "%s_bracket", name);
   snprintf(a.conjugate, sizeof a.conjugate, "%s_conjugate", name);
-  if (count) ir_function(b, function, true, (MlirType){NULL}, count, types, arguments);
+  if (types) ir_open(b, function, types, arguments);
   return a;
 }
 
@@ -203,11 +197,11 @@ void emit_exponential_lanes_adjoint(ir *b, const cpu_target *target, bool is_f64
                                     int n_axes, int64_t angle_step, double amplitude) {
   enum { GENERATORS, ANGLES, OUTER, GAINS, SUMS, COUNT };
   ir_value arguments[COUNT], scale;
-  adjoint a = open_adjoint(b, target, is_f64, size, lanes, name, "", 0, NULL);
+  adjoint a = open_adjoint(b, target, is_f64, size, lanes, name, "", NULL, NULL);
   emit_bracket(&a.e.m, a.bracket);
   emit_conjugate(&a.e.m, a.conjugate);
 
-  a = open_adjoint(b, target, is_f64, size, lanes, name, "turn", OUTER + 1, arguments);
+  a = open_adjoint(b, target, is_f64, size, lanes, name, "turn", "ppp", arguments);
   ir_value count = lane_open(&a.e, arguments, n_axes, angle_step, &scale);
   lane_series(&a.e, scale);
   lane_square(&a.e, count);
@@ -219,7 +213,7 @@ void emit_exponential_lanes_adjoint(ir *b, const cpu_target *target, bool is_f64
   }
   ir_return(b);
 
-  a = open_adjoint(b, target, is_f64, size, lanes, name, "adjoint", COUNT, arguments);
+  a = open_adjoint(b, target, is_f64, size, lanes, name, "adjoint", "ppppp", arguments);
   count = lane_open(&a.e, arguments, n_axes, angle_step, &scale);
   ir_branch squares = ir_if(b, ir_compare_int(b, "sgt", lane_most(&a.e.m, count), i64(b, 0)));
   lane_series(&a.e, scale);

@@ -1,7 +1,6 @@
 /* cpu/exponential_matrix: the steps of the exponential of one matrix, in tiles (cpu/exponential.h), for functions that
  * go through them: the exponential itself, and what its matrix gains of a torque (cpu/exponential_adjoint.h). */
-#ifndef PEGEN_CPU_EXPONENTIAL_MATRIX_H
-#define PEGEN_CPU_EXPONENTIAL_MATRIX_H
+#pragma once
 
 #include "cpu/product.h"
 #include "spec/spec.h"
@@ -31,9 +30,10 @@ typedef struct exponential {
   char upper[96], full[96], mirror[96];
 } exponential;
 
-/* Opens `function`, of `count` pointers, whose products are those of `name`, with buffers and angles. */
+/* Opens `function`, of so many pointers (a letter each), whose products are those of `name`, with buffers and angles.
+ */
 exponential exponential_open(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,
-                             int64_t angle_step, int count, ir_value *arguments);
+                             int64_t angle_step, const char *types, ir_value *arguments);
 void exponential_call(exponential *e, const char *name, ir_value out, ir_value x, ir_value y);
 /* out = x y, which is symmetric: buffers. */
 void exponential_symmetric(exponential *e, int out, int x, int y);
@@ -47,5 +47,3 @@ ir_value exponential_squarings(exponential *e, ir_value exponent, double reach);
 void exponential_series(exponential *e, ir_value scale_exponent);
 /* T squared so often; the buffer that it is in then, T or P. */
 ir_value exponential_square(exponential *e, ir_value count);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/forms: the functions of one processor's target, of each form's plan. */
-#ifndef PEGEN_CPU_FORMS_H
-#define PEGEN_CPU_FORMS_H
+#pragma once
 
 #include "forms/form.h"
 #include "mlir/ir.h"
@@ -12,5 +11,3 @@ void emit_form_imports(ir *b, const form *f);
 void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
 /* The functions of gradients, where the form has any; after emit_form. */
 void emit_form_gradients(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
-
-#endif

@@ -2,7 +2,6 @@
 #include "cpu/gain.h"
 
 #include "base/diag.h"
-#include "cpu/collect.h"
 #include "mlir/arith.h"
 
 #include "kernel/loop.h"
@@ -24,16 +23,8 @@ const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "encode_%s_%s", target->suffix, number_name(dtype));
 }
 
-const char *emit_scatter_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "scatter_%s", target->suffix);
-}
-
 const char *emit_gain_name(const gradient_code *g, torque_frame frame) {
   return arena_printf(g->memory, "gain_%s_%s", g->target->suffix, frame == TORQUE_OF_X && g->frames_differ ? "x" : "y");
-}
-
-static const char *collect_name(const gradient_code *g) {
-  return arena_printf(g->memory, "collect_%s", g->target->suffix);
 }
 
 static bool differ(const plan_gradient *of) {
@@ -300,9 +291,8 @@ static void spread_part(const gradient_code *g, row_emitter *r, ir_value at, ir_
 }
 
 void emit_spread(const gradient_code *g, ir *b, const row_code *row) {
-  MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
-  ir_function(b, spread_name(g), true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(b, spread_name(g), "pp", arguments);
   ir_value at = arguments[0];
   for (; g; g = g->next) {
     const plan *p = row->part[g->part].p;
@@ -310,6 +300,27 @@ void emit_spread(const gradient_code *g, ir *b, const row_code *row) {
     spread_part(g, &r, at, ir_offset_const(b, arguments[1], (int64_t)g->torques * p->lanes * 8));
     at = ir_offset_const(b, at, emit_torque_bytes(g, r.t));
   }
+  ir_return(b);
+}
+
+/* ---- sums of one call to those of all calls (kernel/gradient_table.h) ---- */
+
+static void add_numbers(ir *b, const ir_value *arguments, ir_value at, int width, MlirType element, int64_t bytes) {
+  MlirType type = ir_vector(b, width, element);
+  ir_value from = ir_load(b, type, ir_offset(b, arguments[0], at), (int)bytes), to = ir_offset(b, arguments[1], at);
+  ir_value before = ir_load(b, type, to, (int)bytes);
+  ir_store(b, ir_op2(b, "arith.addf", before, from), to, (int)bytes, false);
+}
+
+void emit_collect(ir *b, const cpu_target *target, bool is_f64, int64_t count, const char *name) {
+  int64_t bytes = is_f64 ? 8 : 4, width = target->lanes / (is_f64 ? 2 : 1), whole = count / width;
+  MlirType element = is_f64 ? b->f64 : b->f32;
+  ir_value arguments[2];
+  ir_open(b, name, "pp", arguments);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
+  add_numbers(b, arguments, mul(b, loop.index, i64(b, width * bytes)), (int)width, element, bytes);
+  ir_end_for(b, loop);
+  for (int64_t i = whole * width; i < count; i++) add_numbers(b, arguments, i64(b, i * bytes), 1, element, bytes);
   ir_return(b);
 }
 
@@ -345,7 +356,8 @@ static void call_token(const gradient_code *g, ir *b, torque_frame frame, const 
 }
 
 void emit_collect_torques(const gradient_code *g, ir *b) {
-  emit_collect(b, g->target, true, (int64_t)emit_all_torques(g) * g->of->token->lanes, collect_name(g));
+  emit_collect(b, g->target, true, (int64_t)emit_all_torques(g) * g->of->token->lanes,
+               emit_collect_name(g->memory, g->target));
 }
 
 static void emit_gains_of_token(const gradient_code *g, ir *b, const gradient_values *v, const gradient_token *t) {
@@ -371,7 +383,7 @@ void emit_gradient_of_token(const gradient_code *g, ir *b, const gradient_values
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", v->torques, i64(b, 0)));
   ir_value of_token = mul(b, t->token, v->torque_token), of_head = mul(b, t->head, v->torque_head);
   ir_value row = add(b, add(b, v->torques, of_token), of_head);
-  ir_call(b, collect_name(g), 2, (ir_value[]){v->tau, ir_pointer(b, row)});
+  ir_call(b, emit_collect_name(g->memory, g->target), 2, (ir_value[]){v->tau, ir_pointer(b, row)});
   ir_else(b, &branch);
   emit_gains_of_token(g, b, v, t);
   ir_end_if(b, branch);

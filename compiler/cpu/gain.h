@@ -1,7 +1,6 @@
 /* cpu/gain: the parts of encode_T_grad (cpu/gradient) that compute what operands and positions gain of rows: torques of
  * rows, their sums over a token, and the call that takes them. */
-#ifndef PEGEN_CPU_GAIN_H
-#define PEGEN_CPU_GAIN_H
+#pragma once
 
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
@@ -35,7 +34,6 @@ const cpu_target *emit_gradient_target(arena *a, const cpu_target *target);
 const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype);
 /* gain_T_grad_FRAME. */
 const char *emit_gain_name(const gradient_code *g, torque_frame frame);
-const char *emit_scatter_name(arena *a, const cpu_target *target);
 /* The gradient code that the functions of a target have. */
 gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);
 /* The gradient code of those parts of a row that have gradients: the first of a list. */
@@ -63,6 +61,8 @@ void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const g
                       const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value *held);
 /* spread_T_grad; of the rows. */
 void emit_spread(const gradient_code *g, ir *b, const row_code *row);
+/* Emits NAME(from, to): adds `count` numbers to as many others, all float64 or float32. */
+void emit_collect(ir *b, const cpu_target *target, bool is_f64, int64_t count, const char *name);
 /* collect_T_grad: a token's torques to those of all calls. */
 void emit_collect_torques(const gradient_code *g, ir *b);
 /* From the sums at `at` to what boundaries and coordinates gain; head: i64, counted from the loop's first. Where there
@@ -83,5 +83,3 @@ void emit_end_input_gradient(const gradient_code *g, ir *b, const gradient_value
 int64_t emit_gained_input(const spec *s, int i);
 int64_t emit_gained_numbers(const spec *s);
 void emit_end_position_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop, ir_value token);
-
-#endif

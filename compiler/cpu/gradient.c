@@ -13,22 +13,12 @@
 
 /* ---- expressions: blocks in the lanes ---- */
 
-typedef void chunk_body(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
-                        const ir_value *arguments);
-
-static void each_chunk(const chunk_walk *w, const gradient_code *g, torque_frame frame, const ir_value *arguments,
-                       chunk_body *body) {
-  chunk_emitter e;
-  if (w->t->n_looped) {
-    ir_loop loop = emit_begin_chunks(w, &e);
-    body(w, &e, g, frame, arguments);
-    ir_end_for(w->b, loop);
-  }
-  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
-    e = emit_chunk(w, chunk);
-    body(w, &e, g, frame, arguments);
-  }
-}
+/* What is emitted of each chunk: for which part, in which frame, of which arguments of the function. */
+typedef struct gradient_function {
+  const gradient_code *g;
+  torque_frame frame;
+  ir_value arguments[7];
+} gradient_function;
 
 /* Where the chunk's part of row i of float64 [rows][lanes] lies. */
 static ir_value row_at(const chunk_emitter *e, ir_value rows, int i) {
@@ -93,34 +83,35 @@ static void add_to_inputs(const chunk_walk *w, chunk_emitter *e, const expr *lea
   }
 }
 
-static void inputs_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
-                            const ir_value *arguments) {
+static void inputs_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_function *f) {
   ir *b = w->b;
-  int count = g->of->n_row_inputs[frame];
-  const adjoint_scatter *of = g->of->of_row_input[frame];
+  int count = f->g->of->n_row_inputs[f->frame];
+  const adjoint_scatter *of = f->g->of->of_row_input[f->frame];
   ir_value *lanes = arena_array(w->memory, ir_value, count + 1);
   for (int i = 0; i < count; i++) lanes[i] = wide(e, of[i].gradient);
-  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", arguments[6], i64(b, 0)));
-  for (int i = 0; i < count; i++) add_to_inputs(w, e, of[i].leaf, lanes[i], arguments[5]);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", f->arguments[6], i64(b, 0)));
+  for (int i = 0; i < count; i++) add_to_inputs(w, e, of[i].leaf, lanes[i], f->arguments[5]);
   ir_end_if(b, branch);
 }
 
 /* Both at once, for they share most of their expressions. */
-static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
-                           const ir_value *arguments) {
+static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const void *context) {
   ir *b = w->b;
-  const plan_gradient *of = g->of;
+  const gradient_function *f = context;
+  const plan_gradient *of = f->g->of;
+  const ir_value *arguments = f->arguments;
+  torque_frame frame = f->frame;
   int n_axes = w->p->spec->n_axes;
   ir_value positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS], of_axis[SPEC_MAX_AXES] = {{NULL}};
   ir_value *of_boundary = arena_array(w->memory, ir_value, of->n_boundaries + 1);
-  connect(w, e, g, arguments, positions);
+  connect(w, e, f->g, arguments, positions);
   for (int i = 0; i < of->n_boundaries; i++)
     if (!expr_is_const(of->of_boundary[frame][i], 0)) of_boundary[i] = wide(e, of->of_boundary[frame][i]);
   for (int axis = 0; axis < n_axes; axis++)
     if (!expr_is_const(of->of_position[frame][axis], 0)) of_axis[axis] = wide(e, of->of_position[frame][axis]);
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", arguments[3], i64(b, 0)));
   for (int i = 0; i < of->n_boundaries; i++)
-    if (of_boundary[i].ptr) add_to(e, row_at(e, ir_pointer(b, arguments[3]), g->sums + i), of_boundary[i]);
+    if (of_boundary[i].ptr) add_to(e, row_at(e, ir_pointer(b, arguments[3]), f->g->sums + i), of_boundary[i]);
   ir_end_if(b, branch);
   branch = ir_if(b, ir_compare_int(b, "ne", arguments[4], i64(b, 0)));
   for (int axis = 0; axis < n_axes; axis++)
@@ -129,12 +120,13 @@ static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient
       add_to(e, ir_offset_const(b, arguments[5], (w->p->part ? w->p->part->axis[axis] : axis) * 8), sum);
     }
   ir_end_if(b, branch);
-  if (w->p->of_rows) inputs_of_chunk(w, e, g, frame, arguments);
+  if (w->p->of_rows) inputs_of_chunk(w, e, f);
 }
 
-static void scatter_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
-                             const ir_value *arguments) {
-  (void)frame;
+static void scatter_of_chunk(const chunk_walk *w, chunk_emitter *e, const void *context) {
+  const gradient_function *f = context;
+  const gradient_code *g = f->g;
+  const ir_value *arguments = f->arguments;
   e->has_leaves = true;
   e->leaves = ir_offset_const(w->b, arguments[0], w->leaves);
   e->cotangents = ir_offset_const(w->b, arguments[1], (int64_t)g->sums * w->p->lanes * 8);
@@ -143,13 +135,12 @@ static void scatter_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradie
     ir_store(w->b, wide(e, g->of->scatter[i].gradient), row_at(e, arguments[2], g->scatters + i), 8, false);
 }
 
-static void emit_of_chunks(const chunk_walk *w, const gradient_code *g, torque_frame frame, const char *name, int count,
-                           chunk_body *body) {
-  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr, w->b->i64, w->b->i64, w->b->ptr, w->b->i64};
-  ir_value arguments[7];
-  ir_function(w->b, name, true, (MlirType){NULL}, count, types, arguments);
+static void emit_of_chunks(const chunk_walk *w, const gradient_code *g, torque_frame frame, const char *name,
+                           const char *types, chunk_body *body) {
   ir *b = w->b;
-  for (; w; w = w->next, g = g->next) each_chunk(w, g, frame, arguments, body);
+  gradient_function f = {g, frame, {{NULL}}};
+  ir_open(b, name, types, f.arguments);
+  for (; w; w = w->next, f.g = f.g->next) emit_each_chunk(w, body, &f);
   ir_return(b);
 }
 
@@ -176,8 +167,8 @@ void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g) {
   for (const gradient_code *part = g; part; part = part->next) has_leaves |= part->of->token->n_leaves > 0;
   if (has_leaves) emit_prepare(token);
   for (int frame = 0; frame <= g->frames_differ; frame++)
-    emit_of_chunks(token, g, (torque_frame)frame, emit_gain_name(g, (torque_frame)frame), token->p->of_rows ? 7 : 6,
-                   token_of_chunk);
+    emit_of_chunks(token, g, (torque_frame)frame, emit_gain_name(g, (torque_frame)frame),
+                   token->p->of_rows ? "pppiipi" : "pppiip", token_of_chunk);
   emit_gradient_scatter(b, a, g);
 }
 
@@ -188,7 +179,7 @@ void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g) {
   cpu_target *once = arena_new(a, cpu_target); /* tables have names of their own */
   *once = *g->target;
   once->suffix = arena_printf(a, "%s_once", g->target->suffix);
-  emit_of_chunks(walks_of(b, a, g, of_leaves, once), g, TORQUE_OF_Y, emit_scatter_name(a, g->target), 3,
+  emit_of_chunks(walks_of(b, a, g, of_leaves, once), g, TORQUE_OF_Y, emit_scatter_name(a, g->target), "ppp",
                  scatter_of_chunk);
 }
 

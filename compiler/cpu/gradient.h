@@ -14,8 +14,7 @@
  * the gradient that a row's torque is made with, and in the expressions that take the torques. Where those do not
  * differ, there is one function of both.
  */
-#ifndef PEGEN_CPU_GRADIENT_H
-#define PEGEN_CPU_GRADIENT_H
+#pragma once
 
 #include "cpu/gain.h"
 #include "program/program.h"
@@ -27,5 +26,3 @@ void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g);
 /* backward: the program of a form's rows with their torques; plans: of encode, one for each of the row's parts. */
 void emit_gradient(ir *b, arena *a, const program *backward, const plan *const *plans, const plan_gradient_row *of,
                    const cpu_target *target, unsigned dtypes);
-
-#endif

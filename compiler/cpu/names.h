@@ -1,20 +1,38 @@
 /* cpu/names: what the functions of a target are called that others call: the object's descriptor, and each other. */
-#ifndef PEGEN_CPU_NAMES_H
-#define PEGEN_CPU_NAMES_H
+#pragma once
 
+#include "base/number.h"
 #include "target/processor.h"
 
-const char *emit_rotor_name(arena *a, const cpu_target *target);
-const char *emit_rotor_own_name(arena *a, const cpu_target *target);
-const char *emit_values_name(arena *a, const cpu_target *target);
-const char *emit_unfold_name(arena *a, const cpu_target *target);
-const char *emit_prepare_name(arena *a, const cpu_target *target);
-const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
-/* The function for rows that are read as one number type and written as another. */
-const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out);
-/* The function for rows that are not encoded (cpu/plain.h). */
-const char *emit_factors_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_norm_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_convert_name(arena *a, const cpu_target *target, int in, int out);
+/* emit_WORD_name(a, target): WORD_T. */
+#define CPU_FUNCTIONS(X) \
+  X(prepare) \
+  X(rotor) X(rotor_own) X(values) X(unfold) X(scatter) X(collect) X(transpose) X(stream) X(bias) X(attend_dots)
 
-#endif
+/* emit_WORD_name(a, target, dtype): WORD_T_DTYPE. */
+#define CPU_TYPED_FUNCTIONS(X) X(factors) X(norm) X(apply) X(act) X(wedge) X(gains) X(columns) X(unweigh)
+
+#define X(word) \
+  static inline const char *emit_##word##_name(arena *a, const cpu_target *target) { \
+    return arena_printf(a, #word "_%s", target->suffix); \
+  }
+CPU_FUNCTIONS(X)
+#undef X
+
+#define X(word) \
+  static inline const char *emit_##word##_name(arena *a, const cpu_target *target, int dtype) { \
+    return arena_printf(a, #word "_%s_%s", target->suffix, number_name(dtype)); \
+  }
+CPU_TYPED_FUNCTIONS(X)
+#undef X
+
+static inline const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
+  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
+}
+/* encode_T_IN_OUT, convert_T_IN_OUT (cpu/plain.h): rows that are read as one number type and written as another. */
+static inline const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out) {
+  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(in), number_name(out));
+}
+static inline const char *emit_convert_name(arena *a, const cpu_target *target, int in, int out) {
+  return arena_printf(a, "convert_%s_%s_%s", target->suffix, number_name(in), number_name(out));
+}

@@ -1,6 +1,5 @@
 /* cpu/place: what a token's rotors are functions of, from the call's struct pegen_loop. */
-#ifndef PEGEN_CPU_PLACE_H
-#define PEGEN_CPU_PLACE_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "spec/spec.h"
@@ -16,5 +15,3 @@ int emit_place_numbers(const spec *s);
 /* Its numbers [emit_place_numbers], and among them the rows of inputs, which are pointers. */
 void emit_load_place(ir *b, const spec *s, ir_value from, ir_value *numbers);
 const ir_value *emit_place_inputs(const spec *s, const ir_value *numbers);
-
-#endif

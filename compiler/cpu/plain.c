@@ -140,9 +140,8 @@ static void store_row(plain_emitter *e, const ir_value *held) {
 
 void emit_factors(ir *b, arena *a, const plan_tile *t, const cpu_target *target, int dtype) {
   plain_emitter e = {.b = b, .t = t, .target = target, .dtype = dtype, .out = dtype};
-  MlirType types[] = {b->ptr, b->i64, b->i64, b->f32, b->ptr, b->i64, b->i64};
   ir_value given[7], held[MOST_HELD + MOST_STEP];
-  ir_function(b, emit_factors_name(a, target, dtype), true, (MlirType){NULL}, 7, types, given);
+  ir_open(b, emit_factors_name(a, target, dtype), "piifpii", given);
   prefetch_ahead ahead = {given[5], given[6]};
   ir_loop loop = ir_for(b, i64(b, 0), given[2]);
   e.from = ir_offset(b, given[0], mul(b, loop.index, given[1]));
@@ -161,7 +160,7 @@ void emit_find_factors(ir *b, arena *a, const cpu_target *target, int dtype, con
 
 static ir_loop begin_rows(plain_emitter *e, const char *name) {
   ir *b = e->b;
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->rows);
+  ir_open(b, name, "p", &e->rows);
   ir_value in = ROWS(e, in, ptr), out = ROWS(e, out, ptr), in_step = ROWS(e, in_step, i64),
            out_step = ROWS(e, out_step, i64);
   if (e->out != e->dtype) e->gain = ir_cast(b, "arith.truncf", ROWS(e, gain, f64), b->f32);

@@ -1,6 +1,5 @@
 /* cpu/plain: RMS norms of rows, and rows that are not encoded: v, and of tokens that are skipped. */
-#ifndef PEGEN_CPU_PLAIN_H
-#define PEGEN_CPU_PLAIN_H
+#pragma once
 
 #include "cpu/names.h"
 #include "cpu/rows.h"
@@ -22,5 +21,3 @@ void emit_find_factors(ir *b, arena *a, const cpu_target *target, int dtype, con
  * normalises: it may be asked for norms. */
 void emit_norm(ir *b, arena *a, const plan_tile *t, const cpu_target *target, int dtype);
 void emit_convert(ir *b, arena *a, const plan_tile *t, const cpu_target *target, int dtype, int out, bool normalises);
-
-#endif

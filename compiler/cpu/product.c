@@ -128,9 +128,8 @@ static void emit_band(ir *b, const matrix_shape *m, const ir_value *arguments, i
 }
 
 void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper) {
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, name, "ppp", arguments);
   int most = m->target->registers >= 32 ? 4 : 2, all = m->padded / m->lanes, band = m->tile / m->lanes;
   if (!upper) emit_band(b, m, arguments, 0, m->padded, 0, most);
   else if (m->padded % m->tile == 0 && band % most == 0) { /* all bands are one code */
@@ -150,9 +149,9 @@ void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper) {
 /* ---- what goes over a matrix once ---- */
 
 void emit_mirror(ir *b, const matrix_shape *m, const char *name) {
-  MlirType types[] = {b->ptr, b->ptr}, vector = ir_vector(b, m->lanes, m->element);
+  MlirType vector = ir_vector(b, m->lanes, m->element);
   ir_value arguments[2], rows[64];
-  ir_function(b, name, true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(b, name, "pp", arguments);
   int all = m->padded / m->lanes, step = m->tile / m->lanes;
   for (int begin = 0; begin + step < all; begin += step) {
     ir_loop down = ir_for(b, i64(b, begin), i64(b, begin + step));

@@ -4,8 +4,7 @@
  * are symmetric or skew have symmetric or skew products, so half of such a product is computed: a matrix is
  * cut into at most MATRIX_TILES tiles a side, and the tiles above the diagonal stand for those below.
  */
-#ifndef PEGEN_CPU_PRODUCT_H
-#define PEGEN_CPU_PRODUCT_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "target/processor.h"
@@ -40,5 +39,3 @@ void emit_mirror(ir *b, const matrix_shape *m, const char *name);
 typedef void matrix_body(void *context, ir_value offset, ir_value *carried);
 void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_value *carried, matrix_body *body,
                       void *context);
-
-#endif

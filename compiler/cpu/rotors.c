@@ -6,7 +6,6 @@
 #include "cpu/plain.h"
 #include "cpu/rows.h"
 #include "cpu/schedule.h"
-#include "cpu/shared.h"
 
 #include "kernel/attention.h"
 
@@ -23,12 +22,10 @@ int64_t emit_prepared_bytes(const plan *p) {
 }
 
 void emit_encoder_imports(ir *b) {
-  MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_driver_position", (MlirType){NULL}, 4, types);
-  ir_declare(b, "pegen_driver_centre", (MlirType){NULL}, 4, types);
-  ir_declare(b, "pegen_driver_position_gradient", (MlirType){NULL}, 4, types);
-  MlirType of_inputs[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_driver_input_gradient", (MlirType){NULL}, 5, of_inputs);
+  ir_declare(b, "pegen_driver_position", "piip");
+  ir_declare(b, "pegen_driver_centre", "piip");
+  ir_declare(b, "pegen_driver_position_gradient", "piip");
+  ir_declare(b, "pegen_driver_input_gradient", "piiip");
 }
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
@@ -49,48 +46,49 @@ chunk_emitter emit_chunk(const chunk_walk *w, int chunk) {
 }
 
 /* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
-ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e) {
+static ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e) {
   ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
   *e = emit_chunk(w, 0);
   e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
   return loop;
 }
 
-static void prepare_chunk(const chunk_walk *w, chunk_emitter *e, const ir_value *arguments) {
+void emit_each_chunk(const chunk_walk *w, chunk_body *body, const void *context) {
+  chunk_emitter e;
+  if (w->t->n_looped) {
+    ir_loop loop = emit_begin_chunks(w, &e);
+    body(w, &e, context);
+    ir_end_for(w->b, loop);
+  }
+  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
+    e = emit_chunk(w, chunk);
+    body(w, &e, context);
+  }
+}
+
+static void prepare_chunk(const chunk_walk *w, chunk_emitter *e, const void *context) {
+  const ir_value *arguments = context;
   e->has_leaves = true;
   e->leaves = arguments[0];
   for (int i = 0; i < w->p->n_prepared; i++)
     ir_store(w->b, emit_expr_lanes(&e->walker, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
 }
 
-static void prepare_part(const chunk_walk *w, const ir_value *arguments) {
-  chunk_emitter e;
-  if (w->t->n_looped) {
-    ir_loop loop = emit_begin_chunks(w, &e);
-    prepare_chunk(w, &e, arguments);
-    ir_end_for(w->b, loop);
-  }
-  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
-    e = emit_chunk(w, chunk);
-    prepare_chunk(w, &e, arguments);
-  }
-}
-
 void emit_prepare(const chunk_walk *w) {
   ir *b = w->b;
-  MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
-  ir_function(b, emit_prepare_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(b, emit_prepare_name(w->memory, w->target), "pp", arguments);
   for (; w; w = w->next) {
     ir_value own[] = {ir_offset_const(b, arguments[0], w->leaves), ir_offset_const(b, arguments[1], w->prepared)};
-    prepare_part(w, own);
+    emit_each_chunk(w, prepare_chunk, own);
   }
   ir_return(b);
 }
 
-/* Where a token's coefficients come from: positions and what was prepared, or values of a table. */
+/* Where a token's coefficients come from: positions and what was prepared, or values of a table. out: where the latter
+ * go that are computed. */
 typedef struct token_source {
-  ir_value *positions, prepared, values;
+  ir_value *positions, prepared, values, out;
 } token_source;
 
 /* Where the chunk's part of value i lies. */
@@ -141,16 +139,15 @@ ir_value *emit_place_of_part(const chunk_walk *w, ir_value *positions, ir_value 
 
 /* Emits the rotors of all parts, or (own) of those whose heads differ. */
 static void emit_rotor_of(const chunk_walk *w, const char *name, bool own) {
-  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
   ir_value arguments[3], positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
   ir *b = w->b;
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, name, "ppp", arguments);
   emit_load_place(b, w->whole, arguments[0], positions);
   for (; w; w = w->next) {
     ir_value place[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
     if (own && emit_is_shared(w->p)) continue;
-    token_source from = {
-        emit_place_of_part(w, positions, place), ir_offset_const(b, arguments[1], w->prepared), {NULL}};
+    token_source from = {.positions = emit_place_of_part(w, positions, place)};
+    from.prepared = ir_offset_const(b, arguments[1], w->prepared);
     emit_all_coefficients(w, &from, ir_offset_const(b, arguments[2], w->slots));
   }
   ir_return(b);
@@ -164,47 +161,62 @@ void emit_rotor(const chunk_walk *w) {
 }
 
 void emit_unfold(const chunk_walk *w) {
-  MlirType types[] = {w->b->ptr, w->b->ptr};
   ir_value arguments[2];
-  ir_function(w->b, emit_unfold_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(w->b, emit_unfold_name(w->memory, w->target), "pp", arguments);
   ir *b = w->b;
   for (; w; w = w->next) {
-    token_source from = {NULL, {NULL}, ir_offset_const(b, arguments[0], w->values)};
+    token_source from = {.values = ir_offset_const(b, arguments[0], w->values)};
     emit_all_coefficients(w, &from, ir_offset_const(b, arguments[1], w->slots));
   }
   ir_return(b);
 }
 
-static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const token_source *from, ir_value out) {
+static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const void *context) {
+  const token_source *from = context;
   connect(e, from);
   for (int i = 0; i < w->p->n_values; i++)
-    ir_store(w->b, emit_expr_f32(&e->walker, w->p->value[i]), value_at(e, out, i), 4, false);
-}
-
-static void values_of_part(const chunk_walk *w, const token_source *from, ir_value out) {
-  chunk_emitter e;
-  if (w->t->n_looped) {
-    ir_loop loop = emit_begin_chunks(w, &e);
-    values_of_chunk(w, &e, from, out);
-    ir_end_for(w->b, loop);
-  }
-  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
-    e = emit_chunk(w, chunk);
-    values_of_chunk(w, &e, from, out);
-  }
+    ir_store(w->b, emit_expr_f32(&e->walker, w->p->value[i]), value_at(e, from->out, i), 4, false);
 }
 
 static void emit_values(const chunk_walk *w) {
   ir *b = w->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3], positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
-  ir_function(b, emit_values_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, emit_values_name(w->memory, w->target), "ppp", arguments);
   emit_load_place(b, w->whole, arguments[0], positions);
   for (; w; w = w->next) {
     ir_value own[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
-    token_source from = {emit_place_of_part(w, positions, own), ir_offset_const(b, arguments[1], w->prepared), {NULL}};
-    values_of_part(w, &from, ir_offset_const(b, arguments[2], w->values));
+    token_source from = {.positions = emit_place_of_part(w, positions, own)};
+    from.prepared = ir_offset_const(b, arguments[1], w->prepared);
+    from.out = ir_offset_const(b, arguments[2], w->values);
+    emit_each_chunk(w, values_of_chunk, &from);
   }
+  ir_return(b);
+}
+
+/* ---- a change of basis ---- */
+
+int64_t emit_coefficient_bytes(arena *a, const plan *p, const cpu_target *target) {
+  const plan_tile *t = plan_tile_build(a, p, target->lanes);
+  return (int64_t)t->n_slots * t->width * 4;
+}
+
+void emit_turned_columns(const chunk_walk *w, int size, int stride, int out_stride, const char *name) {
+  ir *b = w->b;
+  ir_value arguments[3], zero;
+  row_emitter rows = {.b = b, .memory = w->memory, .p = w->p, .t = w->t, .target = w->target, .dtype = NUMBER_F32};
+  ir_open(b, name, "ppp", arguments);
+  zero = ir_int(b, b->i64, 0);
+  ir_value in_place = ir_compare_int(b, "ne", zero, zero);
+  emit_load_slots(&rows, arguments[1]);
+  ir_loop columns = ir_for(b, zero, ir_int(b, b->i64, size));
+  ir_value in_at = ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)stride * 4));
+  ir_value out_at = ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)out_stride * 4));
+  ir_value out = ir_offset(b, arguments[2], out_at), in = ir_offset(b, arguments[0], in_at);
+  for (int group = 0; group < w->t->n_vectors; group++) {
+    row_vectors x = emit_vectors_load(&rows, group, in), y = emit_vectors_apply(&rows, group, &x);
+    emit_vectors_store(&rows, group, &y, out, in_place);
+  }
+  ir_end_for(b, columns);
   ir_return(b);
 }
 

@@ -10,8 +10,7 @@
  *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
  *     encode_T_IN_OUT(loop)                          the same, of rows that may be written as another type
  */
-#ifndef PEGEN_CPU_ROTORS_H
-#define PEGEN_CPU_ROTORS_H
+#pragma once
 
 #include "base/number.h"
 #include "cpu/chunk.h"
@@ -63,8 +62,9 @@ const chunk_walk *emit_walks_of(ir *b, arena *a, const row_code *row, const cpu_
 chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
 /* What evaluates a chunk; where its values come from is the caller's to say. */
 chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
-/* Opens the loop over the first chunks that are alike; *e evaluates chunk 0, shifted to the one at hand. */
-ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e);
+/* The body for each chunk, those that are alike by one code in a loop. */
+typedef void chunk_body(const chunk_walk *w, chunk_emitter *e, const void *context);
+void emit_each_chunk(const chunk_walk *w, chunk_body *body, const void *context);
 /* A part's coordinates among the whole's `positions`: own, or, of no part, these. */
 ir_value *emit_place_of_part(const chunk_walk *w, ir_value *positions, ir_value *own);
 /* prepare_T of a plan that has leaves. These and rotor_T are of a walk and of all that are behind it. */
@@ -72,10 +72,14 @@ void emit_prepare(const chunk_walk *w);
 /* rotor_T and rotor_own_T, unfold_T. */
 void emit_unfold(const chunk_walk *w);
 void emit_rotor(const chunk_walk *w);
+/* A change of basis, as NAME(matrix, coefficients, out): a token's turns times a matrix of the whole head, whose
+ * columns are turned as rows are (kernel/dense.h). Each of them is `size` float32 that lie one behind the other,
+ * `stride` and in `out` `out_stride` numbers apart; coefficients: rotor_T's vectors. */
+void emit_turned_columns(const chunk_walk *w, int size, int stride, int out_stride, const char *name);
+/* Bytes of a token's coefficient vectors. */
+int64_t emit_coefficient_bytes(arena *a, const plan *p, const cpu_target *target);
 
 /* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
 int64_t emit_values_bytes(const plan *p);
 /* Bytes `prepare` writes per head, a multiple of 64. */
 int64_t emit_prepared_bytes(const plan *p);
-
-#endif

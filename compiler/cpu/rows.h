@@ -1,6 +1,5 @@
 /* cpu/rows: a row of channels times a token's coefficient vectors. */
-#ifndef PEGEN_CPU_ROWS_H
-#define PEGEN_CPU_ROWS_H
+#pragma once
 
 #include "cpu/rotors.h"
 #include "mlir/number.h"
@@ -74,5 +73,3 @@ prefetch_ahead emit_load_ahead(ir *b, ir_value loop);
 void emit_prefetch_lines(ir *b, ir_value at, int bytes, int level);
 /* Asks for what lies ahead of a row of so many bytes. */
 void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes);
-
-#endif

@@ -4,12 +4,9 @@
  * order of the loops. cpu/encode.c emits what it is given, so another order is another row of the table in
  * cpu/schedule.c.
  */
-#ifndef PEGEN_CPU_SCHEDULE_H
-#define PEGEN_CPU_SCHEDULE_H
+#pragma once
 
 #include "program/program.h"
 
 /* An encode program with its tokens' loops in order; loops over skipped tokens stay: the driver copies those rows. */
 const program *cpu_schedule(arena *a, const program *p);
-
-#endif

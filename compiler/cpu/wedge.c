@@ -94,11 +94,10 @@ void emit_wedge(ir *b, arena *a, const dense_shape *shape, int dtype, const cpu_
   const program_op *matrix = shape->matrix;
   wedge w = {.request = {.blocks = matrix->blocks, .layout = MATRIX_COLUMNS, .dtype = dtype},
              .m = matrix_shape_of(b, target, matrix->blocks.size, matrix->skew.in_f64)};
-  MlirType types[] = {b->ptr, b->ptr, b->i64, b->i64, b->ptr};
   ir_value arguments[5];
   applier *e = &w.e;
   *e = emit_begin_applier(b, a, &w.request, target, name);
-  ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
+  ir_open(b, name, "ppiip", arguments);
   emit_open_applier(e);
   for (int i = 0; i < 2; i++) w.row[i] = arguments[i];
   e->block = arguments[2];

@@ -1,6 +1,5 @@
 /* cpu/wedge: what a row adds to the torques of its blocks, before they are made skew. */
-#ifndef PEGEN_CPU_WEDGE_H
-#define PEGEN_CPU_WEDGE_H
+#pragma once
 
 #include "cpu/dense.h"
 
@@ -8,5 +7,3 @@
  * outer, where g and y are rows of a number type: elements [padded][padded] or, with a block in each lane,
  * [size][size][unit], in float64 where matrices are made so. */
 void emit_wedge(ir *b, arena *a, const dense_shape *shape, int dtype, const cpu_target *target, const char *name);
-
-#endif

@@ -37,10 +37,6 @@ typedef struct gain_emitter {
   ir_value few;                    /* float32 [boundaries][lanes]: sums of a chunk over some queries */
 } gain_emitter;
 
-const char *emit_unweigh_name(arena *a, const cpu_target *target, int input_dtype) {
-  return arena_printf(a, "unweigh_%s_%s", target->suffix, number_name(input_dtype));
-}
-
 static const spec *spec_of(const gain_emitter *e) { return e->of->token->spec; }
 
 static int elements_of(const gain_emitter *e, int input) {
@@ -240,7 +236,7 @@ static void write_input(const gain_emitter *e, int input) {
 static void emit_unweigh(gain_emitter *e) {
   ir *b = e->b;
   int n_inputs = spec_of(e)->n_inputs;
-  ir_function(b, emit_unweigh_name(e->memory, e->target, e->dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->work);
+  ir_open(b, emit_unweigh_name(e->memory, e->target, e->dtype), "p", &e->work);
   e->prepared = WORK(e, prepared, 0, b->ptr);
   e->sums = ir_address(b, WORK(e, sums, 0, b->ptr));
   for (int i = 0; i < n_inputs; i++)

@@ -4,15 +4,11 @@
  *     unweigh_T_INPUT(work)                 of pegen_weight_gains (kernel/loop.h), for each number type of inputs
  *     scatter_T_grad(leaves, sums, gained)  from the sums of a head's queries to operands' elements
  */
-#ifndef PEGEN_CPU_WEIGHT_GAINS_H
-#define PEGEN_CPU_WEIGHT_GAINS_H
+#pragma once
 
+#include "cpu/names.h"
 #include "mlir/ir.h"
 #include "plan/gradient.h"
-#include "target/processor.h"
 
 /* of: a plan_widen_gradient, or NULL: nothing. dtypes: of the rows that inputs go with. */
 void emit_weight_gains(ir *b, arena *a, const plan_gradient *of, const cpu_target *target, unsigned dtypes);
-const char *emit_unweigh_name(arena *a, const cpu_target *target, int input_dtype);
-
-#endif

@@ -5,8 +5,7 @@
  * Terms are in the lanes, and the vectors of terms are folded at the end. What operands alone say was
  * prepared for the head (emit_prepare of plan_widen's values). All of it is float32.
  */
-#ifndef PEGEN_CPU_WEIGHTS_H
-#define PEGEN_CPU_WEIGHTS_H
+#pragma once
 
 #include "cpu/chunk.h"
 #include "plan/widen.h"
@@ -42,5 +41,3 @@ ir_value emit_lengthened(ir *b, ir_value x, int lanes);
 bool weights_in_order(const spec *s, const expr *leaf);
 bool weights_are_regular(const spec *s, const expr *x);
 enum { WEIGHTS_MOST_UNROLLED = 4 };
-
-#endif

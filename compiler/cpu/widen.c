@@ -252,8 +252,7 @@ static void emit_entries(widen_emitter *e, bool wide_inputs) {
   ir *b = e->b;
   for (int streaming = 0; streaming < 2; streaming++) {
     ir_value arguments[2];
-    ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, streaming), true, (MlirType){NULL}, 1,
-                &b->ptr, arguments);
+    ir_open(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, streaming), "p", arguments);
     arguments[1] = i64(b, streaming);
     ir_call(b, shared_name(e, wide_inputs), 2, arguments);
     ir_return(b);
@@ -262,11 +261,10 @@ static void emit_entries(widen_emitter *e, bool wide_inputs) {
 
 static void emit_begin(widen_emitter *e, bool wide_inputs) {
   ir *b = e->b;
-  MlirType types[] = {b->ptr, b->i64};
   ir_value arguments[2];
   const char *name =
       e->can_stream ? shared_name(e, wide_inputs) : emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, false);
-  ir_function(b, name, true, (MlirType){NULL}, e->can_stream ? 2 : 1, types, arguments);
+  ir_open(b, name, e->can_stream ? "pi" : "p", arguments);
   e->loop = arguments[0];
   if (e->can_stream) e->streaming = ir_compare_int(b, "ne", arguments[1], i64(b, 0));
 }

@@ -5,8 +5,7 @@
  *
  * INPUTS is the number type of the query's inputs: q's own, or float32.
  */
-#ifndef PEGEN_CPU_WIDEN_H
-#define PEGEN_CPU_WIDEN_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "plan/widen.h"
@@ -17,5 +16,3 @@ void emit_widen(ir *b, arena *a, const program *encode, const cpu_target *target
 
 /* Names of the emitted functions, as the descriptor needs them. wide_inputs: float32, not q's type. */
 const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs, bool streaming);
-
-#endif

@@ -241,7 +241,7 @@ static ir_loop begin_tokens(gains_emitter *e) {
 
 static void begin_function(gains_emitter *e, const char *name) {
   ir *b = e->b;
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->work);
+  ir_open(b, name, "p", &e->work);
   e->positions = ir_alloca(b, n_axes(e) * 8, 8);
   e->lanes = ir_alloca(b, e->layout->n_lanes * 8 + CACHE_LINE, CACHE_LINE);
 }

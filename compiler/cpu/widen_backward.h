@@ -9,8 +9,7 @@
  * took, so that products of channels add up to those of the values: a value gains what the channels do that hold it
  * rounded, and those that hold the rest pass nothing on.
  */
-#ifndef PEGEN_CPU_WIDEN_BACKWARD_H
-#define PEGEN_CPU_WIDEN_BACKWARD_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "plan/widen.h"
@@ -22,5 +21,3 @@ void emit_widen_backward(ir *b, arena *a, const plan_widen *p, const cpu_target 
 const char *emit_weights_gain_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_queries_gain_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs);
 const char *emit_keys_gain_name(arena *a, const cpu_target *target, int dtype);
-
-#endif

@@ -123,35 +123,26 @@ static void emit_stored_keys(column_emitter *e, arena *a, const cpu_target *targ
 
 /* ---- the functions ---- */
 
-static const char *gains_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "gains_%s_%s", target->suffix, number_name(dtype));
-}
-
-static const char *columns_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "columns_%s_%s", target->suffix, number_name(dtype));
-}
-
 void emit_call_gains(ir *b, arena *a, const cpu_target *target, int dtype, ir_value gains) {
-  ir_call(b, gains_name(a, target, dtype), 1, &gains);
+  ir_call(b, emit_gains_name(a, target, dtype), 1, &gains);
 }
 
 void emit_call_columns(ir *b, arena *a, const cpu_target *target, int dtype, ir_value positions, ir_value keys,
                        ir_value gains) {
   ir_value arguments[] = {positions, keys, gains};
-  ir_call(b, columns_name(a, target, dtype), 3, arguments);
+  ir_call(b, emit_columns_name(a, target, dtype), 3, arguments);
 }
 
 void emit_widen_columns(ir *b, arena *a, const plan_widen *p, const cpu_target *target, int dtype) {
   column_emitter e = {.b = b, .p = p, .layout = &p->layout[dtype]};
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
-  ir_function(b, gains_name(a, target, dtype), true, (MlirType){NULL}, 1, types, &e.gains);
+  ir_open(b, emit_gains_name(a, target, dtype), "p", &e.gains);
   clear(b, e.gains, (int64_t)p->p->n_weights * e.layout->n_lanes);
   power_table constants = {.b = b, .type = b->f64};
   emit_gains(&e, &constants, false);
   ir_return(b);
 
-  ir_function(b, columns_name(a, target, dtype), true, (MlirType){NULL}, 3, types, arguments);
+  ir_open(b, emit_columns_name(a, target, dtype), "ppp", arguments);
   e.gains = arguments[2];
   ir_value keys = ir_alloca(b, e.layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
   power_table powers = {.b = b, .type = b->f64};

@@ -6,12 +6,11 @@
  * positions: float64 [axes], less the origin; keys: DTYPE [lanes]; gains: float32 [weights][lanes]. One code for all
  * functions that write rows of a number type.
  */
-#ifndef PEGEN_CPU_WIDEN_COLUMNS_H
-#define PEGEN_CPU_WIDEN_COLUMNS_H
+#pragma once
 
+#include "cpu/names.h"
 #include "mlir/ir.h"
 #include "plan/widen.h"
-#include "target/processor.h"
 
 void emit_widen_columns(ir *b, arena *a, const plan_widen *p, const cpu_target *target, int dtype);
 void emit_call_gains(ir *b, arena *a, const cpu_target *target, int dtype, ir_value gains);
@@ -28,5 +27,3 @@ widen_vectors widen_vectors_of(arena *a, const widen_layout *l, int widest);
 /* Lanes from `start` on as their parts: as they are, or of the lanes that are low what rounding to the type took. */
 ir_value emit_lane_parts(ir *b, const cpu_target *target, const widen_layout *l, int dtype, ir_value v, int start,
                          bool of_query);
-
-#endif

@@ -71,9 +71,9 @@ static void build(ir *b, arena *a, const gpu_program *p, const gpu_target *targe
   if (target) ir_begin_gpu(b, &target->vendor->ir, target->name);
   else {
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
-    ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
+    ir_declare(b, b->host_wait, "n");
     b->host_warp = arena_printf(a, "%s_host_warp", p->spec->name);
-    ir_declare(b, b->host_warp, (MlirType){NULL}, 4, (MlirType[]){b->i32, b->i32, b->ptr, b->ptr});
+    ir_declare(b, b->host_warp, "nnpp");
   }
   for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : HOST_NATIVE, host);
 }

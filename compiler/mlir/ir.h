@@ -65,7 +65,11 @@ enum { IR_MAX_ARGUMENTS = 160 };
  * decides what stays so. */
 MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
                           ir_value *arguments);
-void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
+/* Opens one that gives nothing and is not inlined. types: a letter an argument, p a pointer, i an i64, n an i32, b an
+ * i1, f a float32, d a float64. */
+void ir_open(ir *b, const char *name, const char *types, ir_value *arguments);
+/* Declares one that is defined elsewhere, and gives nothing. */
+void ir_declare(ir *b, const char *name, const char *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
 void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *arguments);

@@ -69,8 +69,30 @@ MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType resul
   return f;
 }
 
-void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types) {
-  function_op(b, name, "#llvm.linkage<external>", false, function_type(b, result, count, types), mlirRegionCreate());
+/* Gives their number. */
+static int types_of(ir *b, const char *letters, MlirType *types) {
+  const struct {
+    char letter;
+    MlirType type;
+  } known[] = {{'p', b->ptr}, {'i', b->i64}, {'n', b->i32}, {'b', b->i1}, {'f', b->f32}, {'d', b->f64}};
+  int count = 0, of = 0;
+  for (; letters[count]; count++, of = 0) {
+    while (known[of].letter != letters[count]) of++;
+    types[count] = known[of].type;
+  }
+  return count;
+}
+
+void ir_open(ir *b, const char *name, const char *types, ir_value *arguments) {
+  MlirType all[IR_MAX_ARGUMENTS];
+  int count = types_of(b, types, all);
+  ir_function(b, name, true, (MlirType){NULL}, count, all, arguments);
+}
+
+void ir_declare(ir *b, const char *name, const char *types) {
+  MlirType all[IR_MAX_ARGUMENTS];
+  MlirType type = function_type(b, (MlirType){NULL}, types_of(b, types, all), all);
+  function_op(b, name, "#llvm.linkage<external>", false, type, mlirRegionCreate());
 }
 
 void ir_return(ir *b) {

@@ -348,16 +348,10 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
 }
 
 void emit_attention_imports(ir *b) {
-  MlirType types[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_attention_rows", (MlirType){NULL}, 5, types);
-  MlirType of_pages[] = {b->ptr, b->ptr, b->i64, b->i64, b->i64, b->ptr, b->ptr, b->i64};
-  ir_declare(b, "pegen_attention_read_pages", (MlirType){NULL}, 8, of_pages);
-  MlirType of_values[] = {b->ptr, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_attention_values", (MlirType){NULL}, 4, of_values);
-  MlirType of_far[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr, b->ptr, b->i64, b->ptr};
-  ir_declare(b, "pegen_attention_displace", (MlirType){NULL}, 8, of_far);
-  MlirType of_rows[] = {b->ptr, b->i64, b->i64, b->i64, b->i64, b->ptr, b->ptr};
-  ir_declare(b, "pegen_attention_displace_row", (MlirType){NULL}, 7, of_rows);
-  MlirType of_runs[] = {b->ptr, b->i64, b->i64, b->i64, b->i64};
-  ir_declare(b, "pegen_attention_runs", (MlirType){NULL}, 5, of_runs);
+  ir_declare(b, "pegen_attention_rows", "piiip");
+  ir_declare(b, "pegen_attention_read_pages", "ppiiippi");
+  ir_declare(b, "pegen_attention_values", "piip");
+  ir_declare(b, "pegen_attention_displace", "piiippip");
+  ir_declare(b, "pegen_attention_displace_row", "piiiipp");
+  ir_declare(b, "pegen_attention_runs", "piiii");
 }

@@ -10,8 +10,7 @@
  * displacements (delta), tables of them (grid), what pairs add (pairwise, columns), scores, the softmax, values. All
  * stand on tile.h, and none on a stage behind it.
  */
-#ifndef PEGEN_CPU_ATTENTION_ATTENTION_H
-#define PEGEN_CPU_ATTENTION_ATTENTION_H
+#pragma once
 
 #include "cpu/attention/columns.h"
 #include "cpu/attention/grid.h"
@@ -32,5 +31,3 @@ bool attention_asks(const attention_plan *p, const attention_shape *s);
  * is none. */
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/attention/blocks: a block of channels that a pair's displacement turns. */
-#ifndef PEGEN_CPU_ATTENTION_BLOCKS_H
-#define PEGEN_CPU_ATTENTION_BLOCKS_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -21,5 +20,3 @@ ir_value emit_turned_score(const attention_emitter *e, const ir_value *entry, co
 /* R x, or back: R^T x. */
 void emit_turned_components(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
                             ir_value *turned);
-
-#endif

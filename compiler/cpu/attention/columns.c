@@ -40,8 +40,7 @@ static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int querie
   ir *b = e->b;
   int count = e->p->p->n_weights;
   ir_value tile, *weight = arena_array(e->memory, ir_value, count);
-  ir_function(b, attention_name(e->memory, e->target, "weigh", e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr,
-              &tile);
+  ir_open(b, attention_name(e->memory, e->target, "weigh", e->input_dtype), "p", &tile);
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, queries));
   ir_value to = nth(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), lanes.index, 4);
   ir_value tokens = ir_offset_const(b, tile, offsetof(pegen_attention_tile, tokens));

@@ -1,6 +1,5 @@
 /* cpu/attention/columns: a bias that is a polynomial, as further channels of q and k. */
-#ifndef PEGEN_CPU_ATTENTION_COLUMNS_H
-#define PEGEN_CPU_ATTENTION_COLUMNS_H
+#pragma once
 
 #include "cpu/attention/places.h"
 
@@ -25,5 +24,3 @@ ir_value emit_query_weight(const attention_emitter *e, int weight, int vector);
 ir_value emit_columns_constant(const attention_emitter *e, int vector);
 /* Adds to the scores [rows][vectors] of keys from `key` on. */
 void emit_columns_products(const column_emitter *columns, ir_value key, ir_value *sums);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/attention/delta: expressions of a displacement r_j - r_i as code, queries in the lanes. */
-#ifndef PEGEN_CPU_ATTENTION_DELTA_H
-#define PEGEN_CPU_ATTENTION_DELTA_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 #include "mlir/expr.h"
@@ -25,5 +24,3 @@ delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, con
 ir_value emit_element_place(delta_emitter *d, const expr *x);
 /* Values by expr id, none of them known. */
 two_float *delta_memo(const attention_emitter *e);
-
-#endif

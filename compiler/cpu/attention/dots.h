@@ -3,8 +3,7 @@
  * A dword of a row is two channels; of values, which are woven for it, two keys. Rows of queries and keys are so many
  * dwords as they lie in their tensors. Weights are rounded to bfloat16; scores, sums and outputs are float32.
  */
-#ifndef PEGEN_CPU_ATTENTION_DOTS_H
-#define PEGEN_CPU_ATTENTION_DOTS_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -35,5 +34,3 @@ void emit_woven_rows(const attention_emitter *e, ir_value from, ir_value stride,
 /* The micro-kernel of scores: sums [rows][vectors] += channels [begin, end) of each of shape.rows rows (pointers to
  * float32, or to bfloat16 that dot products take) times those of e->queries. */
 void emit_products(const attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums);
-
-#endif

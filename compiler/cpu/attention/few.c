@@ -33,7 +33,7 @@ const char *emit_few_name(arena *a, const cpu_target *target, const char *what, 
 }
 
 static ir_loop open_rows(attention_emitter *e, const char *name) {
-  ir_function(e->b, name, true, (MlirType){NULL}, 1, &e->b->ptr, &e->tile);
+  ir_open(e->b, name, "p", &e->tile);
   e->zero = i64(e->b, 0);
   return ir_for(e->b, e->zero, FEW(e, rows, e->b->i64));
 }
@@ -173,7 +173,7 @@ static void emit_end(attention_emitter *e, unsigned dtypes) {
 /* ---- keys that no row sees ---- */
 
 static void emit_seen(attention_emitter *e) {
-  ir_function(e->b, emit_few_name(e->memory, e->target, "seen", 0), true, (MlirType){NULL}, 1, &e->b->ptr, &e->tile);
+  ir_open(e->b, emit_few_name(e->memory, e->target, "seen", 0), "p", &e->tile);
   e->zero = i64(e->b, 0);
   emit_unseen_blocks(e);
   ir_return(e->b);

@@ -6,8 +6,7 @@
  * register times a weight that is spread. Between the two, scores have keys in the lanes. A file is a stage: channels
  * (few_rows), scores, soften, values, and what stands at both ends (few).
  */
-#ifndef PEGEN_CPU_ATTENTION_FEW_H
-#define PEGEN_CPU_ATTENTION_FEW_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -91,5 +90,3 @@ void emit_few_values(attention_emitter *e, const char *name, unsigned dtypes, in
 /* A field of the driver's struct. */
 #define FEW(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_few, name)), 8)
-
-#endif

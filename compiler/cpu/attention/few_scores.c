@@ -198,7 +198,7 @@ static void emit_keys(score_block *s, const key_steps *k, ir_value key, ir_value
 void emit_few_scores(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
   ir_value sums[QUAD * PEGEN_FEW_BLOCK];
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_open(b, name, "p", &e->tile);
   e->zero = i64(b, 0);
   score_block s = {.e = e, .row = few_row_of(e, dtypes, e->p->head_dim), .rows = rows, .sums = sums};
   s.quads = s.row.lanes / QUAD;

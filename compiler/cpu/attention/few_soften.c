@@ -192,7 +192,7 @@ static void tell(const attention_emitter *e, ir_value power, size_t offset) {
 void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
   ir *b = e->b;
   soften s = {.e = e, .paired = paired && (e->p->bias || e->p->score)};
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_open(b, name, "p", &e->tile);
   e->zero = i64(b, 0);
   s.count = FEW(e, count, b->i64), s.first = FEW(e, first, b->i64);
   s.registers = attention_groups(b, s.count, e->shape.lanes);

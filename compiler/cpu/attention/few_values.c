@@ -129,7 +129,7 @@ static void emit_chunk(const value_chunk *c) {
 
 static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_open(b, name, "p", &e->tile);
   e->zero = i64(b, 0);
   value_chunk c = {.e = e, .row = few_row_of(e, dtypes, e->p->value_dim), .rows = rows};
   c.stride = ATTENTION_TILE(e, v_token, b->i64);

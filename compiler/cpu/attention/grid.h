@@ -1,6 +1,5 @@
 /* cpu/attention/grid: pair functions on the built-in grid, from tables. */
-#ifndef PEGEN_CPU_ATTENTION_GRID_H
-#define PEGEN_CPU_ATTENTION_GRID_H
+#pragma once
 
 #include "cpu/attention/delta.h"
 
@@ -44,5 +43,3 @@ ir_value emit_grid_block_tables(const grid_emitter *g, const grid_part *part, ir
 void emit_grid_entry(const grid_emitter *g, ir_value tables, ir_value key, int vector, ir_value *entry);
 /* Adds the rotated part of the scores of a tile. */
 void emit_grid_rotations(const grid_emitter *g, const key_tile *t);
-
-#endif

@@ -128,9 +128,8 @@ enum { ARGUMENTS = 10 };
 /* key_sums_T_PITCH, query_sums_T_PITCH (weights, rows, stride, nowhere, sums, count, others, tile, state, guarded) */
 static void emit_function(attention_emitter of_module, bool of_queries, int pitch) {
   ir *b = of_module.b;
-  MlirType types[ARGUMENTS] = {b->ptr, b->ptr, b->i64, b->ptr, b->ptr, b->i64, b->i64, b->ptr, b->ptr, b->i1};
   ir_value x[ARGUMENTS];
-  ir_function(b, name_of(&of_module, of_queries, pitch), true, (MlirType){NULL}, ARGUMENTS, types, x);
+  ir_open(b, name_of(&of_module, of_queries, pitch), "ppippiippb", x);
   of_module.zero = i64(b, 0);
   of_module.tile = x[7];
   sums_of_tile of = {&of_module, of_queries, pitch, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[8]};

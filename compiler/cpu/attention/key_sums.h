@@ -1,6 +1,5 @@
 /* cpu/attention/key_sums: what keys gain of a tile of queries, and queries of a tile of keys: channels in the lanes. */
-#ifndef PEGEN_CPU_ATTENTION_KEY_SUMS_H
-#define PEGEN_CPU_ATTENTION_KEY_SUMS_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -27,5 +26,3 @@ void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weigh
 bool query_sums_by_channels(const attention_emitter *e);
 void emit_query_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *sums,
                      ir_value guarded);
-
-#endif

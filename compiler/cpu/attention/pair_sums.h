@@ -1,7 +1,6 @@
 /* cpu/attention/pair_sums: what operands, coordinates and the weights of a polynomial bias gain of a tile of queries'
  * pairs, beside their rows. A displacement is the key's coordinate less the query's. */
-#ifndef PEGEN_CPU_ATTENTION_PAIR_SUMS_H
-#define PEGEN_CPU_ATTENTION_PAIR_SUMS_H
+#pragma once
 
 #include "cpu/attention/columns.h"
 #include "cpu/attention/pairwise.h"
@@ -36,5 +35,3 @@ void emit_torque_sums(const pair_sums *s, delta_emitter *d, const ir_value *g, c
                       ir_value key, int vector);
 /* Behind all tiles of keys. */
 void emit_pair_sums_end(const pair_sums *s);
-
-#endif

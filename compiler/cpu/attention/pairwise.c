@@ -10,8 +10,6 @@
 #include "cpu/attention/delta.h"
 #include "mlir/arith.h"
 
-static const char *bias_name(arena *a, const cpu_target *target) { return arena_printf(a, "bias_%s", target->suffix); }
-
 /* ---- a bias that is computed pair by pair ---- */
 
 static void emit_mask_fixed(delta_emitter *d, const attention_mask *mask) {
@@ -115,7 +113,7 @@ void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   ir_value step = ir_load(e->b, e->b->i64, pairs->step, 8), vectors = i64(e->b, e->shape.vectors);
   ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, t->count, pairs->biases, vectors};
-  ir_call(e->b, bias_name(e->memory, e->target), 7, arguments);
+  ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
 }
 
 /* Displacements of a key and the queries of a register, float32, and their products, where they stand in memory;
@@ -239,9 +237,8 @@ ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
 
 void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->i64, b->ptr, b->i64};
   ir_value arguments[7];
-  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 7, types, arguments);
+  ir_open(b, emit_bias_name(a, target), "pppiipi", arguments);
   e.zero = i64(b, 0);
   e.tile = arguments[0];
   pair_emitter pairs = {.e = &e,

@@ -1,6 +1,5 @@
 /* cpu/attention/pairwise: what a pair adds, pair by pair or, on the built-in grid, from tables. */
-#ifndef PEGEN_CPU_ATTENTION_PAIRWISE_H
-#define PEGEN_CPU_ATTENTION_PAIRWISE_H
+#pragma once
 
 #include "cpu/attention/grid.h"
 #include "cpu/attention/places.h"
@@ -55,5 +54,3 @@ void emit_pair_entries(const pair_emitter *pairs, delta_emitter *d, ir_value key
                        ir_value *entry);
 /* Adds the rotated part of the scores of a tile. */
 void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/attention/places: coordinates of a tile's keys. */
-#ifndef PEGEN_CPU_ATTENTION_PLACES_H
-#define PEGEN_CPU_ATTENTION_PLACES_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -22,5 +21,3 @@ ir_value emit_key_places(const attention_emitter *e, const key_places *places, c
 ir_value emit_is_far(ir *b, ir_value wide, ir_value narrow);
 /* Whether lanes of i1 are not all 0. */
 ir_value emit_some(const attention_emitter *e, ir_value lanes);
-
-#endif

@@ -93,9 +93,8 @@ static void emit_lane_sums_function(const attention_emitter *e) {
   ir *b = e->b;
   int lanes = e->shape.lanes;
   int64_t even[MOST_LANES], odd[MOST_LANES];
-  MlirType types[] = {b->ptr, b->ptr};
   ir_value given[2], x[MOST_LANES];
-  ir_function(b, square_name(e, "sum_lanes"), true, (MlirType){NULL}, 2, types, given);
+  ir_open(b, square_name(e, "sum_lanes"), "pp", given);
   for (int i = 0; i < lanes; i++) {
     even[i] = 2 * i, odd[i] = 2 * i + 1;
     x[i] = load(e, ir_offset_const(b, given[0], (int64_t)i * lanes * 4));

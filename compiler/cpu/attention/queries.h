@@ -1,6 +1,5 @@
 /* cpu/attention/queries: queries and outputs, turned so that queries are in the lanes. */
-#ifndef PEGEN_CPU_ATTENTION_QUERIES_H
-#define PEGEN_CPU_ATTENTION_QUERIES_H
+#pragma once
 
 #include "cpu/attention/rows.h"
 
@@ -75,5 +74,3 @@ void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int
 /* Lane i of `to` is the sum of the lanes of row i of a contiguous square, two at a time; `to` may be in the square.
  * By a call always. */
 void emit_lane_sums(const attention_emitter *e, ir_value from, ir_value to);
-
-#endif

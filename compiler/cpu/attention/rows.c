@@ -15,10 +15,6 @@ const char *attention_name(arena *a, const cpu_target *target, const char *what,
   return arena_printf(a, "%s_%s_%s", what, target->suffix, number_name(dtype));
 }
 
-const char *emit_attend_dots_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "attend_dots_%s", target->suffix);
-}
-
 static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
   return attention_name(e->memory, e->target, what, dtype);
 }
@@ -57,9 +53,8 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
 /* name(from, stride, count, to) */
 static void emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
-  MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_value arguments[4];
-  ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
+  ir_open(b, name, "piip", arguments);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
   ir_value to = nth(b, arguments[3], rows.index, (int64_t)width * 4);
   emit_row_copy(e, ir_offset(b, arguments[0], mul(b, rows.index, arguments[1])), dtype, to, NUMBER_F32, width,
@@ -70,9 +65,8 @@ static void emit_read(const attention_emitter *e, const char *name, int dtype, i
 
 /* name(from, to) */
 static void emit_write(const attention_emitter *e, const char *name, int dtype, int width) {
-  MlirType types[] = {e->b->ptr, e->b->ptr};
   ir_value arguments[2];
-  ir_function(e->b, name, true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(e->b, name, "pp", arguments);
   emit_row_copy(e, arguments[0], NUMBER_F32, arguments[1], dtype, width, (ir_value){NULL});
   ir_return(e->b);
 }
@@ -91,7 +85,7 @@ typedef enum copied_rows { COPIED_BY_STAGE, COPIED, NOT_COPIED } copied_rows;
 static void emit_entry(attention_emitter *e, const char *name, const char *shared, const char *keys, const char *values,
                        const char *write, copied_rows copied) {
   ir *b = e->b;
-  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_open(b, name, "p", &e->tile);
   ir_value is_copied = copied == COPIED_BY_STAGE ? ATTENTION_TILE(e, stage, b->i64) : i64(b, copied == COPIED);
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
                           ir_function_address(b, write), is_copied};
@@ -142,9 +136,8 @@ static const char *gradient_of(const attention_emitter *e) {
 /* name(sums, to, token, count, factor) */
 static void emit_store(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
-  MlirType types[] = {b->ptr, b->ptr, b->i64, b->i64, b->f64};
   ir_value arguments[5];
-  ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
+  ir_open(b, name, "ppiid", arguments);
   ir_value factor = ir_cast(b, "arith.truncf", arguments[4], b->f32);
   ir_loop rows = ir_for(b, i64(b, 0), arguments[3]);
   ir_value from = nth(b, arguments[0], rows.index, (int64_t)attention_pitch(width) * 4),
@@ -164,12 +157,11 @@ void emit_gradient_rows(attention_emitter *e, int dtype) {
 /* add_T(from, to): to += from, float32. */
 void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes) {
   ir *b = e->b;
-  MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
   int width = e->p->head_dim, lanes = e->shape.lanes, at = 0;
   if (!(dtypes & 1u << NUMBER_F32) && !e->p->turns_values)
     emit_read(e, function_name(e, "read", NUMBER_F32), NUMBER_F32, width);
-  ir_function(b, shared_name(e, "add"), true, (MlirType){NULL}, 2, types, arguments);
+  ir_open(b, shared_name(e, "add"), "pp", arguments);
   for (; at < width; at += lanes) {
     while (lanes > width - at) lanes /= 2;
     MlirType vector = ir_vector(b, lanes, b->f32);
@@ -200,9 +192,8 @@ void emit_gradient_entry(attention_emitter *e, int dtype) {
 
 static attention_rows emit_shared_begin(attention_emitter *e, const char *name) {
   ir *b = e->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->ptr, b->i64};
   ir_value arguments[5];
-  ir_function(b, name, true, (MlirType){NULL}, 5, types, arguments);
+  ir_open(b, name, "ppppi", arguments);
   e->tile = arguments[0];
   return (attention_rows){
       .read_keys = arguments[1], .read_values = arguments[2], .write = arguments[3], .copied = arguments[4]};

@@ -1,6 +1,5 @@
 /* cpu/attention/rows: rows of tensors as float32 and back, where alone the number type matters. */
-#ifndef PEGEN_CPU_ATTENTION_ROWS_H
-#define PEGEN_CPU_ATTENTION_ROWS_H
+#pragma once
 
 #include "cpu/attention/tile.h"
 
@@ -27,7 +26,6 @@ void emit_row_functions(attention_emitter *e, int dtype);
 void emit_attend_rows(attention_emitter *e, int dtype);
 /* The functions of rows that attend_dots_T and gradients by dot products are called with, and attend_dots_T. */
 void emit_dot_rows(attention_emitter *e);
-const char *emit_attend_dots_name(arena *a, const cpu_target *target);
 /* WHAT_T_DTYPE: attend; read: rows of q and k as float32; write: a row of out of them; of gradients store_keys,
  * store_values. */
 const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype);
@@ -57,5 +55,3 @@ row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_v
 row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
 /* Where those of values will be: nothing is copied. */
 row_view emit_value_place(const attention_emitter *e, const attention_rows *r, ir_value first);
-
-#endif

@@ -1,7 +1,6 @@
 /* cpu/attention/scores: q k^T of a tile of keys, rows of keys by registers of queries, with what pairs add and masks.
  */
-#ifndef PEGEN_CPU_ATTENTION_SCORES_H
-#define PEGEN_CPU_ATTENTION_SCORES_H
+#pragma once
 
 #include "cpu/attention/columns.h"
 #include "cpu/attention/pairwise.h"
@@ -18,5 +17,3 @@ typedef struct score_emitter {
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);
 /* The maxima when rotations have been added, with biases, scores and masks. */
 void emit_final_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima);
-
-#endif

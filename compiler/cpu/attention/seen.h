@@ -1,7 +1,6 @@
 /* cpu/attention/seen: which keys a tile of queries goes through where a bias may hide some: those of blocks that are
  * not proved unseen (plan/mask). */
-#ifndef PEGEN_CPU_ATTENTION_SEEN_H
-#define PEGEN_CPU_ATTENTION_SEEN_H
+#pragma once
 
 #include "cpu/attention/pairwise.h"
 
@@ -38,5 +37,3 @@ typedef struct lone_edges {
 } lone_edges;
 
 lone_edges emit_lone_edges(const attention_emitter *e, const key_tile *t);
-
-#endif

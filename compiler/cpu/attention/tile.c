@@ -114,9 +114,8 @@ static const char *ahead_name(const attention_emitter *e) {
 /* ask_ahead_T(tile, state) */
 void emit_ahead_function(attention_emitter of) {
   ir *b = of.b;
-  MlirType types[] = {b->ptr, b->ptr};
   ir_value x[2];
-  ir_function(b, ahead_name(&of), true, (MlirType){NULL}, 2, types, x);
+  ir_open(b, ahead_name(&of), "pp", x);
   of.tile = x[0];
   ir_value first = ir_load(b, b->i64, x[1], 8), step = ir_load(b, b->i64, ir_offset_const(b, x[1], 8), 8),
            count = GRADIENT_TILE(&of, n_ahead, b->i64), all = GRADIENT_TILE(&of, ahead, b->ptr),

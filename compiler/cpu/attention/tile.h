@@ -1,9 +1,9 @@
 /* cpu/attention/tile: what the stages of a tile of queries share: the function they are emitted into, its shape, and
  * where its numbers stand; see cpu/attention/attention.h for the order of the stages.
  */
-#ifndef PEGEN_CPU_ATTENTION_TILE_H
-#define PEGEN_CPU_ATTENTION_TILE_H
+#pragma once
 
+#include "cpu/names.h"
 #include "mlir/arith.h"
 #include "plan/attention.h"
 
@@ -106,5 +106,3 @@ ir_value emit_ahead_begin(const attention_emitter *e, ir_value keys, int calls);
 /* Asks for the next few, by a function of the module, once for each target. */
 void emit_ahead_function(attention_emitter of);
 void emit_ahead(const attention_emitter *e, ir_value state);
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu/attention/turned_gains: what queries and keys gain of pairs whose blocks are turned by their displacement. */
-#ifndef PEGEN_CPU_ATTENTION_TURNED_GAINS_H
-#define PEGEN_CPU_ATTENTION_TURNED_GAINS_H
+#pragma once
 
 #include "cpu/attention/key_sums.h"
 #include "cpu/attention/pair_sums.h"
@@ -23,5 +22,3 @@ void emit_turned_gains_begin(turned_gains *s);
 /* g_q += S' R k of a tile of keys, and sums [key][pitch] += S'^T R^T q, where S' is gains [key][queries], for all
  * channels, turned or not. guarded (i1): products of an S' of 0 are left out. */
 void emit_turned_gains(const turned_gains *s, const key_tile *t, ir_value gains, ir_value sums, ir_value guarded);
-
-#endif

@@ -166,7 +166,7 @@ void emit_tell_lost(const attention_emitter *e, ir_value output) {
 
 void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
-  ir_function(b, attention_name(e->memory, e->target, "look", dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_open(b, attention_name(e->memory, e->target, "look", dtype), "p", &e->tile);
   ir_value count = ATTENTION_TILE(e, n_keys, b->i64);
   row_view keys = {ATTENTION_TILE(e, k, b->ptr), ATTENTION_TILE(e, k_token, b->i64)};
   row_view values = {ATTENTION_TILE(e, v, b->ptr), ATTENTION_TILE(e, v_token, b->i64)};

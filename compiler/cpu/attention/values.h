@@ -1,6 +1,5 @@
 /* cpu/attention/values: a tile's part of the output, output = output decay + p v. */
-#ifndef PEGEN_CPU_ATTENTION_VALUES_H
-#define PEGEN_CPU_ATTENTION_VALUES_H
+#pragma once
 
 #include "cpu/attention/rows.h"
 
@@ -17,5 +16,3 @@ void emit_weighted_rows(const attention_emitter *e, const row_view *rows, const 
                         const ir_value *decay);
 /* i1: products of weights of 0 must be left out, for what they multiply may be no number. */
 ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t);
-
-#endif
