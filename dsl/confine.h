@@ -1,6 +1,5 @@
 /* confine: a process gives up all it could do to the machine but compute and talk over one socket. */
-#ifndef PEGEN_DSL_CONFINE_H
-#define PEGEN_DSL_CONFINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,5 +12,3 @@ const char *confine(int *channel, size_t bytes, int seconds);
 
 /* Whether this build confines at all. */
 bool confine_is_built(void);
-
-#endif

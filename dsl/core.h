@@ -1,6 +1,5 @@
 /* core: the C functions that the vocabulary's Lua stands on. */
-#ifndef PEGEN_DSL_CORE_H
-#define PEGEN_DSL_CORE_H
+#pragma once
 
 #include <lua.h>
 
@@ -9,5 +8,3 @@ int convert_begin(lua_State *L);
 int convert_merge(lua_State *L);
 int convert_part(lua_State *L);
 int convert_finish(lua_State *L);
-
-#endif

@@ -3,8 +3,7 @@
  * A message is a head and `size` bytes. The child asks for sources and is answered each time; then it says one
  * of the others, and no more.
  */
-#ifndef PEGEN_DSL_ISOLATE_H
-#define PEGEN_DSL_ISOLATE_H
+#pragma once
 
 #include "loader.h"
 #include "sources.h"
@@ -39,5 +38,3 @@ enum { ISOLATE_TEXT = 8192 }; /* bytes of a message's text */
 
 /* Runs the spec, says what came of it on the channel and ends the process. */
 _Noreturn void isolate_child(int channel, const char *file, int n_defines, const loader_define *defines, int seconds);
-
-#endif

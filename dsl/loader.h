@@ -6,8 +6,7 @@
  * because interpreters have holes, loader_load_isolated runs it in a process that
  * can reach nothing; docs/security.md.
  */
-#ifndef PEGEN_LOADER_H
-#define PEGEN_LOADER_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/spec.h"
@@ -30,5 +29,3 @@ typedef struct loader_bounds {
  * tests. Forks: for programs that have one thread. */
 spec *loader_load_isolated(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines,
                            const loader_bounds *bounds);
-
-#endif

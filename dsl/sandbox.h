@@ -1,7 +1,6 @@
 /* sandbox: the functions that stand for Lua's own where those could loop unseen, leak an address or differ
  * from run to run; private to dsl/. */
-#ifndef PEGEN_DSL_SANDBOX_H
-#define PEGEN_DSL_SANDBOX_H
+#pragma once
 
 #include <lua.h>
 
@@ -20,5 +19,3 @@ int sandbox_sort(lua_State *L);
 int sandbox_pairs(lua_State *L);
 int sandbox_setmetatable(lua_State *L);
 int sandbox_getmetatable(lua_State *L);
-
-#endif

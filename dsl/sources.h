@@ -3,8 +3,7 @@
  * The rules of what a name reaches are here and nowhere else: the spec itself, the vocabulary, and plain names
  * beside the spec or in the folder parts beside it; no dots, no slashes, no search path.
  */
-#ifndef PEGEN_DSL_SOURCES_H
-#define PEGEN_DSL_SOURCES_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -38,5 +37,3 @@ source_files sources_of(arena *a, const char *file, const char *dsl_dir);
 
 /* Letters, digits and _, at most SOURCE_NAME. */
 bool source_is_plain(const char *name);
-
-#endif

@@ -4,8 +4,7 @@
  * (lua_getextraspace), it points to the arena; everything that outlives the
  * Lua state is copied there.
  */
-#ifndef PEGEN_DSL_STATE_H
-#define PEGEN_DSL_STATE_H
+#pragma once
 
 #include "loader.h"
 #include "sources.h"
@@ -143,5 +142,3 @@ int modules_include(lua_State *L); /* core.include "name": another file of the v
 void sandbox_open(lua_State *L); /* fills the globals */
 #define DSL_CORE "core" /* in the registry: the table that only the vocabulary sees */
 void core_open(lua_State *L);
-
-#endif

@@ -5,8 +5,7 @@
  * simplified: x * 1 in block 0 must keep the form of x * 0.5 in block 1) until
  * trace_merge makes one expression of them all.
  */
-#ifndef PEGEN_DSL_TRACE_H
-#define PEGEN_DSL_TRACE_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -41,5 +40,3 @@ _Noreturn void trace_refuse_math(lua_State *L, const char *name);
 /* One expression of parts [heads][blocks of pool]; where a part differs in form from the
  * first, NULL and its index in *odd. */
 const expr *trace_merge(lua_State *L, expr_pool *pool, int heads, const trace *const *parts, int *odd);
-
-#endif

@@ -1,6 +1,5 @@
 /* arguments.h: the rows of kernel/arguments.h as data. */
-#ifndef PEGEN_RUNTIME_ARGUMENTS_H
-#define PEGEN_RUNTIME_ARGUMENTS_H
+#pragma once
 
 #include "pegen/pegen.h"
 
@@ -31,5 +30,3 @@ static inline int pegen_argument_is_written(const pegen_argument_row *row, int c
 static inline int pegen_argument_is_rows(const pegen_argument_row *row) {
   return row->type == PEGEN_TYPE_ROW || row->type == PEGEN_TYPE_OUT;
 }
-
-#endif

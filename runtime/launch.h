@@ -1,7 +1,6 @@
 /* launch.h: from a call's arguments to GPU launches, without a GPU: what cuda.c hands to the driver, and
  * what tests run thread by thread on the host. */
-#ifndef PEGEN_RUNTIME_LAUNCH_H
-#define PEGEN_RUNTIME_LAUNCH_H
+#pragma once
 
 #include "pegen/pegen.h"
 
@@ -173,5 +172,3 @@ PEGEN_HIDDEN int pegen_launch_check_backward(const pegen_launch_request *request
 /* Bytes of its workspace, as pegen_launch_workspace has them. */
 PEGEN_HIDDEN size_t pegen_launch_backward_bytes(const pegen_launch_request *request);
 PEGEN_HIDDEN size_t pegen_launch_attention_bytes(const pegen_launch_request *request);
-
-#endif

@@ -1,7 +1,6 @@
 /* launch_chunks.h: how a call for gradients of operands and positions is cut into chunks, and what its workspace holds;
  * see launch_chunks.c. */
-#ifndef PEGEN_RUNTIME_LAUNCH_CHUNKS_H
-#define PEGEN_RUNTIME_LAUNCH_CHUNKS_H
+#pragma once
 
 #include "launch.h"
 
@@ -52,5 +51,3 @@ PEGEN_HIDDEN int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, in
  * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. The call is from then on one of a round
  * (pegen_take_group). */
 PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, pegen_backward_call *call, pegen_gradient_cut *g);
-
-#endif

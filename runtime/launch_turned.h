@@ -1,6 +1,5 @@
 /* launch_turned.h: rows that are turned into the workspace; see launch_turned.c. */
-#ifndef PEGEN_RUNTIME_LAUNCH_TURNED_H
-#define PEGEN_RUNTIME_LAUNCH_TURNED_H
+#pragma once
 
 #include "launch.h"
 
@@ -28,5 +27,3 @@ enum { PEGEN_TURN_QUERIES = 0, PEGEN_TURN_KEYS = 1, PEGEN_TURN_BACK = 2 };
 PEGEN_HIDDEN int pegen_turning_run(const pegen_turning *t, const struct pegen_attention_call *call,
                                    const pegen_view *from, const pegen_view *to, int how, pegen_launch_run *run,
                                    void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* launch_weights.h: of a backward call of attention whose bias is a polynomial, the launches from what weights gain to
  * what inputs and operands do; see launch_weights.c. */
-#ifndef PEGEN_RUNTIME_LAUNCH_WEIGHTS_H
-#define PEGEN_RUNTIME_LAUNCH_WEIGHTS_H
+#pragma once
 
 #include "launch.h"
 
@@ -28,5 +27,3 @@ PEGEN_HIDDEN int pegen_launch_weights(const pegen_launch_request *request, const
 PEGEN_HIDDEN int pegen_launch_finish_weights(const pegen_launch_request *request,
                                              const pegen_attention_backward_call *call, const pegen_weights_cut *cut,
                                              pegen_launch_run *run, void *context);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Proofs from the description: true means that it holds for all operands and positions.
  */
-#ifndef PEGEN_ALGEBRA_BLADE_FACTS_H
-#define PEGEN_ALGEBRA_BLADE_FACTS_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -26,5 +25,3 @@ bool blades_listen(const spec *s, int axis, int head, int block);
 /* Measured where it is not proved: the largest commutator of two axes' generators in a block, relative to their sizes.
  */
 long double blades_commutator(const spec *s, const double *const *operands);
-
-#endif

@@ -6,8 +6,7 @@
  * I + S M + C M^2, one that is not is split into two that commute, algebra/split.h, or
  * taken by their two squares, algebra/five.h); grades follow from vectors by the outermorphism.
  */
-#ifndef PEGEN_ALGEBRA_BLOCK_H
-#define PEGEN_ALGEBRA_BLOCK_H
+#pragma once
 
 #include "algebra/clifford.h"
 #include "spec/spec.h"
@@ -64,5 +63,3 @@ bool block_build_quaternions(arena *a, const spec *s, block_program *out);
 
 /* The normal form in words, for a person. */
 const char *block_normal_form(arena *a, const block_program *program);
-
-#endif

@@ -3,8 +3,7 @@
  * so(4) = so(3) + so(3): M is a sum of two quaternions' actions, from the left and from the right, which commute.
  * (2 and 3 channels are vectors of Cl(n,0), algebra/dense_vectors.h.)
  */
-#ifndef PEGEN_ALGEBRA_BLOCK_OF_FOUR_H
-#define PEGEN_ALGEBRA_BLOCK_OF_FOUR_H
+#pragma once
 
 #include "algebra/block.h"
 
@@ -13,5 +12,3 @@ void block_four_build(arena *a, const spec *s, block_program *out);
 
 /* Entry (i, j), i < j, of an axis' generator. */
 const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j);
-
-#endif

@@ -4,8 +4,7 @@
  * through matrices: clifford_compound turns the action on vectors into the action
  * on any grade (outermorphism), so no sandwich product is ever expanded.
  */
-#ifndef PEGEN_ALGEBRA_CLIFFORD_H
-#define PEGEN_ALGEBRA_CLIFFORD_H
+#pragma once
 
 #include "spec/expr.h"
 #include "spec/spec.h"
@@ -36,5 +35,3 @@ expr_matrix clifford_bivector_action(arena *a, expr_pool *pool, spec_algebra g, 
  * the orthogonal group of g (determinant 1): grades above half are then taken from the complementary
  * minor, which for grade n-1 is an entry of v itself. */
 const expr *clifford_compound(expr_pool *pool, spec_algebra g, expr_matrix v, unsigned row, unsigned column);
-
-#endif

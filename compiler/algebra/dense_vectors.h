@@ -1,7 +1,6 @@
 /* algebra/dense_vectors: dense blocks of 2 and 3 channels are vectors of Cl(2,0) and Cl(3,0), whose exponentials have
  * closed forms: A = sum over i < j of A_ij e_ij as a bivector (algebra/block.c). So they take the road of blades. */
-#ifndef PEGEN_ALGEBRA_DENSE_VECTORS_H
-#define PEGEN_ALGEBRA_DENSE_VECTORS_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -10,5 +9,3 @@ bool dense_is_vectors(const spec *s);
 
 /* Writes the description with blades in place of its dense blocks. */
 const spec *dense_as_vectors(arena *a, const spec *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* algebra/entire: entire functions of a bivector's square, of which exp, Ad and dexp are made. */
-#ifndef PEGEN_ALGEBRA_ENTIRE_H
-#define PEGEN_ALGEBRA_ENTIRE_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -24,5 +23,3 @@ typedef struct entire_pair {
   entire_functions real, dual;
 } entire_pair;
 entire_pair entire_of_complex(expr_pool *pool, const expr *a, const expr *b);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The scheme is told in cpu/exponential.h.
  */
-#ifndef PEGEN_ALGEBRA_EXPONENTIAL_H
-#define PEGEN_ALGEBRA_EXPONENTIAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ double exponential_products(double norm, bool is_f64);
 
 /* 1/(2k)! and 1/(2k+1)!, k = 0..7. */
 extern const double exponential_even[8], exponential_odd[8];
-
-#endif

@@ -24,8 +24,7 @@
  *
  * So no digits are lost where the parts' squares meet, where one is 0 and where both are.
  */
-#ifndef PEGEN_ALGEBRA_FIVE_H
-#define PEGEN_ALGEBRA_FIVE_H
+#pragma once
 
 #include "algebra/clifford.h"
 
@@ -51,5 +50,3 @@ expr_matrix five_sum(arena *a, const spec *s, const five_bivector *of, const exp
 
 /* exp of `quarters` quarter turns times a bivector of five dimensions, as it acts on vectors: float64. */
 expr_matrix five_exponential(arena *a, const spec *s, const expr *quarters, const spec_bivector *plane);
-
-#endif

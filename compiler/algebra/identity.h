@@ -5,13 +5,10 @@
  * node is (a leaf, a sine, a maximum), it is an atom that may have any value. The expression is 0 where every
  * monomial's factors add up to 0.
  */
-#ifndef PEGEN_ALGEBRA_IDENTITY_H
-#define PEGEN_ALGEBRA_IDENTITY_H
+#pragma once
 
 #include "spec/spec.h"
 
 /* Whether x is 0 in every head and block, but for the rounding of constants. False: it is not, or no proof was found.
  */
 bool identity_is_zero(const spec *s, const expr *x);
-
-#endif

@@ -15,8 +15,7 @@
  * any number of dimensions). Whoever evaluates the bias itself needs weights and shapes only:
  * compute the weights of a query, then each shape at each delta.
  */
-#ifndef PEGEN_ALGEBRA_POLYNOMIAL_H
-#define PEGEN_ALGEBRA_POLYNOMIAL_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -64,5 +63,3 @@ const polynomial *polynomial_expand(arena *a, const spec *s);
 int polynomial_query_index(const polynomial *p, const expr *query);
 
 void polynomial_print(FILE *out, const polynomial *p);
-
-#endif

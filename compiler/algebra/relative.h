@@ -7,8 +7,7 @@
  * So a rotation of every pair of rows can leave the pairs: q . R(s - r) k = R(r) q . R(s) k, each row turned once at
  * its own position. Proofs from the description: true means that it holds for all operands and positions.
  */
-#ifndef PEGEN_ALGEBRA_RELATIVE_H
-#define PEGEN_ALGEBRA_RELATIVE_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -20,5 +19,3 @@ bool rotations_are_relative(const spec *s, bool commute, bool orthogonal);
 const char *rotations_stay_on_pairs(arena *a, const spec *s);
 /* The separable description of one of the two rows. */
 const spec *rotations_of_rows(arena *a, const spec *s);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Rounding cannot make anything but a rotation of it: what comes out is normalized, or a product of what was.
  */
-#ifndef PEGEN_ALGEBRA_ROTORS_H
-#define PEGEN_ALGEBRA_ROTORS_H
+#pragma once
 
 #include "algebra/quaternion.h"
 
@@ -37,5 +36,3 @@ int rotors_direction(const spec *s, unsigned blade, int *sense);
 
 /* The rotors of a description whose combine is a function. */
 rotors rotors_build(arena *a, const spec *s);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Nothing is a difference of near numbers at any of the degenerate points.
  */
-#ifndef PEGEN_ALGEBRA_SPLIT_H
-#define PEGEN_ALGEBRA_SPLIT_H
+#pragma once
 
 #include "algebra/clifford.h"
 
@@ -51,5 +50,3 @@ split_invariants split_invariants_of(const spec *s, const spec_bivector *plane);
 
 /* exp of `quarters` quarter turns times a bivector of planes among four vectors, as it acts on vectors: float64. */
 expr_matrix split_exponential(arena *a, const spec *s, const expr *quarters, const spec_bivector *plane);
-
-#endif

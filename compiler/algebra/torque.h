@@ -20,8 +20,7 @@
  * whose entire functions of M^2 have no difference of near numbers and no singularity at the identity. What comes out
  * are gradients of phases and of generators' coefficients, to be handed to spec/adjoint.h.
  */
-#ifndef PEGEN_ALGEBRA_TORQUE_H
-#define PEGEN_ALGEBRA_TORQUE_H
+#pragma once
 
 #include "spec/adjoint.h"
 #include "spec/spec.h"
@@ -85,5 +84,3 @@ typedef enum torque_frame {
  * of the torques' float32, and near the identity as good as anywhere. Returns their number; *out: in a. */
 int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, const expr *const *tau,
                    const adjoint_output **out);
-
-#endif

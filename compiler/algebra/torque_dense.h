@@ -12,8 +12,7 @@
  *
  * and since A tau - tau A = A tau - (A tau)^T for skew matrices, a commutator is one product.
  */
-#ifndef PEGEN_ALGEBRA_TORQUE_DENSE_H
-#define PEGEN_ALGEBRA_TORQUE_DENSE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,5 +23,3 @@ enum { TORQUE_MOST_TERMS = 24 };
  * 1) times the mean of the Bessel function J_k from 0 to reach. With w = ad_M / reach that is dexp_M. Returns their
  * number, at most TORQUE_MOST_TERMS. */
 int torque_series(double reach, bool is_f64, double *c);
-
-#endif

@@ -4,13 +4,10 @@
  * dexp takes dM to dV V^-1. dV is the differential of the closed form, by spec/adjoint.h. M/rho stands for M there with
  * a rho that does not vary, since the factors are functions of it that no power of a large angle overflows in.
  */
-#ifndef PEGEN_ALGEBRA_TORQUE_FIVE_H
-#define PEGEN_ALGEBRA_TORQUE_FIVE_H
+#pragma once
 
 #include "algebra/torque_group.h"
 
 /* torque_through of a bivector of at most five vectors. float64. */
 void torque_through_five(const torque_basis *basis, torque_map map, const expr *const *m, double sense,
                          const expr *const *tau, const expr **out);
-
-#endif

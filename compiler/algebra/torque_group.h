@@ -20,8 +20,7 @@
  * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding
  * would grow with that.
  */
-#ifndef PEGEN_ALGEBRA_TORQUE_GROUP_H
-#define PEGEN_ALGEBRA_TORQUE_GROUP_H
+#pragma once
 
 #include "algebra/entire.h"
 #include "algebra/torque.h"
@@ -36,5 +35,3 @@ typedef enum torque_map { TORQUE_ROTOR, TORQUE_EXPONENTIAL } torque_map;
 /* Sense -1: of -M. out may be tau. length: |M|, of either sign, where that is known by a shorter way; or NULL. */
 void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
                     const expr *const *tau, const expr **out);
-
-#endif

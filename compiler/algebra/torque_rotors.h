@@ -14,8 +14,7 @@
  * so that no squaring of the mean's eigenvector is walked back. t is at most pi; where it is, and where H has no
  * inverse (several rotations are nearest), gradients are finite: of a cut's one side, or 0.
  */
-#ifndef PEGEN_ALGEBRA_TORQUE_ROTORS_H
-#define PEGEN_ALGEBRA_TORQUE_ROTORS_H
+#pragma once
 
 #include "algebra/rotors.h"
 #include "algebra/torque.h"
@@ -25,5 +24,3 @@
  * Returns the number of these. */
 int torque_through_function(arena *a, const torque_basis *basis, torque_frame frame, const expr *const *tau,
                             const expr *axis_tau[SPEC_MAX_AXES][SPEC_MAX_BIVECTORS], adjoint_output *factors);
-
-#endif

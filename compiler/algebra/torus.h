@@ -6,8 +6,7 @@
  * at most one matrix acts on each: one axis there is (P = 1), or one listens to the block,
  * or all axes that do name the same matrix.
  */
-#ifndef PEGEN_ALGEBRA_TORUS_H
-#define PEGEN_ALGEBRA_TORUS_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -19,5 +18,3 @@ typedef struct torus {
 } torus;
 
 void torus_find(arena *a, const spec *s, torus *out);
-
-#endif

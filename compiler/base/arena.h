@@ -5,8 +5,7 @@
  * the message a user expects and ends the process with exit code 3, before any
  * output file is touched (outputs are written last and renamed into place).
  */
-#ifndef PEGEN_BASE_ARENA_H
-#define PEGEN_BASE_ARENA_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void *arena_must(void *memory);
 
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))
 #define arena_array(a, type, count) ((type *)arena_alloc((a), sizeof(type) * (size_t)(count)))
-
-#endif

@@ -4,8 +4,7 @@
  * diag_error and the stage returns failure (exit 1); a broken invariant of
  * the compiler calls diag_bug, which names the stage and aborts with exit 3.
  */
-#ifndef PEGEN_BASE_DIAG_H
-#define PEGEN_BASE_DIAG_H
+#pragma once
 
 /* Where messages go: the standard error, or in a process that has none a function, which ends it after a bug or
  * where memory lacks; file may be NULL. */
@@ -21,5 +20,3 @@ _Noreturn void diag_bug(const char *stage, const char *format, ...) __attribute_
 
 /* The candidate nearest to word by edit distance, or NULL where none is near enough to be meant. */
 const char *diag_nearest(const char *word, const char *const *candidates, int count);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Keys are NULL for the elements of arrays and for the outermost value.
  */
-#ifndef PEGEN_BASE_JSON_H
-#define PEGEN_BASE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void json_number(json_writer *w, const char *key, double value);
 /* An array on one line. */
 void json_numbers(json_writer *w, const char *key, const double *values, int64_t count);
 void json_bool(json_writer *w, const char *key, bool value);
-
-#endif

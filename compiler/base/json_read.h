@@ -3,8 +3,7 @@
  *
  * Strings come as UTF-8 that ends in a NUL; one that holds U+0000, or half of a surrogate pair, is refused.
  */
-#ifndef PEGEN_BASE_JSON_READ_H
-#define PEGEN_BASE_JSON_READ_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -31,5 +30,3 @@ const json_value *json_read(arena *a, const char *text, size_t length, const cha
 
 /* A member of an object; NULL: there is none, or there are two of that name. */
 const json_value *json_member(const json_value *object, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * Slow and sure code for check and the tests: rounds to nearest even from long double by
  * the definition of the format, subnormals and overflow included, and shares nothing with kernels.
  */
-#ifndef PEGEN_BASE_NUMBER_H
-#define PEGEN_BASE_NUMBER_H
+#pragma once
 
 #include "kernel/number_types.h"
 
@@ -64,5 +63,3 @@ int random_below(uint64_t *state, int bound);
 
 /* For qsort of doubles: ascending. */
 int number_compare(const void *x, const void *y);
-
-#endif

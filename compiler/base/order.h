@@ -5,8 +5,7 @@
  * arguments are mostly made in place are macros over themselves that evaluate the last argument first. In a call of any
  * other function one argument at most may make something; tests/order looks for calls that break this.
  */
-#ifndef PEGEN_BASE_ORDER_H
-#define PEGEN_BASE_ORDER_H
+#pragma once
 
 #define ORDERED2(x, y, call) \
   __extension__({ \
@@ -21,5 +20,3 @@
     __auto_type x_ = (x); \
     call; \
   })
-
-#endif

@@ -1,8 +1,5 @@
 /* base/status: how the program ends. */
-#ifndef PEGEN_BASE_STATUS_H
-#define PEGEN_BASE_STATUS_H
+#pragma once
 
 /* Exit codes: what went wrong, and whose fault it is. */
 enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_BUG = 3 };
-
-#endif

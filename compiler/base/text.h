@@ -3,8 +3,7 @@
  * A description's texts and messages come from a stranger. Characters that reorder or hide what stands beside them
  * make a comment read as code and code as a comment, and control characters drive terminals.
  */
-#ifndef PEGEN_BASE_TEXT_H
-#define PEGEN_BASE_TEXT_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -21,5 +20,3 @@ const char *text_flaw(const char *text, size_t length);
 
 /* The text with a ? for each character that text_flaw minds. */
 const char *text_shown(arena *a, const char *text, size_t length);
-
-#endif

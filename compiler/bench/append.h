@@ -6,8 +6,7 @@
  * then a copy of k and v to their slots. A limit moves what the call reads and writes once: q scaled where it lies, or
  * copied, runs of rows of k and v copied to the same slots.
  */
-#ifndef PEGEN_BENCH_APPEND_H
-#define PEGEN_BENCH_APPEND_H
+#pragma once
 
 #include "base/arena.h"
 #include "bench/request.h"
@@ -19,5 +18,3 @@ int bench_append(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 
 /* Says why the description, or its target, has no such call, and gives the exit code of that. */
 int bench_refuse_append(const spec *s, const char *what);
-
-#endif

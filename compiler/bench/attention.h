@@ -1,7 +1,6 @@
 /* bench/attention: `pegen bench` of attention: beside the same attention without a function of positions, and beside
  * the multiply-adds that the machine can do. */
-#ifndef PEGEN_BENCH_ATTENTION_H
-#define PEGEN_BENCH_ATTENTION_H
+#pragma once
 
 #include "bench/request.h"
 #include "compile.h"
@@ -10,5 +9,3 @@
 /* Times a description of attention as bench_spec times one that encodes. It runs on one thread, in float32 unless
  * --dtype says otherwise, or on an NVIDIA device, in bfloat16. Keys are a number of them, or as many as queries. */
 int bench_attention(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
-
-#endif

@@ -3,8 +3,7 @@
  * Kernels are called on tensors in the host's memory; a device keeps copies of them. Functions return the kernel's
  * error, 0, or ATTENTION_TOLD where words were printed already.
  */
-#ifndef PEGEN_BENCH_ATTENTION_MACHINE_H
-#define PEGEN_BENCH_ATTENTION_MACHINE_H
+#pragma once
 
 #include "base/json.h"
 #include "bench/request.h"
@@ -44,5 +43,3 @@ struct attention_machine {
 attention_machine *attention_processor(arena *a);
 /* The device for the lowest GPU among the targets; NULL after a message. */
 attention_machine *attention_device(arena *a, const char *targets);
-
-#endif

@@ -3,8 +3,7 @@
  * A description, a kernel and a shape go in, calls that can be made as often as one likes come out. All memory is
  * aligned to huge pages, so that no run depends on which small pages it got.
  */
-#ifndef PEGEN_BENCH_BED_H
-#define PEGEN_BENCH_BED_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/number.h"
@@ -65,5 +64,3 @@ int bed_lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *kernel
 /* What these are made with. */
 void *bed_allocate(size_t bytes);
 DLTensor bed_tensor(void *data, number_type type, int rank, int64_t *dims, int64_t *strides);
-
-#endif

@@ -3,8 +3,7 @@
  * Chooses what is measured of the description's form and target: rows (bench/rows.h), attention (bench/attention.h), or
  * rows on a GPU (bench/gpu.h).
  */
-#ifndef PEGEN_BENCH_BENCH_H
-#define PEGEN_BENCH_BENCH_H
+#pragma once
 
 #include "base/arena.h"
 #include "bench/request.h"
@@ -14,5 +13,3 @@
 /* Compiles and measures; prints to the standard output. An exit code. */
 typedef int bench_function(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 int bench_spec(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
-
-#endif

@@ -3,8 +3,7 @@
  * Offers what the runtime's launcher (pegen/cuda.h) does not: memory, copies, events, and kernels of the bench's own.
  * Functions say what went wrong in words before they return false.
  */
-#ifndef PEGEN_BENCH_CUDA_H
-#define PEGEN_BENCH_CUDA_H
+#pragma once
 
 #include "gpu/target.h"
 
@@ -65,5 +64,3 @@ bool cuda_upload(const void *data, size_t bytes, cuda_address *memory);
 /* Seconds that the default stream spends between the two calls; the second one waits for it. */
 bool cuda_begin(const cuda_device *device);
 bool cuda_end(const cuda_device *device, double *seconds);
-
-#endif

@@ -4,8 +4,7 @@
  * in the L2 cache; a sample is one call on every set, timed by the device's events, and the kernel's samples and those
  * of a copy of the same bytes take turns.
  */
-#ifndef PEGEN_BENCH_GPU_H
-#define PEGEN_BENCH_GPU_H
+#pragma once
 
 #include "base/arena.h"
 #include "bench/request.h"
@@ -15,5 +14,3 @@
 /* Compiles for the GPU among options->targets and measures; prints to the standard output. An exit code: 1, and
  * words, where there is no CUDA driver or no device. */
 int bench_gpu_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench);
-
-#endif

@@ -1,7 +1,6 @@
 /* bench/limits: what memory allows. Loops that move bytes and do no work, to measure kernels against;
  * and the threads that share them. */
-#ifndef PEGEN_BENCH_LIMITS_H
-#define PEGEN_BENCH_LIMITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ typedef void crew_work(void *context, int part, int parts);
 crew *crew_create(int threads);
 void crew_run(crew *c, crew_work *work, void *context);
 void crew_destroy(crew *c);
-
-#endif

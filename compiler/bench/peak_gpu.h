@@ -1,8 +1,7 @@
 /* bench/peak_gpu: how many multiplications and additions an NVIDIA device does a second at most, of rows of a type:
  * products of matrices by mma.sync for 16-bit rows where the chip has them, otherwise fused multiply-adds of float32.
  */
-#ifndef PEGEN_BENCH_PEAK_GPU_H
-#define PEGEN_BENCH_PEAK_GPU_H
+#pragma once
 
 #include "base/number.h"
 #include "bench/cuda.h"
@@ -21,5 +20,3 @@ const char *peak_gpu_name(const gpu_target *target, number_type type);
 bool peak_gpu_open(arena *a, peak_gpu *p, const cuda_device *device, number_type type);
 bool peak_gpu_measure(const peak_gpu *p, double *flops_per_second);
 void peak_gpu_close(peak_gpu *p);
-
-#endif

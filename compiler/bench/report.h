@@ -6,8 +6,7 @@
  * A row says all of itself (kernel, options, targets, number type, shape), so that rows of several machines can be put
  * side by side. docs/speed.md has the members.
  */
-#ifndef PEGEN_BENCH_REPORT_H
-#define PEGEN_BENCH_REPORT_H
+#pragma once
 
 #include "base/json.h"
 #include "bench/request.h"
@@ -31,5 +30,3 @@ void bench_print_time(double seconds);
 /* Members that many rows have. */
 void report_kernel(json_writer *w, const char *name, const char *options, const char *targets, const char *dtype);
 void report_sizes(json_writer *w, const char *shape, int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim);
-
-#endif

@@ -1,6 +1,5 @@
 /* bench/request: what `pegen bench` is asked to measure, and what every room of it gets. */
-#ifndef PEGEN_BENCH_REQUEST_H
-#define PEGEN_BENCH_REQUEST_H
+#pragma once
 
 #include "base/status.h"
 
@@ -27,5 +26,3 @@ typedef struct bench_options {
   const char *command;         /* the command line, for that object */
   struct bench_report *report; /* where its figures go, once the bench runs (bench/report.h); NULL: lines */
 } bench_options;
-
-#endif

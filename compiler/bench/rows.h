@@ -7,8 +7,7 @@
  * followed by one reading of what they wrote, as an attention does: so it shows what it is worth to leave outputs in
  * the caches.
  */
-#ifndef PEGEN_BENCH_ROWS_H
-#define PEGEN_BENCH_ROWS_H
+#pragma once
 
 #include "base/arena.h"
 #include "bench/request.h"
@@ -20,5 +19,3 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 
 /* Says that `what` has no table, and gives the exit code of that. */
 int bench_refuse_table(const spec *s, const char *what);
-
-#endif

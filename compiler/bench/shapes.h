@@ -1,6 +1,5 @@
 /* bench/shapes: what bench measures: shapes by name or by number, memory orders, in place or not. */
-#ifndef PEGEN_BENCH_SHAPES_H
-#define PEGEN_BENCH_SHAPES_H
+#pragma once
 
 #include "base/arena.h"
 #include "bench/request.h"
@@ -41,5 +40,3 @@ void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides
 
 /* Row-major positions [tokens][axes] of the smallest cube that holds all tokens, as images and volumes have. */
 float *bench_positions(arena *a, int64_t tokens, int axes);
-
-#endif

@@ -4,8 +4,7 @@
  * some that are not timed; a contender's time is the median of its samples. Machines drift, so only ratios of one run
  * are comparable from run to run.
  */
-#ifndef PEGEN_BENCH_TURNS_H
-#define PEGEN_BENCH_TURNS_H
+#pragma once
 
 #include "base/json.h"
 #include "bench/bed.h"
@@ -63,5 +62,3 @@ void turns_json_limits(json_writer *w, const contender *contenders, int count);
 
 /* Seconds of the monotonic clock. */
 double turns_now(void);
-
-#endif

@@ -3,8 +3,7 @@
  * In: names of files. Out: "kernel.o kernel.h: SPEC.lua ...", which GNU make reads back as those files, whatever
  * characters they have; a name that no rule of make can hold is refused.
  */
-#ifndef PEGEN_CLI_DEPFILE_H
-#define PEGEN_CLI_DEPFILE_H
+#pragma once
 
 #include "base/arena.h"
 #include "cli/options.h"
@@ -12,5 +11,3 @@
 
 /* NULL after a diag_error. */
 char *depfile_text(arena *a, const options *o, const spec *s);
-
-#endif

@@ -3,8 +3,7 @@
  * cli/option_table.c holds the rows, cli/options.c parses by them, and cli/option_print.c writes the help, the manual
  * page and the completion scripts from them. Nothing else names an option.
  */
-#ifndef PEGEN_CLI_OPTION_TABLE_H
-#define PEGEN_CLI_OPTION_TABLE_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -64,5 +63,3 @@ void option_print_zsh(FILE *out, const option_table *t);
 
 /* "-o, --output FILE" */
 void option_spell(const option_row *row, char *text, size_t size);
-
-#endif

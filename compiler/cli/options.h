@@ -4,8 +4,7 @@
  * call (2). One table holds every option: getopt_long's table, the help text,
  * the nearest-name suggestions and what each command accepts are all read from it.
  */
-#ifndef PEGEN_CLI_OPTIONS_H
-#define PEGEN_CLI_OPTIONS_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -50,5 +49,3 @@ typedef struct options {
  * program is done: *status is the exit code, and help, version or target list (0) or the message of a wrong call (2)
  * has been printed. */
 bool options_parse(arena *a, const char *dsl, int argc, char **argv, options *out, int *status);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/parser: a command line while it is read: what options set, and what is decided once all of it is known. */
-#ifndef PEGEN_CLI_PARSER_H
-#define PEGEN_CLI_PARSER_H
+#pragma once
 
 #include "cli/option_table.h"
 
@@ -20,5 +19,3 @@ int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* With its dot: what a file of this form is called. */
 const char *ending_of_kind(emit_kind kind);
-
-#endif

@@ -1,6 +1,5 @@
 /* cli/specs: the descriptions that come with the program, by their names and by those of the models that use them. */
-#ifndef PEGEN_CLI_SPECS_H
-#define PEGEN_CLI_SPECS_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -16,5 +15,3 @@ const char *specs_nearest(arena *a, const char *dsl, const char *word);
 /* Prints what there is, a line each, or of what `word` is in the name, the text or a model's name of, all of it; an
  * exit status. word: NULL for everything. */
 int specs_list(arena *a, const char *dsl, const char *word, bool json);
-
-#endif

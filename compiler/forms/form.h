@@ -4,8 +4,7 @@
  * and loops), prints its plan and makes programs of it. What all forms share (targets, the object's head, the driver's
  * checks) reads this table and knows no form by name. At most one form takes a description.
  */
-#ifndef PEGEN_FORMS_FORM_H
-#define PEGEN_FORMS_FORM_H
+#pragma once
 
 #include "program/backward.h"
 #include "spec/spec.h"
@@ -132,5 +131,3 @@ const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
 #define X(name, row) extern const form row;
 FORMS(X)
 #undef X
-
-#endif

@@ -3,8 +3,7 @@
  * Numbers are integers or floats, scalars or vectors: the ops are those of x's type, and y's is the same. Integers are
  * compared with their signs. With floats smaller() and larger() take y where x or y is not a number.
  */
-#ifndef PEGEN_MLIR_ARITH_H
-#define PEGEN_MLIR_ARITH_H
+#pragma once
 
 #include "mlir/ir.h"
 
@@ -33,5 +32,3 @@ static inline ir_value larger(ir *b, ir_value x, ir_value y) {
 #define mul(b, x, y) ORDERED2(x, y, mul(b, x_, y_))
 #define smaller(b, x, y) ORDERED2(x, y, smaller(b, x_, y_))
 #define larger(b, x, y) ORDERED2(x, y, larger(b, x_, y_))
-
-#endif

@@ -4,8 +4,7 @@
  * (or scalars) of float32 and float64; a GPU's threads have scalars of float32 and sums of two (mlir/two_float).
  * Values have the type of the latter throughout; only two-float arithmetic has a lo.
  */
-#ifndef PEGEN_MLIR_ARITHMETIC_H
-#define PEGEN_MLIR_ARITHMETIC_H
+#pragma once
 
 #include "mlir/two_float.h"
 #include "spec/expr.h"
@@ -41,5 +40,3 @@ typedef struct expr_machine {
 extern const expr_machine expr_of_processors, expr_of_threads, expr_of_fast_threads;
 /* Threads that rotate 16-bit rows: sines and cosines, too, with an error of 2^-20. */
 extern const expr_machine expr_of_turning_threads;
-
-#endif

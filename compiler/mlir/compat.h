@@ -2,8 +2,7 @@
  *
  * Everything else of the C API that pegen uses is the same in both.
  */
-#ifndef PEGEN_MLIR_COMPAT_H
-#define PEGEN_MLIR_COMPAT_H
+#pragma once
 
 #include <llvm/Config/llvm-config.h>
 #include <mlir-c/BuiltinAttributes.h>
@@ -42,5 +41,3 @@ static inline MlirAttribute mlir_compat_shuffle_mask(MlirContext context, int la
   return mlirArrayAttrGet(context, lanes, entries);
 #endif
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* mlir/exp2: powers of two and exponents, of numbers or vectors. */
-#ifndef PEGEN_MLIR_EXP2_H
-#define PEGEN_MLIR_EXP2_H
+#pragma once
 
 #include "mlir/ir.h"
 
@@ -13,5 +12,3 @@ ir_value emit_exp2_fast(ir *b, ir_value x);
 /* Integers n, q: i32 for float32, i64 for float64. */
 ir_value emit_exp2_integer(ir *b, ir_value n, bool is_f64); /* 2^n as a float, where that is a normal number */
 ir_value emit_exponent(ir *b, ir_value x); /* of x >= 0: q with x < 2^(q+1); a low number where x is not finite */
-
-#endif

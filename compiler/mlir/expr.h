@@ -4,8 +4,7 @@
  * displacements (cpu/attention/delta), a GPU's threads (gpu/thread). They hand it an arithmetic (mlir/arithmetic),
  * what differs from lane to lane, and their leaves. A place is a struct that begins with its walker.
  */
-#ifndef PEGEN_MLIR_EXPR_H
-#define PEGEN_MLIR_EXPR_H
+#pragma once
 
 #include "mlir/arithmetic.h"
 
@@ -73,5 +72,3 @@ void emit_expr_end_terms(expr_walker *w, expr_loop loop);
 /* The number of the term at hand, float32; the whole number that is not above it, which is none below 0, i64. */
 ir_value emit_expr_of_terms(expr_walker *w, const expr *x);
 ir_value emit_expr_place_of_terms(expr_walker *w, const expr *x);
-
-#endif

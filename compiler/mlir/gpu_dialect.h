@@ -3,8 +3,7 @@
  * Upstream's patterns, in C++ because the C API has whole passes only: those (convert-gpu-to-nvvm, -rocdl) also turn
  * roots, roundings and magnitudes into calls of the vendors' libraries of mathematics, which pegen does without.
  */
-#ifndef PEGEN_MLIR_GPU_DIALECT_H
-#define PEGEN_MLIR_GPU_DIALECT_H
+#pragma once
 
 #include <mlir-c/IR.h>
 #include <stdbool.h>
@@ -19,6 +18,4 @@ gpu_conversion gpu_dialect_to_nvvm, gpu_dialect_to_rocdl;
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

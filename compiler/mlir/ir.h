@@ -5,8 +5,7 @@
  * or a type that cannot be inferred aborts with the op's name (MLIR says nothing by
  * itself there). Values are SSA; scalars and vectors share one set of calls.
  */
-#ifndef PEGEN_MLIR_IR_H
-#define PEGEN_MLIR_IR_H
+#pragma once
 
 #include "base/order.h"
 #include "mlir/gpu_dialect.h"
@@ -218,5 +217,3 @@ void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, i
 #define ir_for(b, begin, end) ORDERED2(begin, end, ir_for(b, x_, y_))
 #define ir_for_with(b, begin, end, count, initial, current) \
   ORDERED2(begin, end, ir_for_with(b, x_, y_, count, initial, current))
-
-#endif

@@ -1,6 +1,5 @@
 /* mlir/lower: from a module of MLIR to LLVM, and to text or bytes; what the targets share. */
-#ifndef PEGEN_MLIR_LOWER_H
-#define PEGEN_MLIR_LOWER_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "target/request.h"
@@ -20,5 +19,3 @@ void lower_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int leve
 void lower_print_mlir(ir *b, compile_output *out);
 void lower_print_llvm(LLVMModuleRef module, compile_output *out);
 void lower_write(LLVMModuleRef module, LLVMTargetMachineRef machine, bool assembly, compile_output *out);
-
-#endif

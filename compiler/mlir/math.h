@@ -3,8 +3,7 @@
  *
  * All work on scalars or vectors of float64 (ir_value x), on any target.
  */
-#ifndef PEGEN_MLIR_MATH_H
-#define PEGEN_MLIR_MATH_H
+#pragma once
 
 #include "mlir/ir.h"
 
@@ -56,5 +55,3 @@ ir_value math_cut_nan(ir *b, ir_value x);
 ir_value math_f32_from_bf16(ir *b, ir_value bits);
 ir_value math_f16_from_f32(ir *b, ir_value x);
 ir_value math_f32_from_f16(ir *b, ir_value bits);
-
-#endif

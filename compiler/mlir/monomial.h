@@ -1,6 +1,5 @@
 /* mlir/monomial: monomials of coordinates as code, scalars or lanes of either float. */
-#ifndef PEGEN_MLIR_MONOMIAL_H
-#define PEGEN_MLIR_MONOMIAL_H
+#pragma once
 
 #include "algebra/polynomial.h"
 #include "mlir/ir.h"
@@ -17,5 +16,3 @@ ir_value emit_monomial(power_table *t, const monomial *m, double factor);
 
 /* The derivative of a weight's shape along an axis; null: 0. */
 ir_value emit_shape_slope(power_table *t, const polynomial_weight *weight, int axis);
-
-#endif

@@ -3,8 +3,7 @@
  * What varies from type to type is a row of the table in number.c; the types themselves are rows of
  * kernel/number_types.h. `native`: bits 1 << NUMBER_ of the types that the target's own instructions convert.
  */
-#ifndef PEGEN_MLIR_NUMBER_H
-#define PEGEN_MLIR_NUMBER_H
+#pragma once
 
 #include "base/number.h"
 #include "mlir/ir.h"
@@ -36,5 +35,3 @@ ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits);
 /* The 4 / bytes numbers of an i32, the lowest first, as GPUs read and write registers; not of 32-bit types. */
 void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value *x);
 ir_value emit_pack_word(ir *b, unsigned native, int type, const ir_value *x);
-
-#endif

@@ -1,6 +1,5 @@
 /* mlir/register: what of MLIR pegen is made of: the dialects and passes that it uses, by name, and no others. */
-#ifndef PEGEN_MLIR_REGISTER_H
-#define PEGEN_MLIR_REGISTER_H
+#pragma once
 
 #include <mlir-c/IR.h>
 
@@ -10,5 +9,3 @@ MlirContext register_dialects(void);
 
 /* The passes of mlir/lower's pipelines; once a process, later calls do nothing. */
 void register_passes(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* mlir/translations: how dialects that are left after lowering become LLVM IR. In C++: the C API registers the
  * translations of all dialects or none. */
-#ifndef PEGEN_MLIR_TRANSLATIONS_H
-#define PEGEN_MLIR_TRANSLATIONS_H
+#pragma once
 
 #include <mlir-c/IR.h>
 
@@ -13,6 +12,4 @@ void register_translations(MlirDialectRegistry registry);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -8,8 +8,7 @@
  *
  * Scalars of float32 throughout. lo may be missing, which says that it is 0.
  */
-#ifndef PEGEN_MLIR_TWO_FLOAT_H
-#define PEGEN_MLIR_TWO_FLOAT_H
+#pragma once
 
 #include "mlir/ir.h"
 
@@ -66,5 +65,3 @@ two_float two_float_from_f64(ir *b, ir_value low,
 #define two_float_div(b, x, y) ORDERED2(x, y, two_float_div(b, x_, y_))
 #define two_float_atan2(b, y, x) ORDERED2(y, x, two_float_atan2(b, x_, y_))
 #define two_float_select(b, condition, x, y) ORDERED3(condition, x, y, two_float_select(b, x_, y_, z_))
-
-#endif

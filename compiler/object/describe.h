@@ -1,8 +1,7 @@
 /* object/describe: what an object says of itself and tells the driver, as constants of its LLVM module:
  * NAME_kernel, the driver's descriptor, and the exported entries. The part that is a form's has a file of its own
  * (object/describe_form). */
-#ifndef PEGEN_OBJECT_DESCRIBE_H
-#define PEGEN_OBJECT_DESCRIBE_H
+#pragma once
 
 #include "object/describer.h"
 
@@ -15,5 +14,3 @@ bool describe_is_exported(const describe_request *request, const char *symbol);
 
 /* Hash of the description's mathematics (structure, constants, layout, operands), as 32 hexadecimal digits. */
 const char *describe_digest(arena *a, const form *f, const spec *s, const void *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* object/describe_form: what an object says of one form's kernels. A form's file has a row; object/describe.c has the
  * table by kind. */
-#ifndef PEGEN_OBJECT_DESCRIBE_FORM_H
-#define PEGEN_OBJECT_DESCRIBE_FORM_H
+#pragma once
 
 #include "object/describer.h"
 #include "object/digest.h"
@@ -24,5 +23,3 @@ LLVMValueRef describe_gradient_row(describer *d, const spec *s, const struct pla
 
 extern const describe_form describe_attention, describe_polynomial, describe_additive, describe_blades, describe_parts,
     describe_dense, describe_change_of_basis;
-
-#endif

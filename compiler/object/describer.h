@@ -1,7 +1,6 @@
 /* object/describer: constants of an LLVM module in the layout of C structs, from which object/describe and each form's
  * part of it are made. */
-#ifndef PEGEN_OBJECT_DESCRIBER_H
-#define PEGEN_OBJECT_DESCRIBER_H
+#pragma once
 
 #include "forms/form.h"
 #include "gpu/target.h"
@@ -92,5 +91,3 @@ LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks);
 LLVMValueRef describe_function(describer *d, const char *name);
 LLVMValueRef describe_by_type(describer *d, const cpu_target *target,
                               const char *(*name)(arena *a, const cpu_target *target, int dtype));
-
-#endif

@@ -1,6 +1,5 @@
 /* object/digest: a hash of a description's mathematics. */
-#ifndef PEGEN_OBJECT_DIGEST_H
-#define PEGEN_OBJECT_DIGEST_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -16,5 +15,3 @@ void digest_expr(digest *d, const expr *x);
 void digest_expressions_of(digest *d, const expr_pool *pool);
 /* 32 hexadecimal digits; d is gone. */
 const char *digest_end(arena *a, digest *d);
-
-#endif

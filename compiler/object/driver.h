@@ -6,8 +6,7 @@
  * table each (kernel/CMakeLists.txt), and of the cuts those are added that the module's declarations reach: a cut that
  * defines a label is needed where another one that is needed has that label's name in it.
  */
-#ifndef PEGEN_OBJECT_DRIVER_H
-#define PEGEN_OBJECT_DRIVER_H
+#pragma once
 
 #include "base/arena.h"
 #include "kernel/embedded.h"
@@ -17,5 +16,3 @@
 
 /* To the module's inline assembly; after everything else of the module is there, declarations without a use removed. */
 void driver_add(arena *a, LLVMModuleRef module, const driver_text *const *texts, int n_texts, bool x86);
-
-#endif

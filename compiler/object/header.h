@@ -4,8 +4,7 @@
  * one is) and the sizes as macros. It says what made it and holds neither paths
  * nor dates: the same description and options give the same bytes.
  */
-#ifndef PEGEN_OBJECT_HEADER_H
-#define PEGEN_OBJECT_HEADER_H
+#pragma once
 
 #include "base/arena.h"
 #include "gpu/entries.h"
@@ -14,5 +13,3 @@
 /* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. gpu: what was written for a GPU alone, which has launch constants in
  * place of entries; NULL: an object. NUL-terminated, in the arena. A kernel of the description must have compiled. */
 char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes, bool gradients);
-
-#endif

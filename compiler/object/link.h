@@ -5,8 +5,7 @@
  * LINK_KERNEL_SYMBOL, the object's pegen_kernel. Relocations are applied before anything runs and are read-only then,
  * code is not writable, the stack is not executable. One object gives the same bytes each time.
  */
-#ifndef PEGEN_OBJECT_LINK_H
-#define PEGEN_OBJECT_LINK_H
+#pragma once
 
 #include "base/arena.h"
 #include "target/request.h"
@@ -16,5 +15,3 @@
 
 /* Replaces out's object; name: the description's. False after a diag_error (no memory file). */
 bool link_shared(arena *a, const char *name, compile_output *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* object/lld: LLVM's linker for ELF, called as a function; C++ because the linker has no other interface. */
-#ifndef PEGEN_OBJECT_LLD_H
-#define PEGEN_OBJECT_LLD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,6 +13,4 @@ bool lld_link_elf(int count, const char *const *arguments, char **message);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* object/object: from a module of MLIR to the object with its driver and descriptor, or to what comes before it. */
-#ifndef PEGEN_OBJECT_OBJECT_H
-#define PEGEN_OBJECT_OBJECT_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "object/describe.h"
@@ -10,5 +9,3 @@
 /* Lowers the module's MLIR, optimizes, adds the driver and the descriptor, and writes the form asked for. */
 bool object_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options,
                   const describe_request *describe, compile_output *out);
-
-#endif

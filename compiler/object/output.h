@@ -4,8 +4,7 @@
  * before. Every file is first written next to its place under a temporary name and
  * then renamed, so no reader sees a half-written one and a failure keeps the old.
  */
-#ifndef PEGEN_OBJECT_OUTPUT_H
-#define PEGEN_OBJECT_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ bool output_write(const output_file *files, int count);
 
 /* All bytes, however many writes that takes. False: errno. */
 bool output_bytes(int fd, const char *data, size_t size);
-
-#endif

@@ -8,8 +8,7 @@
  * over tiles of keys with a running maximum (Milakov and Gimelshein's online softmax), so that scores
  * are never stored beyond a tile.
  */
-#ifndef PEGEN_PLAN_ATTENTION_H
-#define PEGEN_PLAN_ATTENTION_H
+#pragma once
 
 #include "algebra/torque.h"
 #include "plan/mask.h"
@@ -184,5 +183,3 @@ int attention_block(const attention_shape *s);
 attention_shape attention_narrow_shape(const attention_shape *s);
 /* Numbers of a row of `width` channels, rounded up to whole registers of any target. */
 int attention_pitch(int width);
-
-#endif

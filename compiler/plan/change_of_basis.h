@@ -6,8 +6,7 @@
  * R^-1): the transpose of what R^-T does to the columns of C. Gradients of C go back through R^-1, which of boosts and
  * translations is no multiple of R^T: a plan of its own beside that of R.
  */
-#ifndef PEGEN_PLAN_CHANGE_OF_BASIS_H
-#define PEGEN_PLAN_CHANGE_OF_BASIS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -25,5 +24,3 @@ bool plan_basis_takes(const spec *s);
 plan_basis *plan_basis_build(arena *a, const spec *s);
 
 void plan_basis_print(FILE *out, const plan_basis *p);
-
-#endif

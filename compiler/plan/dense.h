@@ -4,8 +4,7 @@
  * and the generators a token's matrices are formed: into a table once (NAME_prepare), or by encode itself, a block
  * at a time. Every row then costs a matrix times vector per block.
  */
-#ifndef PEGEN_PLAN_DENSE_H
-#define PEGEN_PLAN_DENSE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -29,5 +28,3 @@ plan_dense *plan_dense_build(arena *a, const spec *s);
 
 /* Text for --emit expr: what is formed or applied, at what cost, and why. */
 void plan_dense_print(FILE *out, const plan_dense *p);
-
-#endif

@@ -9,8 +9,7 @@
  * take from operands alone, and of the token's coordinates; once a call and head the boundaries' sums over tokens
  * become those of operands' elements. Either way it is expressions (spec/adjoint.h).
  */
-#ifndef PEGEN_PLAN_GRADIENT_H
-#define PEGEN_PLAN_GRADIENT_H
+#pragma once
 
 #include "algebra/torque.h"
 #include "plan/plan.h"
@@ -66,5 +65,3 @@ const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_h
 /* Builds the gradients of numbers of a query, float32 sums over blocks of what its inputs and operands are: what a sum
  * gains is one number for all of its blocks. p: where those expressions are evaluated. */
 const plan_gradient *plan_gradient_of_sums(arena *a, const plan *p, const expr *const *sums, int count);
-
-#endif

@@ -4,8 +4,7 @@
  * Both are expressions of bounds of the tile's displacements (spec/interval), so that they hold for every pair whose
  * displacement lies between them, as kernels round.
  */
-#ifndef PEGEN_PLAN_MASK_H
-#define PEGEN_PLAN_MASK_H
+#pragma once
 
 #include "spec/interval.h"
 #include "spec/spec.h"
@@ -26,5 +25,3 @@ static inline int mask_bound(int axis, bool greatest) { return MASK_BOUNDS * axi
 const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places);
 /* Whether it may be -infinity at all. n_places: coordinates of displacements, and what tokens have beside them. */
 bool attention_may_hide(arena *a, const spec *s, const expr *bias, int n_places);
-
-#endif

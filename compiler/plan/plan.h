@@ -11,8 +11,7 @@
  * differ), and spread over the channels. What depends on operands alone is
  * prepared once per call.
  */
-#ifndef PEGEN_PLAN_PLAN_H
-#define PEGEN_PLAN_PLAN_H
+#pragma once
 
 #include "algebra/block.h"
 
@@ -113,5 +112,3 @@ typedef struct plan_row {
   plan *part[SPEC_MAX_PARTS];
   const struct plan_row *for_threads; /* the same in the closed forms for GPUs; NULL: these are */
 } plan_row;
-
-#endif

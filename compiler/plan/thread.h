@@ -6,8 +6,7 @@
  * it lacks is marked absent. Layouts that no template fits at 16 bytes, or whose units would not fit in a thread's
  * registers, are cut narrower; at one channel an access every layout fits.
  */
-#ifndef PEGEN_PLAN_THREAD_H
-#define PEGEN_PLAN_THREAD_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -62,5 +61,3 @@ bool thread_tile_fills_sectors(const thread_tile *t, int head_dim);
  * owner * n_units + unit has one unit. Accesses may be narrow there, so there are units for any layout,
  * and few blocks a thread do. NULL: a row is not made of whole pieces, pieces pass through, or no units fit. */
 thread_tile *thread_tile_staged(arena *a, const plan *p, int element);
-
-#endif

@@ -20,8 +20,7 @@
  * lanes, from prepared products of operands and the query halves of the polynomial. Everything of a
  * query is float32; positions less the origin and their powers are float64.
  */
-#ifndef PEGEN_PLAN_WIDEN_H
-#define PEGEN_PLAN_WIDEN_H
+#pragma once
 
 #include "algebra/polynomial.h"
 #include "base/number.h"
@@ -97,5 +96,3 @@ bool plan_widen_has_gain(const plan_widen *p, const widen_layout *l, int weight,
 const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layout *l, int lane);
 
 void plan_widen_print(FILE *out, const plan_widen *p);
-
-#endif

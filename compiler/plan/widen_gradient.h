@@ -4,13 +4,10 @@
  * what weights gain, inputs gain term by term, and so do the operands' halves of the products, which are summed over
  * queries and become what operands' elements gain by expressions (plan/gradient.h).
  */
-#ifndef PEGEN_PLAN_WIDEN_GRADIENT_H
-#define PEGEN_PLAN_WIDEN_GRADIENT_H
+#pragma once
 
 #include "plan/gradient.h"
 #include "plan/widen.h"
 
 /* NULL: the bias has neither inputs nor operands. */
 const plan_gradient *plan_widen_gradient(arena *a, const plan_widen *p);
-
-#endif

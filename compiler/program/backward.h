@@ -4,8 +4,7 @@
  * (plan/gradient.h). By way of a table the same is two programs: one that ends at the torques, and one that begins
  * with those that many calls have added up.
  */
-#ifndef PEGEN_PROGRAM_BACKWARD_H
-#define PEGEN_PROGRAM_BACKWARD_H
+#pragma once
 
 #include "plan/gradient.h"
 #include "program/program.h"
@@ -20,5 +19,3 @@ const program *backward_build_row(arena *a, const spec *s, const plan *const *pl
  * were, too. */
 const program *backward_build_rows(arena *a, const program *encode);
 const program *backward_build(arena *a, const plan *p, const plan_gradient *g, torque_frame frame, backward_way way);
-
-#endif

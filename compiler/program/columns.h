@@ -5,8 +5,7 @@
  * query's weights gain, of which inputs and operands do (plan/widen_gradient.h); and monomials' derivatives give it to
  * the coordinates of queries and of keys.
  */
-#ifndef PEGEN_PROGRAM_COLUMNS_H
-#define PEGEN_PROGRAM_COLUMNS_H
+#pragma once
 
 #include "plan/widen_gradient.h"
 #include "program/program.h"
@@ -21,5 +20,3 @@ const int *columns_of_lanes(arena *a, const widen_layout *l, bool of_query);
 int columns_sum_weights(program_builder *b, const plan_widen *p, int prepared);
 
 const program *columns_backward(arena *a, const plan_widen *p);
-
-#endif

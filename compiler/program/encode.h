@@ -1,6 +1,5 @@
 /* program/encode: what the encode programs of all forms have in common. */
-#ifndef PEGEN_PROGRAM_ENCODE_H
-#define PEGEN_PROGRAM_ENCODE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -22,5 +21,3 @@ int encode_mapped_back(program_builder *b, const plan *p, int x, int gradient);
 bool encode_for_skipped(program_builder *b);
 /* Skipped tokens' rows from x to y as they are. */
 void encode_copy_skipped(program_builder *b, int x, int y);
-
-#endif

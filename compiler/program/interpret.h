@@ -4,8 +4,7 @@
  * kernels of all targets round to. Slow and obvious; every value is kept for all indices of its spaces, NaN until it
  * is made.
  */
-#ifndef PEGEN_PROGRAM_INTERPRET_H
-#define PEGEN_PROGRAM_INTERPRET_H
+#pragma once
 
 #include "program/program.h"
 
@@ -32,5 +31,3 @@ typedef struct program_call {
 int64_t program_numbers(const program *p, int value);
 
 void program_interpret(const program *p, const program_call *call);
-
-#endif

@@ -2,12 +2,9 @@
  *
  * Long double; slow and obvious, and nothing of how targets compute them.
  */
-#ifndef PEGEN_PROGRAM_MATRIX_H
-#define PEGEN_PROGRAM_MATRIX_H
+#pragma once
 
 #include "program/program.h"
 
 /* What a source makes of a sum of skew matrices, [n][n] in place. angle: of a Schur form's planes. */
 void matrix_make(program_source source, int n, long double angle, long double *m);
-
-#endif

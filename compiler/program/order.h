@@ -1,6 +1,5 @@
 /* program/order: the loops of a program in another order, which schedules of targets say in a table. */
-#ifndef PEGEN_PROGRAM_ORDER_H
-#define PEGEN_PROGRAM_ORDER_H
+#pragma once
 
 #include "program/program.h"
 
@@ -19,5 +18,3 @@ typedef struct program_order {
  * no program. */
 const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
                                 const program_order *of_each_head, const program_order *of_each_row);
-
-#endif

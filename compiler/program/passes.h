@@ -1,8 +1,7 @@
 /* program/passes: what makes one program of another. A pass is a file, and a row of the table in program/passes.c;
  * program/program.h has what passes are written with (program_rewrite), and the checker runs after each.
  */
-#ifndef PEGEN_PROGRAM_PASSES_H
-#define PEGEN_PROGRAM_PASSES_H
+#pragma once
 
 #include "program/program.h"
 
@@ -23,5 +22,3 @@ const program *program_transpose(arena *a, const program *p);
 /* program/product.c: matrices that are applied one after the other, both or neither transposed, become one: it is made
  * where the one that differs from token to token is, and is what a table holds. */
 const program *program_multiply(arena *a, const program *p);
-
-#endif

@@ -12,8 +12,7 @@
  * Programs are immutable once they are built; a pass makes another one. program_check holds what the ops promise, and
  * runs after every change.
  */
-#ifndef PEGEN_PROGRAM_PROGRAM_H
-#define PEGEN_PROGRAM_PROGRAM_H
+#pragma once
 
 #include "algebra/torque.h"
 #include "base/number.h"
@@ -331,5 +330,3 @@ void program_must_be_forward(const program_op *row, const char *stage);
 const char *program_fault(arena *a, const program *p);
 /* Ends the compiler where a program has a fault, which is the compiler's own bug. stage: who made the program. */
 void program_check(arena *a, const program *p, const char *stage);
-
-#endif

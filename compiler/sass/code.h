@@ -4,8 +4,7 @@
  * control fields (cycles until the next one, scoreboards that are set and waited for), then the turn of the main loop,
  * then the cycles that a multiprocessor takes for it. Every function here is one of its arguments alone.
  */
-#ifndef PEGEN_SASS_CODE_H
-#define PEGEN_SASS_CODE_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -120,5 +119,3 @@ sass_banks sass_find_conflicts(arena *a, const char *ptx, const char *entry);
 double sass_schedule(const sass_chip *chip, const sass_turn *turn, int warps, bool rows_in_memory);
 /* Cycles in which a scheduler's share of the memory moves the rows of a turn. */
 double sass_copy_cycles(const sass_chip *chip, const sass_turn *turn);
-
-#endif

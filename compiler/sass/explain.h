@@ -3,8 +3,7 @@
  * The PTX of --emit ptx is assembled and listed by NVIDIA's programs (gpu/tools.h); what is said of it follows from
  * the listing and a row of the table of chips alone (sass/code.h). No GPU is needed.
  */
-#ifndef PEGEN_SASS_EXPLAIN_H
-#define PEGEN_SASS_EXPLAIN_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/spec.h"
@@ -12,5 +11,3 @@
 
 /* Prints to the standard output; 0, or 1 after a diag_error. Without number types: bfloat16. */
 int sass_explain(arena *a, const spec *s, const compile_options *options, bool json);
-
-#endif

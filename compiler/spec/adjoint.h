@@ -15,8 +15,7 @@
  * tanh(1 / x) and 1 / (1 + exp(1 / x)) have the gradient 0 at 0, which is right. A quotient whose denominator has a
  * pole gets its own slope there: 1 / (1 + 1 / x), at 0, the gradient 1.
  */
-#ifndef PEGEN_SPEC_ADJOINT_H
-#define PEGEN_SPEC_ADJOINT_H
+#pragma once
 
 #include "spec/size.h"
 
@@ -69,5 +68,3 @@ enum { ADJOINT_MOST_OPERATIONS = 4 * SIZE_MOST_OPERATIONS };
 
 /* False after a diag_error that names what has gradients that would be too large as code. */
 bool adjoint_check_size(arena *a, const spec *s);
-
-#endif

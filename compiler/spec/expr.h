@@ -11,8 +11,7 @@
  * differs from block to block is in the leaves, as a table of values or of
  * operand offsets indexed [head][block].
  */
-#ifndef PEGEN_SPEC_EXPR_H
-#define PEGEN_SPEC_EXPR_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/order.h"
@@ -187,5 +186,3 @@ const char *expr_op_name(expr_op op);
 int expr_op_arity(expr_op op);
 /* A function that takes tens of instructions: sines, exponentials, logarithms and their like. */
 bool expr_op_is_elementary(expr_op op);
-
-#endif

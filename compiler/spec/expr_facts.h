@@ -3,8 +3,7 @@
  * These are proofs: true means it holds for all positions and operands; false that it could
  * not be seen. explain builds its proved properties on them.
  */
-#ifndef PEGEN_SPEC_EXPR_FACTS_H
-#define PEGEN_SPEC_EXPR_FACTS_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -25,5 +24,3 @@ bool expr_reads_input(const expr *x, int input);
 
 /* Sets operand_read[i] for every operand that x reads. */
 void expr_mark_operands(const expr *x, bool *operand_read);
-
-#endif

@@ -8,8 +8,7 @@
  * to values, in float32, and what may be rounded another way (a product that is fused with a sum, an elementary
  * function, constants that were gathered) is bounded 2^-19 further out.
  */
-#ifndef PEGEN_SPEC_INTERVAL_H
-#define PEGEN_SPEC_INTERVAL_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -42,5 +41,3 @@ void interval_of_mask(arena *a, expr_pool *pool, const expr *x, int axes, const 
 bool interval_has_infinity(arena *a, const expr_pool *pool, const expr *x);
 /* Whether x may be -infinity at some displacement, whatever operands are. */
 bool interval_may_hide(arena *a, expr_pool *pool, const expr *x, int axes);
-
-#endif

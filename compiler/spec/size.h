@@ -1,6 +1,5 @@
 /* spec/size: how much code a description's expressions ask for, before any is made. */
-#ifndef PEGEN_SPEC_SIZE_H
-#define PEGEN_SPEC_SIZE_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -15,5 +14,3 @@ int64_t expr_size_of_all(arena *a, const expr_pool *pool, const expr *const *roo
 
 /* False after a diag_error that names the field whose code would be too large. */
 bool spec_check_size(arena *a, const spec *s);
-
-#endif

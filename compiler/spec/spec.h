@@ -12,8 +12,7 @@
  * basis of the whole head may come first (`basis`). Every block-dependent quantity
  * is one expression whose leaves hold a value per [head][block].
  */
-#ifndef PEGEN_SPEC_SPEC_H
-#define PEGEN_SPEC_SPEC_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/expr.h"
@@ -435,5 +434,3 @@ int64_t spec_grid_tokens(const spec *s);
 int64_t spec_operand_elements(const spec_operand *operand);
 /* Those that operands before this one hold; before n_operands: all. */
 int64_t spec_elements_before(const spec *s, int operand);
-
-#endif

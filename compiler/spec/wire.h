@@ -5,8 +5,7 @@
  * bytes are either what the writer makes of some description, or refused. What is read lacks nothing but spec_validate,
  * and is what it was: the nodes of the pool have the same ids, so that the same kernel comes of it.
  */
-#ifndef PEGEN_SPEC_WIRE_H
-#define PEGEN_SPEC_WIRE_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/spec.h"
@@ -28,5 +27,3 @@ unsigned char *wire_write(arena *a, const spec *s, size_t *size);
 
 /* NULL and *why, as "it has WHY", where the bytes are not what wire_write makes. */
 spec *wire_read(arena *a, const unsigned char *bytes, size_t size, const char **why);
-
-#endif

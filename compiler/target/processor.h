@@ -1,6 +1,5 @@
 /* target/processor: the processors that code is made for. */
-#ifndef PEGEN_TARGET_PROCESSOR_H
-#define PEGEN_TARGET_PROCESSOR_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/number.h"
@@ -40,5 +39,3 @@ bool target_wants_dots(void);
 
 /* The i-th row, best first within an architecture; NULL after the last. */
 const cpu_target *target_at(int i);
-
-#endif

@@ -1,6 +1,5 @@
 /* target/request: what a compilation is asked for, and what it gives. */
-#ifndef PEGEN_TARGET_REQUEST_H
-#define PEGEN_TARGET_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ typedef struct compile_output {
   size_t size;
   const struct gpu_program *gpu; /* what was written, where that is for a GPU alone; else NULL */
 } compile_output;
-
-#endif

@@ -43,8 +43,7 @@
  *   f32             2^-18 of the largest score in the row
  *   bf16 f16        2^-13, above degree 3 2^-11 (with columns split). To the bit: parts, memory orders, q and k apart
  */
-#ifndef PEGEN_VERIFY_CHECK_H
-#define PEGEN_VERIFY_CHECK_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/spec.h"
@@ -69,5 +68,3 @@ typedef struct check_options {
 
 /* Prints to standard output. 0 where all passed, 1 where something failed or did not compile. */
 int check_spec(arena *a, const spec *s, const check_options *options);
-
-#endif

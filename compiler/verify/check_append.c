@@ -87,19 +87,18 @@ static DLTensor *random_weights(const appended *t, number_type type) {
 static DLTensor *normalised(const appended *t, const DLTensor *x, const DLTensor *weights) {
   number_type of = number_type_of(weights->dtype);
   int64_t width = x->shape[3];
-  DLTensor *y = tensor_rows(t->c->memory, NUMBER_F64, ROWS_BHND, x->shape[0], x->shape[1], x->shape[2], width);
+  DLTensor *y = tensor_like(t->c->memory, x, NUMBER_F64, ROWS_BHND);
   for (int64_t h = 0; h < x->shape[1]; h++)
     for (int64_t n = 0; n < x->shape[2]; n++) {
       long double sum = 0;
       for (int64_t i = 0; i < width; i++) {
-        long double value = number_load(t->type, tensor_at(x, 0, h, n, i));
+        long double value = tensor_get(x, 0, h, n, i);
         sum += value * value;
       }
       long double factor = 1 / sqrtl(sum / width + EPSILON);
       for (int64_t i = 0; i < width; i++) {
         long double w = number_load(of, (const char *)weights->data + i * (int64_t)number_bytes(of));
-        double value = (double)(number_load(t->type, tensor_at(x, 0, h, n, i)) * factor * w);
-        number_store(NUMBER_F64, tensor_at(y, 0, h, n, i), value);
+        tensor_set(y, 0, h, n, i, (double)(tensor_get(x, 0, h, n, i) * factor * w));
       }
     }
   return y;
@@ -181,20 +180,9 @@ static void check_norms(appended *t) {
 
 /* ---- caches of another number type ---- */
 
-static DLTensor *rows_like(const appended *t, const DLTensor *rows, number_type type) {
-  return tensor_rows(t->c->memory, type, ROWS_BHND, 1, rows->shape[1], rows->shape[2], rows->shape[3]);
-}
-
 /* The rows in another type, divided by the scale (NULL: by nothing): by the slow conversion of base/number. */
 static DLTensor *rounded(const appended *t, const DLTensor *rows, number_type type, const DLTensor *scale) {
-  DLTensor *out = rows_like(t, rows, type);
-  number_type from = number_type_of(rows->dtype);
-  float gain = scale ? 1 / *(const float *)scale->data : 1;
-  for (int64_t h = 0; h < rows->shape[1]; h++)
-    for (int64_t n = 0; n < rows->shape[2]; n++)
-      for (int64_t i = 0; i < rows->shape[3]; i++)
-        number_store(type, tensor_at(out, 0, h, n, i), (float)number_load(from, tensor_at(rows, 0, h, n, i)) * gain);
-  return out;
+  return tensor_converted(t->c->memory, rows, type, ROWS_BHND, scale ? 1 / *(const float *)scale->data : 1);
 }
 
 /* k and v as encode and the slow conversion make them, q in its own type where the kernel has that. */
@@ -202,7 +190,8 @@ static void check_plain_caches(appended *t) {
   const pegen_kernel *kernel = t->c->kernel;
   bool has_q = kernel->dtypes & number_pair(t->type, t->type);
   DLTensor *q = has_q ? tensor_copy(t->c->memory, t->q) : NULL, *q_out = has_q ? tensor_copy(t->c->memory, t->q) : NULL;
-  DLTensor *k_out = rows_like(t, t->k, t->cached), *k_cache = new_cache(t), *v_cache = new_cache(t);
+  DLTensor *k_out = tensor_like(t->c->memory, t->k, t->cached, ROWS_BHND), *k_cache = new_cache(t),
+           *v_cache = new_cache(t);
   choose_slots(t, true);
   int error = trial_call_scaled(kernel, t->call->positions, t->call->operands, has_q ? t->q : NULL, q_out, t->k, k_out,
                                 NULL, t->scales[0], 1);

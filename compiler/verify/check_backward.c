@@ -121,9 +121,7 @@ static bool reaches_cut(const spec *s, const sample *t, const double *positions)
 static bool is_at_cut(const checker *c, const sample *t, int64_t token) {
   const spec *s = c->spec;
   double grid[SPEC_MAX_AXES];
-  if (token < s->skip_tokens) return false;
-  if (!t->values) reference_grid(s, token, grid);
-  return reaches_cut(s, t, t->values ? t->values + token * s->n_axes : grid);
+  return token >= s->skip_tokens && reaches_cut(s, t, reference_place(s, t->values, token, grid));
 }
 
 static void choose_rows(checker *c, sample *t) {
@@ -195,11 +193,7 @@ static DLTensor *rows_of(checker *c, number_type type, int which, const double *
   const sample *t = c->gradients;
   DLTensor *rows =
       tensor_rows(c->memory, type, which ? ROWS_BNHD : ROWS_BHND, BATCH, t->heads[which], t->tokens, c->spec->head_dim);
-  for (int64_t b = 0; b < BATCH; b++)
-    for (int64_t h = 0; h < t->heads[which]; h++)
-      for (int64_t n = 0; n < t->tokens; n++)
-        for (int64_t i = 0; i < c->spec->head_dim; i++)
-          number_store(type, tensor_at(rows, b, h, n, i), numbers ? *numbers++ : 0);
+  EACH_NUMBER(rows, b, h, n, i) tensor_set(rows, b, h, n, i, numbers ? *numbers++ : 0);
   return rows;
 }
 
@@ -310,14 +304,9 @@ static number_type finest_type(const checker *c) {
 }
 
 /* [batch][head][token][channel] */
-static double *numbers_of(const checker *c, number_type type, int which, const DLTensor *rows) {
-  const spec *s = c->spec;
-  const sample *t = c->gradients;
-  double *numbers = arena_array(c->memory, double, BATCH * t->heads[which] * t->tokens * s->head_dim), *at = numbers;
-  for (int64_t b = 0; b < BATCH; b++)
-    for (int64_t h = 0; h < t->heads[which]; h++)
-      for (int64_t n = 0; n < t->tokens; n++)
-        for (int i = 0; i < s->head_dim; i++) *at++ = number_load(type, tensor_at(rows, b, h, n, i));
+static double *numbers_of(const checker *c, const DLTensor *rows) {
+  double *numbers = arena_array(c->memory, double, tensor_elements(rows)), *at = numbers;
+  EACH_NUMBER(rows, b, h, n, i) *at++ = tensor_get(rows, b, h, n, i);
   return numbers;
 }
 
@@ -329,9 +318,8 @@ static void change_to_channels(const checker *c, int which, const double *const 
   for (int64_t h = 0; h < t->heads[which]; h++)
     for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
       for (int64_t b = 0; b < BATCH; b++) rows[b] = numbers + ((b * t->heads[which] + h) * t->tokens + n) * s->head_dim;
-      if (!t->values) reference_grid(s, n, grid);
-      reference_gradients_in_channels(s, t->values ? t->values + n * s->n_axes : grid, operands,
-                                      (int)(s->heads > 1 ? h : 0), BATCH, rows);
+      reference_gradients_in_channels(s, reference_place(s, t->values, n, grid), operands, (int)(s->heads > 1 ? h : 0),
+                                      BATCH, rows);
     }
 }
 
@@ -348,7 +336,7 @@ static double *const *in_channels(checker *c, const sample *t, operand_set set) 
   }
   check_called(c, number_type_info(type)->name, "gradients of rows", run_call(c, &of, &to, 1));
   for (int which = 0; which < 2; which++) {
-    g[which] = numbers_of(c, type, which, to.row[which]);
+    g[which] = numbers_of(c, to.row[which]);
     change_to_channels(c, which, of.operands->values, g[which]);
   }
   return g;
@@ -375,12 +363,11 @@ static const sample *choose(checker *c) {
 
 /* ---- comparisons ---- */
 
-static void note(trial_error *worst, const trial_error *e, long double unit) {
-  trial_error now = *e;
-  long double difference = now.error;
-  now.error = difference == 0 ? 0 : difference / unit;
+/* Notes an error that is a difference yet, in units of `unit`. */
+static void note(trial_error *worst, trial_error now, long double unit) {
+  if (now.error != 0) now.error /= unit;
   now.spoilt = !isfinite(now.error);
-  if (!worst->spoilt && (now.spoilt || now.error > worst->error)) *worst = now;
+  trial_note(worst, now);
 }
 
 /* What errors of a block's rows are measured by, beside their norm. */
@@ -430,17 +417,15 @@ static void compare_rows(checker *c, const answer *exact, const gradients *got, 
     *one = spec_of_side(s, which);
     oracle *o = oracle_create(c->memory, one, 1, t->tokens, t->values, &exact->operands);
     const gradient_sum *row = exact->row[which];
-    for (int64_t b = 0; b < BATCH; b++)
-      for (int64_t h = 0; h < t->heads[which]; h++)
-        for (int64_t n = 0; n < t->tokens; n++)
-          for (int i = 0; i < s->head_dim; i++, row++) {
-            double value = number_load(type, tensor_at(got->row[which], b, h, n, i));
-            long double error = fabsl(value - row->value);
-            if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, row->value));
-            if (isnan(value)) error = INFINITY;
-            note(worst, &(trial_error){error, false, b, h, n, i, value, row->value},
-                 row->size * scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]));
-          }
+    EACH_NUMBER(got->row[which], b, h, n, i) {
+      double value = tensor_get(got->row[which], b, h, n, i);
+      long double error = fabsl(value - row->value);
+      if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, row->value));
+      if (isnan(value)) error = INFINITY;
+      note(worst, (trial_error){error, false, b, h, n, i, value, row->value},
+           row->size * scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]));
+      row++;
+    }
   }
 }
 
@@ -456,22 +441,18 @@ static void compare_encoded(checker *c, const answer *exact, const call *of, con
   if (!check_called(c, number_type_info(of->type)->name, "gradients of rows, encoded",
                     trial_call(c->kernel, t->positions, of->operands, got->row[0], y[0], got->row[1], y[1], 1)))
     return;
-  for (int which = 0; which < 2; which++)
-    for (int64_t b = 0; b < BATCH; b++)
-      for (int64_t h = 0; h < t->heads[which]; h++)
-        for (int64_t n = 0; n < t->tokens; n++) {
-          long double norm = 0;
-          for (int i = 0; i < s->head_dim; i++)
-            norm = hypotl(norm, number_load(of->type, tensor_at(of->g[which], b, h, n, i)));
-          for (int i = 0; i < s->head_dim && norm > 0; i++) {
-            long double factor = n < s->skip_tokens || block[i].block < 0 ? 1 : amplitude;
-            long double scale = scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]);
-            long double right = factor * factor * number_load(of->type, tensor_at(of->g[which], b, h, n, i));
-            double value = number_load(of->type, tensor_at(y[which], b, h, n, i));
-            long double error = isnan(value) ? INFINITY : fabsl(value - right);
-            note(worst, &(trial_error){error, false, b, h, n, i, value, right}, norm * fmaxl(1, factor * scale));
-          }
-        }
+  for (int which = 0; which < 2; which++) EACH_ROW(y[which], b, h, n) {
+      long double norm = 0;
+      for (int i = 0; i < s->head_dim; i++) norm = hypotl(norm, tensor_get(of->g[which], b, h, n, i));
+      for (int i = 0; i < s->head_dim && norm > 0; i++) {
+        long double factor = n < s->skip_tokens || block[i].block < 0 ? 1 : amplitude;
+        long double scale = scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]);
+        long double right = factor * factor * tensor_get(of->g[which], b, h, n, i);
+        double value = tensor_get(y[which], b, h, n, i);
+        long double error = isnan(value) ? INFINITY : fabsl(value - right);
+        note(worst, (trial_error){error, false, b, h, n, i, value, right}, norm * fmaxl(1, factor * scale));
+      }
+    }
 }
 
 /* Elements of a contiguous tensor; `channel` of the message is which. */
@@ -480,7 +461,7 @@ static void compare_sums(const gradient_sum *exact, const DLTensor *got, int64_t
   for (int64_t i = 0; i < count; i++) {
     double value = number_load(type, (char *)got->data + i * number_bytes(type));
     long double error = isnan(value) ? INFINITY : fabsl(value - exact[i].value);
-    note(worst, &(trial_error){error, false, 0, 0, 0, (int)i, value, exact[i].value}, exact[i].size);
+    note(worst, (trial_error){error, false, 0, 0, 0, (int)i, value, exact[i].value}, exact[i].size);
   }
 }
 
@@ -490,7 +471,7 @@ static void compare_inputs(const gradient_sum *exact, const DLTensor *got, int64
     long double value = 0;
     for (int64_t n = 0; n < got->shape[2]; n++) value += ((const float *)got->data)[n * size + k];
     long double error = isnan(value) ? INFINITY : fabsl(value - exact[k].value);
-    note(worst, &(trial_error){error, false, 0, 0, 0, (int)k, (double)value, exact[k].value}, exact[k].size);
+    note(worst, (trial_error){error, false, 0, 0, 0, (int)k, (double)value, exact[k].value}, exact[k].size);
   }
 }
 
@@ -535,10 +516,8 @@ static long double largest_entry(const checker *c, const trial_operands *operand
   long double largest = 1;
   for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
     double grid[SPEC_MAX_AXES];
-    const double *positions = t->values ? t->values + n * s->n_axes : grid;
-    if (!is_sampled(t, n)) continue;
-    if (!t->values) reference_grid(s, n, grid);
-    largest = fmaxl(largest, largest_entry_at(c, s, positions, operands));
+    if (is_sampled(t, n))
+      largest = fmaxl(largest, largest_entry_at(c, s, reference_place(s, t->values, n, grid), operands));
   }
   return largest;
 }

@@ -18,30 +18,18 @@ typedef struct converted {
   DLTensor *q, *k, *q_f32, *k_f32; /* rows, and what float32 makes of them */
 } converted;
 
-static void copy_values(const DLTensor *from, number_type type, DLTensor *to) {
-  for (int64_t b = 0; b < from->shape[0]; b++)
-    for (int64_t h = 0; h < from->shape[1]; h++)
-      for (int64_t n = 0; n < from->shape[2]; n++)
-        for (int64_t c = 0; c < from->shape[3]; c++)
-          number_store(NUMBER_F32, tensor_at(to, b, h, n, c), number_load(type, tensor_at(from, b, h, n, c)));
-}
-
 static DLTensor *like(const converted *t, const DLTensor *rows, number_type type, row_order order) {
-  return tensor_rows(t->c->memory, type, order, rows->shape[0], rows->shape[1], rows->shape[2], rows->shape[3]);
+  return tensor_like(t->c->memory, rows, type, order);
 }
 
 /* What the rows must become: float32's, or, where `scale` is NULL, divided by nothing. */
 static bool is_rounded(const converted *t, const DLTensor *of, const float *scale, const DLTensor *out) {
   float gain = scale ? 1 / *scale : 1;
-  for (int64_t b = 0; b < of->shape[0]; b++)
-    for (int64_t h = 0; h < of->shape[1]; h++)
-      for (int64_t n = 0; n < of->shape[2]; n++)
-        for (int64_t c = 0; c < of->shape[3]; c++) {
-          float value = (float)number_load(NUMBER_F32, tensor_at(of, b, h, n, c)) * gain;
-          unsigned char expected;
-          number_store(t->out, &expected, value);
-          if (*(const unsigned char *)tensor_at(out, b, h, n, c) != expected) return false;
-        }
+  EACH_NUMBER(of, b, h, n, c) {
+    unsigned char expected;
+    number_store(t->out, &expected, (float)tensor_get(of, b, h, n, c) * gain);
+    if (*(const unsigned char *)tensor_at(out, b, h, n, c) != expected) return false;
+  }
   return true;
 }
 
@@ -83,11 +71,7 @@ static void check_bad_scales(const converted *t) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     DLTensor *out = like(t, t->k, t->out, ROWS_BHND);
     if (!check_called(t->c, t->name, "a bad scale", call(t, NULL, NULL, t->k, out, NULL, &bad[i], 1))) return;
-    for (int64_t b = 0; b < out->shape[0]; b++)
-      for (int64_t h = 0; h < out->shape[1]; h++)
-        for (int64_t n = 0; n < out->shape[2]; n++)
-          for (int64_t c = 0; c < out->shape[3]; c++)
-            all = all && isnan(number_load(t->out, tensor_at(out, b, h, n, c)));
+    EACH_NUMBER(out, b, h, n, c) all = all && isnan(tensor_get(out, b, h, n, c));
   }
   check_report_bits(t->c, t->name, "NaN where the scale is none", all);
 }
@@ -101,10 +85,8 @@ static void check_pair(checker *c, const converted_call *of, number_type in, num
   t.k = tensor_rows(a, in, ROWS_BNHD, BATCH, of->k_heads, of->tokens, channels);
   tensor_randomize(t.q, &c->random);
   tensor_randomize(t.k, &c->random);
-  t.q_f32 = like(&t, t.q, NUMBER_F32, ROWS_BHND);
-  t.k_f32 = like(&t, t.k, NUMBER_F32, ROWS_BHND);
-  copy_values(t.q, in, t.q_f32);
-  copy_values(t.k, in, t.k_f32);
+  t.q_f32 = tensor_converted(a, t.q, NUMBER_F32, ROWS_BHND, 1);
+  t.k_f32 = tensor_converted(a, t.k, NUMBER_F32, ROWS_BHND, 1);
   if (!check_called(c, "f32", "rows to be converted",
                     trial_call(c->kernel, of->positions, of->operands, t.q_f32, t.q_f32, t.k_f32, t.k_f32, 1)))
     return;

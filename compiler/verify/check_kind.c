@@ -140,10 +140,8 @@ long double check_phase_rounding(const checker *c, const trial_operands *operand
   const spec *s = c->spec;
   double largest = 0, grid[SPEC_MAX_AXES];
   if (s->n_components == 0 && s->n_parts == 0) return 0;
-  for (int64_t i = from, step = positions ? 1 : (to - from) / SAMPLE | 1; i < to; i += step) {
-    if (!positions) reference_grid(s, i, grid);
-    largest = fmax(largest, trial_largest_phase(s, positions ? positions + i * s->n_axes : grid, operands));
-  }
+  for (int64_t i = from, step = positions ? 1 : (to - from) / SAMPLE | 1; i < to; i += step)
+    largest = fmax(largest, trial_largest_phase(s, reference_place(s, positions, i, grid), operands));
   return largest * (c->kernel->ptx ? 0x1p-45L : 0x1p-51L);
 }
 

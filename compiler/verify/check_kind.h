@@ -4,8 +4,7 @@
  * verify/check.c compiles and loads a kernel for each target; a kind (check.c has the one of each form) brings what the
  * kernels are called on and what must hold.
  */
-#ifndef PEGEN_VERIFY_CHECK_KIND_H
-#define PEGEN_VERIFY_CHECK_KIND_H
+#pragma once
 
 #include "base/json.h"
 #include "base/number.h"
@@ -99,5 +98,3 @@ void check_report(checker *c, const char *type, const char *what, long double bo
 void check_report_bits(checker *c, const char *type, const char *what, bool same);
 /* Whether a call (its error) was accepted; a refusal is a failure. */
 bool check_called(checker *c, const char *type, const char *what, int error);
-
-#endif

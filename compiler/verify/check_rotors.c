@@ -185,14 +185,14 @@ static void compare_lengths(const checker *c, const DLTensor *in, const DLTensor
       long double before = 0, after = 0;
       for (int i = 0; i < s->n_components; i++) {
         int channel = s->channel[i * s->n_blocks + block];
-        double x = number_load(NUMBER_F32, tensor_at(in, b, h, n, channel));
+        double x = tensor_get(in, b, h, n, channel);
         before = hypotl(before, s->pre ? reference_map(s, x).value : x);
-        after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
+        after = hypotl(after, tensor_get(out, b, h, n, channel));
       }
       before *= amplitude;
       long double error = before > 0 ? fabsl(after - before) / before : after;
-      if (error <= worst->error) continue;
-      *worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
+      bool spoilt = !isfinite((double)error);
+      trial_note(worst, (trial_error){error, spoilt, b, h, n, s->channel[block], (double)after, before});
     }
 }
 

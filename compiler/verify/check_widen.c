@@ -60,17 +60,10 @@ static void check_scores(checker *c, number_type type, number_type input_type, i
     check_report_bits(c, name, "in 3 parts and in one",
                       tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
   for (int order = 0; order < ROW_ORDER_COUNT; order++) {
-    DLTensor *q_other =
-        tensor_rows(a, type, (row_order)order, t.q->shape[0], t.q->shape[1], t.q->shape[2], t.q_out->shape[3]);
-    DLTensor *k_other =
-        tensor_rows(a, type, (row_order)order, t.k->shape[0], t.k->shape[1], t.k->shape[2], t.k_out->shape[3]);
+    DLTensor *q_other = tensor_like(a, t.q_out, type, (row_order)order);
+    DLTensor *k_other = tensor_like(a, t.k_out, type, (row_order)order);
     widen_trial other = t;
-    other.q = tensor_rows(a, type, (row_order)order, t.q->shape[0], t.q->shape[1], t.q->shape[2], t.q->shape[3]);
-    for (int64_t b = 0; b < t.q->shape[0]; b++)
-      for (int64_t h = 0; h < t.q->shape[1]; h++)
-        for (int64_t n = 0; n < t.q->shape[2]; n++)
-          for (int64_t d = 0; d < t.q->shape[3]; d++)
-            number_store(type, tensor_at(other.q, b, h, n, d), number_load(type, tensor_at(t.q, b, h, n, d)));
+    other.q = tensor_converted(a, t.q, type, (row_order)order, 1);
     int error = widen_trial_call(c->kernel, &other, q_other, NULL, 1, 1);
     if (!error) error = widen_trial_call(c->kernel, &other, NULL, k_other, 2, 2);
     if (!check_called(c, name, "memory orders", error)) return;

@@ -4,8 +4,7 @@
  * stacks, asks the kernel for the signals' mask each time: threads that wait at barriers spent a fourth of their time
  * there.
  */
-#ifndef PEGEN_VERIFY_COROUTINE_H
-#define PEGEN_VERIFY_COROUTINE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ void coroutine_create(coroutine *c, void (*run)(void), char *stack, size_t bytes
 void coroutine_resume(coroutine *c);
 /* Called inside of it: back to who resumed it. */
 void coroutine_wait(coroutine *c);
-
-#endif

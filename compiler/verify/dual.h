@@ -4,8 +4,7 @@
  * it has a kink the tangent is 0. A variable is one number of what a call brings; which of them an expression reads at
  * a place is found by evaluating it.
  */
-#ifndef PEGEN_VERIFY_DUAL_H
-#define PEGEN_VERIFY_DUAL_H
+#pragma once
 
 #include "spec/expr.h"
 
@@ -51,5 +50,3 @@ int dual_variables(dual_place *p, const expr *const *xs, int count, const dual_v
 void dual_eval(dual_place *p, const dual_variable *by, const expr *const *xs, int count, dual *out);
 /* One operation (of arguments, not a leaf) on numbers with their tangents. */
 dual dual_operation(expr_op op, const dual *arguments);
-
-#endif

@@ -3,8 +3,7 @@
  * A maximum, a floor or a choice that no drawn operand crosses would be checked on one side alone, and a kernel that
  * lacks the other would pass.
  */
-#ifndef PEGEN_VERIFY_KINKS_H
-#define PEGEN_VERIFY_KINKS_H
+#pragma once
 
 #include "base/number.h"
 #include "spec/spec.h"
@@ -16,5 +15,3 @@ void kinks_cross(const spec *s, number_type type, uint64_t *random, double *cons
 /* Whether rounding decides in a place on which side of a step the expression is, as before a floor of a sum that is
  * whole in exact arithmetic alone. A kernel and the reference may differ there, and both be right. */
 bool kinks_are_rounded(const spec *s, const expr *x, const expr_environment *env);
-
-#endif

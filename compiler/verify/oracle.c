@@ -29,10 +29,8 @@ struct oracle {
 static const double *positions_of_part(arena *a, const spec *s, const spec_part *part, int64_t count,
                                        const double *positions) {
   double *own = arena_array(a, double, count * part->of->n_axes + 1), grid[SPEC_MAX_AXES];
-  for (int64_t n = 0; n < count; n++) {
-    if (!positions) reference_grid(s, n, grid);
-    reference_place_of_part(part, positions ? positions + n * s->n_axes : grid, own + n * part->of->n_axes);
-  }
+  for (int64_t n = 0; n < count; n++)
+    reference_place_of_part(part, reference_place(s, positions, n, grid), own + n * part->of->n_axes);
   return own;
 }
 
@@ -146,10 +144,10 @@ const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int he
   remembered *r = &o->block[((at_batch * o->tokens + token) * o->heads + at_head) * s->n_blocks + block];
   if (!r->matrix) {
     double grid[SPEC_MAX_AXES];
-    const double *positions = o->positions ? o->positions + (batch * o->tokens + token) * s->n_axes : grid;
+    const double *of_batch = o->positions ? o->positions + batch * o->tokens * s->n_axes : NULL,
+                 *positions = reference_place(s, of_batch, token, grid);
     const double **list = arena_array(o->memory, const double *, s->n_operands + s->n_inputs + 1);
     const double *const *operands = operands_of(o, at_batch, token, at_head, list);
-    if (!o->positions) reference_grid(s, token, grid);
     r->matrix = arena_array(o->memory, long double, s->n_components * s->n_components);
     reference_block(s, positions, operands, head, block, r->matrix);
     r->scale = scale_of(s, positions, operands, head, block);
@@ -236,39 +234,32 @@ void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double 
 
 /* ---- comparisons ---- */
 
-/* Loops over all rows. */
-#define EACH_ROW(t, b, h, n) \
-  for (int64_t b = 0; b < (t)->shape[0]; b++) \
-    for (int64_t h = 0; h < (t)->shape[1]; h++) \
-      for (int64_t n = 0; n < (t)->shape[2]; n++)
-
-static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel,
-                 double got, long double exact) {
-  if (isnan(error)) error = INFINITY;
-  if (worst->spoilt || (!spoilt && error <= worst->error)) return;
-  *worst = (trial_error){error, spoilt, b, h, n, channel, got, exact};
+void trial_note(trial_error *worst, trial_error now) {
+  if (isnan(now.error)) now.error = INFINITY;
+  if (!worst->spoilt && (now.spoilt || now.error > worst->error)) *worst = now;
 }
 
 static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int64_t b, int64_t h, int64_t n,
                         trial_error *worst) {
   const spec *s = o->spec;
-  number_type type = number_type_of(out->dtype), in_type = number_type_of(in->dtype);
+  number_type type = number_type_of(out->dtype);
   double row[SPEC_MAX_HEAD_DIM];
   long double exact[SPEC_MAX_HEAD_DIM], unit[SPEC_MAX_HEAD_DIM];
-  for (int c = 0; c < s->head_dim; c++) row[c] = number_load(in_type, tensor_at(in, b, h, n, c));
+  for (int c = 0; c < s->head_dim; c++) row[c] = tensor_get(in, b, h, n, c);
   oracle_row(o, b, n, (int)h, row, exact, unit);
   for (int c = 0; c < s->head_dim; c++) {
     const void *from = tensor_at(in, b, h, n, c), *to = tensor_at(out, b, h, n, c);
     double got = number_load(type, to);
-    if (unit[c] < 0 && in_type != type) unit[c] = fabsl(exact[c]);
+    if (unit[c] < 0 && number_type_of(in->dtype) != type) unit[c] = fabsl(exact[c]);
     if (unit[c] < 0) {
-      if (memcmp(from, to, in->dtype.bits / 8u) != 0) note(worst, 0, true, b, h, n, c, got, row[c]);
+      if (memcmp(from, to, in->dtype.bits / 8u) != 0)
+        trial_note(worst, (trial_error){0, true, b, h, n, c, got, row[c]});
       continue;
     }
     long double error = fabsl(got - exact[c]);
     if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, exact[c]));
     if (error > 0) error /= unit[c];
-    note(worst, error, !isfinite(got), b, h, n, c, got, exact[c]);
+    trial_note(worst, (trial_error){error, !isfinite(got), b, h, n, c, got, exact[c]});
   }
 }
 
@@ -303,10 +294,10 @@ static int collect(oracle *o, const DLTensor *in, const DLTensor *out, int64_t h
       for (int i = 0; i < s->n_components; i++) {
         row->exact[i] = 0;
         for (int j = 0; j < s->n_components; j++) {
-          double x = number_load(type, tensor_at(in, b, head, n, s->channel[j * s->n_blocks + block]));
+          double x = tensor_get(in, b, head, n, s->channel[j * s->n_blocks + block]);
           row->exact[i] += (matrix ? matrix[i * s->n_components + j] : i == j) * x;
         }
-        row->got[i] = number_load(type, tensor_at(out, b, head, n, s->channel[i * s->n_blocks + block]));
+        row->got[i] = tensor_get(out, b, head, n, s->channel[i * s->n_blocks + block]);
         row->rounding[i] = type == NUMBER_F32 ? 0 : (double)number_half_ulp(type, row->got[i]);
         row->norm += row->exact[i] * row->exact[i];
       }
@@ -325,7 +316,8 @@ static void compare_pair(const spec *s, const turned *x, const turned *y, int64_
   long double error = fmaxl(0, fabsl(got - exact) - rounding), unit = (x->scale + y->scale) * x->norm * y->norm;
   if (error > 0) error /= unit;
   if (isnan(got)) error = INFINITY;
-  note(worst, error, !isfinite((double)got), y->batch, head, y->token, s->channel[block], (double)got, exact);
+  trial_note(worst, (trial_error){error, !isfinite((double)got), y->batch, head, y->token, s->channel[block],
+                                  (double)got, exact});
 }
 
 /* Vectors are known up to one rotation of a head's block by their inner products. */
@@ -340,10 +332,9 @@ static void compare_products(oracle *o, const DLTensor *in, const DLTensor *out,
       for (int i = 0; i < count; i++)
         for (int j = 0; j <= i; j++) compare_pair(s, &rows[j], &rows[i], h, block, worst);
     }
-  EACH_ROW(in, b, h, n)
-  for (int c = 0; c < s->head_dim; c++)
-    if (!blocked[c] && memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), in->dtype.bits / 8u) != 0)
-      note(worst, 0, true, b, h, n, c, number_load(number_type_of(out->dtype), tensor_at(out, b, h, n, c)), 0);
+  EACH_NUMBER(in, b, h, n, c)
+  if (!blocked[c] && memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), in->dtype.bits / 8u) != 0)
+    trial_note(worst, (trial_error){0, true, b, h, n, c, tensor_get(out, b, h, n, c), 0});
   arena_destroy(scratch);
 }
 
@@ -358,9 +349,9 @@ void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, tria
   if (is_sampled(o, n)) compare_row(o, in, out, b, h, n, worst);
 }
 
-static void put_ones(DLTensor *t, const spec *s, number_type type, int64_t b, int64_t h, int64_t n) {
+static void put_ones(DLTensor *t, const spec *s, int64_t b, int64_t h, int64_t n) {
   for (int block = 0; block < s->n_blocks && b < s->n_components; block++)
-    number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
+    tensor_set(t, b, h, n, s->channel[b * s->n_blocks + block], 1);
 }
 
 DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens) {
@@ -369,9 +360,9 @@ DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t hea
     if (s->part[i].of->n_components > most) most = s->part[i].of->n_components;
   DLTensor *t = tensor_rows(a, type, ROWS_BHND, most, heads, tokens, s->head_dim);
   EACH_ROW(t, b, h, n) {
-    for (int c = 0; c < s->head_dim; c++) number_store(type, tensor_at(t, b, h, n, c), 0);
-    put_ones(t, s, type, b, h, n);
-    for (int i = 0; i < s->n_parts; i++) put_ones(t, s->part[i].of, type, b, h, n);
+    for (int c = 0; c < s->head_dim; c++) tensor_set(t, b, h, n, c, 0);
+    put_ones(t, s, b, h, n);
+    for (int i = 0; i < s->n_parts; i++) put_ones(t, s->part[i].of, b, h, n);
   }
   return t;
 }
@@ -382,7 +373,6 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
     o->part[i]->step = o->step;
     trial_compare_entries(o->part[i], out, from, to, worst);
   }
-  number_type type = number_type_of(out->dtype);
   EACH_ROW(out, b, h, n) {
     if (n < from || n >= to || n < s->skip_tokens || !is_sampled(o, n)) continue;
     for (int block = 0; block < s->n_blocks && b < s->n_components; block++) {
@@ -391,10 +381,11 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
       const long double *matrix = oracle_matrix(o, 0, n, (int)h, block, &scale);
       for (int i = 0; i < s->n_components; i++) {
         int channel = s->channel[i * s->n_blocks + block];
-        double got = number_load(type, tensor_at(out, b, h, n, channel));
+        double got = tensor_get(out, b, h, n, channel);
         long double exact = matrix[i * s->n_components + b];
         /* Bounds are absolute: a factor below 1 does not tighten them. */
-        note(worst, fabsl(got - exact) / fmaxl(1, scale), !isfinite(got), b, h, n, channel, got, exact);
+        trial_note(worst,
+                   (trial_error){fabsl(got - exact) / fmaxl(1, scale), !isfinite(got), b, h, n, channel, got, exact});
       }
     }
   }

@@ -1,8 +1,7 @@
 /* verify/oracle: the reference's answers, computed once per (positions, token, head, block) however many kernels are
  * compared with them, and the comparisons.
  */
-#ifndef PEGEN_VERIFY_ORACLE_H
-#define PEGEN_VERIFY_ORACLE_H
+#pragma once
 
 #include "verify/trial.h"
 
@@ -40,6 +39,8 @@ typedef struct trial_error {
   double got;
   long double exact;
 } trial_error;
+/* Keeps the worse of two errors. What is not finite is worst, and the first of its kind stays. */
+void trial_note(trial_error *worst, trial_error now);
 
 /* Rows of a q or k against the reference; adds to *worst. f32: the whole difference counts; bf16 and
  * f16: what exceeds half a unit in the last place. `in` may hold float64 numbers that the rows were made of: then
@@ -55,5 +56,3 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
 
 /* "batch 0 head 1 token 2 channel 3: got ..., exact ...", in the arena. */
 const char *trial_error_text(arena *a, const trial_error *e);
-
-#endif

@@ -353,3 +353,9 @@ void reference_grid(const spec *s, int64_t token, double *positions) {
     cell /= s->grid[axis];
   }
 }
+
+const double *reference_place(const spec *s, const double *values, int64_t token, double *room) {
+  if (values) return values + token * s->n_axes;
+  reference_grid(s, token, room);
+  return room;
+}

@@ -4,8 +4,7 @@
  * series and squaring in the algebra, or among matrices; the sandwich is multiplied out. It knows no
  * normal form and shares nothing with algebra/block.c.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_H
-#define PEGEN_VERIFY_REFERENCE_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -77,5 +76,5 @@ long double reference_bias(const spec *s, const double *delta, const double *con
 
 /* Positions of token n of a spec with a built-in grid (row-major, after the skipped tokens). */
 void reference_grid(const spec *s, int64_t token, double *positions);
-
-#endif
+/* A token's coordinates: among values [tokens][axes], or (NULL) the grid's, for which there is room. */
+const double *reference_place(const spec *s, const double *values, int64_t token, double *room);

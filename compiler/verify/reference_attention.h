@@ -3,8 +3,7 @@
  * A plain softmax over all keys: no tiles, no running maximum. A pair's bias is evaluated by the
  * interpreter, a pair's rotation exponentiated by verify/reference.c.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_ATTENTION_H
-#define PEGEN_VERIFY_REFERENCE_ATTENTION_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -40,5 +39,3 @@ void reference_value(const spec *s, const reference_query *query, int64_t key, l
 
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out);
-
-#endif

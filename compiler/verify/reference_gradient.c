@@ -232,10 +232,8 @@ typedef struct walk {
 } walk;
 
 static const double *positions_of(const walk *w, int64_t set, int64_t token, double *grid) {
-  const spec *s = w->spec;
-  if (w->call->positions) return w->call->positions + (set * w->call->tokens + token) * s->n_axes;
-  reference_grid(s, token, grid);
-  return grid;
+  const double *values = w->call->positions;
+  return reference_place(w->spec, values ? values + set * w->call->tokens * w->spec->n_axes : NULL, token, grid);
 }
 
 static int64_t row_at(const walk *w, const reference_rows *rows, int64_t batch, int64_t head, int64_t token) {

@@ -10,8 +10,7 @@
  * measured by: of rows as forward rows (verify/oracle.h), of numbers that are sums the sum of absolute values,
  * where |g| |dM| |x| counts as the size of <g, dM x>.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_GRADIENT_H
-#define PEGEN_VERIFY_REFERENCE_GRADIENT_H
+#pragma once
 
 #include "spec/spec.h"
 #include "verify/dual.h"
@@ -78,5 +77,3 @@ void reference_gain(const reference_gains *to, const dual_variable *v, long doub
 /* count expressions at a place, and the gradients of their values. */
 void reference_expr_backward(expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
                              const gradient_sum *gradient, const reference_gains *to);
-
-#endif

@@ -3,8 +3,7 @@
  * Softmax is differentiated as it is written; a pair's score by what verify/reference_gradient knows of expressions and
  * of blocks. A key that is not seen leaves no trace, whatever it holds.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_GRADIENT_ATTENTION_H
-#define PEGEN_VERIFY_REFERENCE_GRADIENT_ATTENTION_H
+#pragma once
 
 #include "verify/reference_attention.h"
 #include "verify/reference_gradient.h"
@@ -26,5 +25,3 @@ void reference_attention_backward(const spec *s, const reference_query *query, c
 /* Gradients of the sum of score times g [keys]: of scores alone, as widened rows give them. */
 void reference_scores_backward(const spec *s, const reference_query *query, const gradient_sum *g,
                                const reference_query_gradients *to);
-
-#endif

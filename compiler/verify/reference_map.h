@@ -4,8 +4,7 @@
  * precision, the result moves where each operation on the way is off by one unit: no less than the result's size, and
  * more where numbers cancel. Errors are measured by it.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_MAP_H
-#define PEGEN_VERIFY_REFERENCE_MAP_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -16,5 +15,3 @@ typedef struct reference_mapped {
 
 /* Descriptions without a map give x, which is 1 times itself. */
 reference_mapped reference_map(const spec *s, double x);
-
-#endif

@@ -4,8 +4,7 @@
  * the skew part and the trace. The chordal mean is the rotation of the polar decomposition of the sum of the matrices,
  * from its singular value decomposition by one-sided Jacobi rotations; no quaternion, no eigenvector of four numbers.
  */
-#ifndef PEGEN_VERIFY_REFERENCE_ROTORS_H
-#define PEGEN_VERIFY_REFERENCE_ROTORS_H
+#pragma once
 
 #include "spec/spec.h"
 
@@ -23,5 +22,3 @@ void reference_rotors_block(const spec *s, const long double *values, int axis, 
 /* By how much the rotation moves (the largest entry of its matrix, summed) where every axis' rotation moves by `step`
  * radians and per_radian of its angle. Large where the function has a cut. */
 long double reference_rotors_reach(const spec *s, const long double *values, long double step, long double per_radian);
-
-#endif

@@ -1,6 +1,5 @@
 /* verify/run: loads a compiled object into this process (LLVM's ORC), for check, bench and tests. */
-#ifndef PEGEN_VERIFY_RUN_H
-#define PEGEN_VERIFY_RUN_H
+#pragma once
 
 #include "pegen/pegen.h"
 
@@ -18,5 +17,3 @@ void run_unload(loaded_kernel *loaded);
 bool run_add(loaded_kernel *loaded, const void *object, size_t size);
 void *run_find(const loaded_kernel *loaded, const char *symbol);
 void run_replace(loaded_kernel *loaded, const pegen_kernel *kernel);
-
-#endif

@@ -9,8 +9,7 @@
  * cuts bits, so its last bits differ. The target of an asynchronous copy is 0xff, NaN in every type, from where the
  * copy begins to the wait that covers it, so what reads it too early is found.
  */
-#ifndef PEGEN_VERIFY_RUN_BLOCK_H
-#define PEGEN_VERIFY_RUN_BLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ void run_block_wait(int32_t of);
  * that come to different ones, addresses that a GPU would not take, and a thread that ends with copies under way are
  * our own bugs. */
 void run_block_warp(int32_t op, int32_t detail, const int32_t *in, int32_t *out);
-
-#endif

@@ -4,8 +4,7 @@
  * says which blocks and threads there are, so all of a GPU call but the hardware is
  * run: argument checks, choice of entry, grid, addresses, arithmetic.
  */
-#ifndef PEGEN_VERIFY_RUN_THREADS_H
-#define PEGEN_VERIFY_RUN_THREADS_H
+#pragma once
 
 #include "spec/spec.h"
 #include "verify/run.h"
@@ -34,5 +33,3 @@ bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pe
 
 /* The name of the entry that was run last; NULL before the first. */
 const char *run_threads_entry(const pegen_kernel *kernel);
-
-#endif

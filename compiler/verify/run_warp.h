@@ -1,6 +1,5 @@
 /* verify/run_warp: what the 32 lanes of a warp do together, by the PTX ISA's definitions; see verify/run_block.h. */
-#ifndef PEGEN_VERIFY_RUN_WARP_H
-#define PEGEN_VERIFY_RUN_WARP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ typedef struct run_warp_lane {
 
 /* lane: RUN_WARP of them, with one op and detail. */
 void run_warp_do(const run_warp_lane *const *lane);
-
-#endif

@@ -86,17 +86,34 @@ void *tensor_at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
   return (char *)t->data + t->byte_offset + element * (int64_t)element_bytes(t);
 }
 
-/* Loops over all rows. */
-#define EACH_ROW(t, b, h, n) \
-  for (int64_t b = 0; b < (t)->shape[0]; b++) \
-    for (int64_t h = 0; h < (t)->shape[1]; h++) \
-      for (int64_t n = 0; n < (t)->shape[2]; n++)
+double tensor_get(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
+  return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
+}
+
+void tensor_set(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c, double value) {
+  number_store(number_type_of(t->dtype), tensor_at(t, b, h, n, c), value);
+}
+
+const double *tensor_head(arena *a, const DLTensor *t, int64_t b, int64_t h) {
+  double *values = arena_array(a, double, t->shape[2] * t->shape[3] + 1), *at = values;
+  for (int64_t n = 0; n < t->shape[2]; n++)
+    for (int64_t c = 0; c < t->shape[3]; c++) *at++ = tensor_get(t, b, h, n, c);
+  return values;
+}
+
+DLTensor *tensor_like(arena *a, const DLTensor *rows, number_type type, row_order order) {
+  const int64_t *shape = rows->shape;
+  return tensor_rows(a, type, order, shape[0], shape[1], shape[2], shape[3]);
+}
+
+DLTensor *tensor_converted(arena *a, const DLTensor *rows, number_type type, row_order order, float factor) {
+  DLTensor *to = tensor_like(a, rows, type, order);
+  EACH_NUMBER(rows, b, h, n, c) tensor_set(to, b, h, n, c, (float)tensor_get(rows, b, h, n, c) * factor);
+  return to;
+}
 
 void tensor_randomize(DLTensor *rows, uint64_t *random) {
-  number_type type = number_type_of(rows->dtype);
-  EACH_ROW(rows, b, h, n)
-  for (int64_t c = 0; c < rows->shape[3]; c++)
-    number_store(type, tensor_at(rows, b, h, n, c), random_uniform(random, -1, 1));
+  EACH_NUMBER(rows, b, h, n, c) tensor_set(rows, b, h, n, c, random_uniform(random, -1, 1));
 }
 
 bool tensor_identical(const DLTensor *x, const DLTensor *y) {

@@ -4,8 +4,7 @@
  * operands, calls in parts, and the reference's matrices, computed once per (positions,
  * token, head, block) however many kernels are compared with them.
  */
-#ifndef PEGEN_VERIFY_TRIAL_H
-#define PEGEN_VERIFY_TRIAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/number.h"
@@ -31,6 +30,20 @@ int64_t tensor_elements(const DLTensor *t);
 /* A copy with the same strides and bytes, gaps included. */
 DLTensor *tensor_copy(arena *a, const DLTensor *rows);
 void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
+/* The number at a place of a tensor of any type. */
+double tensor_get(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
+void tensor_set(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c, double value);
+/* The numbers of a head's rows, [tokens][channels]. */
+const double *tensor_head(arena *a, const DLTensor *rows, int64_t b, int64_t h);
+/* A tensor of the same shape, whose numbers are not set; and one with the same numbers times a factor, rounded. */
+DLTensor *tensor_like(arena *a, const DLTensor *rows, number_type type, row_order order);
+DLTensor *tensor_converted(arena *a, const DLTensor *rows, number_type type, row_order order, float factor);
+/* Loops over all rows, and over all numbers of them. */
+#define EACH_ROW(t, b, h, n) \
+  for (int64_t b = 0; b < (t)->shape[0]; b++) \
+    for (int64_t h = 0; h < (t)->shape[1]; h++) \
+      for (int64_t n = 0; n < (t)->shape[2]; n++)
+#define EACH_NUMBER(t, b, h, n, c) EACH_ROW(t, b, h, n) for (int c = 0; c < (t)->shape[3]; c++)
 /* Fills with random numbers of [-1, 1]. */
 void tensor_randomize(DLTensor *rows, uint64_t *random);
 /* Whether all elements have the same bits; the memory orders may differ. */
@@ -115,5 +128,3 @@ double trial_unit(const spec *s, const trial_operands *operands);
 
 /* Warns where phases grow so fast that float64 loses their fraction at positions that texts and images have. */
 void trial_warn_of_phases(const spec *s, const trial_operands *operands);
-
-#endif

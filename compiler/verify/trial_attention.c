@@ -60,14 +60,6 @@ int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, D
 
 /* ---- comparison ---- */
 
-static const double *rows_as_double(arena *a, const DLTensor *t, int64_t b, int64_t h) {
-  number_type type = number_type_of(t->dtype);
-  double *rows = arena_array(a, double, t->shape[2] * t->shape[3] + 1);
-  for (int64_t n = 0; n < t->shape[2]; n++)
-    for (int64_t c = 0; c < t->shape[3]; c++) rows[n * t->shape[3] + c] = number_load(type, tensor_at(t, b, h, n, c));
-  return rows;
-}
-
 /* Coordinates of all tokens of a batch, whatever they are given as. */
 static const double *places(arena *a, const spec *s, const DLTensor *positions, int64_t batch, int64_t tokens) {
   double *values = arena_array(a, double, tokens * s->n_axes + 1);
@@ -144,9 +136,7 @@ static void compare_lse(const comparison *c, const reference_query *query, int64
   double got = ((const float *)t->lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]];
   long double error =
       got == exact ? 0 : fmaxl(0, fabsl(got - exact) - largest_rounding(c, query)) / largest_score(c, query);
-  if (isnan(error)) error = INFINITY;
-  if (error > c->worst->error || isnan(got))
-    *c->worst = (trial_error){error, isnan(got), b, h, query->token, 0, got, exact};
+  trial_note(c->worst, (trial_error){error, isnan(got), b, h, query->token, 0, got, exact});
 }
 
 /* What rounding weights to a type may cost each channel of a row.
@@ -197,17 +187,14 @@ static void compare_row(const comparison *c, const reference_query *query, int64
   number_type type = number_type_of(out->dtype);
   int width = c->trial->spec->pairwise->value_dim;
   long double score = largest_score(c, query), size = largest(query->v, query->keys * width), *exact = c->exact;
-  trial_error *worst = c->worst;
   find_rounding(c, query, type);
   add_row_rounding(c, query, type);
   for (int i = 0; i < width; i++) {
-    double got = number_load(type, tensor_at(out, b, h, query->token, i));
+    double got = tensor_get(out, b, h, query->token, i);
     long double error = fabsl(got - exact[i]);
     if (type != NUMBER_F32) error = fmaxl(0, error - c->rounding[i] - number_half_ulp(type, exact[i]));
     if (error > 0) error /= score * size;
-    if (isnan(error)) error = INFINITY;
-    if (error > worst->error || !isfinite(got))
-      *worst = (trial_error){error, !isfinite(got), b, h, query->token, i, got, exact[i]};
+    trial_note(c->worst, (trial_error){error, !isfinite(got), b, h, query->token, i, got, exact[i]});
   }
 }
 
@@ -235,8 +222,8 @@ void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, a
   for (int64_t b = 0; b < t->q->shape[0]; b++) {
     const double *at = places(a, s, t->positions, b, tokens), *keys_at = places(a, s, of_keys, b, keys);
     for (int64_t h = 0; h < heads; h++) {
-      const double *q = rows_as_double(a, t->q, b, h), *k = rows_as_double(a, t->k, b, h / group),
-                   *v = rows_as_double(a, t->v, b, h / group);
+      const double *q = tensor_head(a, t->q, b, h), *k = tensor_head(a, t->k, b, h / group),
+                   *v = tensor_head(a, t->v, b, h / group);
       for (int64_t n = 0; n < tokens; n++) {
         if (n % step && n != tokens - 1 && n > s->skip_tokens) continue;
         const double *inputs[SPEC_MAX_INPUTS];

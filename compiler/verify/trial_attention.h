@@ -1,7 +1,6 @@
 /* verify/trial_attention: attention kernels on tensors, compared with the reference; verify/trial.h's of the other
  * entry. */
-#ifndef PEGEN_VERIFY_TRIAL_ATTENTION_H
-#define PEGEN_VERIFY_TRIAL_ATTENTION_H
+#pragma once
 
 #include "verify/oracle.h"
 #include "verify/reference_attention.h"
@@ -64,5 +63,3 @@ void attention_trial_compare_lse(arena *a, const pegen_kernel *kernel, const att
 typedef void attention_query_visitor(void *context, const reference_query *query, int64_t batch, int64_t head);
 void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, attention_query_visitor *visit,
                              void *context);
-
-#endif

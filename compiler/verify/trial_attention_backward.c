@@ -14,19 +14,15 @@ static bool is_sampled(const attention_gradients *g, int64_t token, int64_t step
 }
 
 static void choose_incoming(attention_gradients *g, int64_t step, uint64_t *random) {
-  const int64_t *shape = g->g_out->shape;
-  number_type type = number_type_of(g->g_out->dtype);
-  for (int64_t b = 0; b < shape[0]; b++)
-    for (int64_t h = 0; h < shape[1]; h++)
-      for (int64_t n = 0; n < shape[2]; n++) {
-        bool some = is_sampled(g, n, step);
-        for (int64_t c = 0; c < shape[3]; c++)
-          number_store(type, tensor_at(g->g_out, b, h, n, c), some ? random_uniform(random, -1, 1) : 0);
-        const int64_t *stride = g->forward.lse->strides;
-        if (g->g_lse)
-          ((float *)g->g_lse->data)[b * stride[0] + h * stride[1] + n * stride[2]] =
-              some ? (float)random_uniform(random, -1, 1) : 0;
-      }
+  const int64_t *stride = g->forward.lse->strides;
+  EACH_ROW(g->g_out, b, h, n) {
+    bool some = is_sampled(g, n, step);
+    for (int64_t c = 0; c < g->g_out->shape[3]; c++)
+      tensor_set(g->g_out, b, h, n, c, some ? random_uniform(random, -1, 1) : 0);
+    if (g->g_lse)
+      ((float *)g->g_lse->data)[b * stride[0] + h * stride[1] + n * stride[2]] =
+          some ? (float)random_uniform(random, -1, 1) : 0;
+  }
 }
 
 DLTensor *attention_gradients_operand(arena *a, const spec *s, int i) {
@@ -228,8 +224,7 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
           row = (b * heads + h) * tokens + query->token, shared = b * k_heads + h / (heads / k_heads);
   arena *scratch = arena_create();
   double *incoming = arena_array(scratch, double, s->pairwise->value_dim);
-  for (int c = 0; c < s->pairwise->value_dim; c++)
-    incoming[c] = number_load(number_type_of(g->g_out->dtype), tensor_at(g->g_out, b, h, query->token, c));
+  for (int c = 0; c < s->pairwise->value_dim; c++) incoming[c] = tensor_get(g->g_out, b, h, query->token, c);
   const int64_t *stride = t->lse->strides;
   double g_lse =
       g->g_lse ? ((const float *)g->g_lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]] : 0;
@@ -284,8 +279,7 @@ static void note(trial_error *worst, trial_error at, const gradient_sum *exact, 
   at.exact = exact->value;
   at.spoilt = !isfinite(at.got);
   if (at.error > 0) at.error /= fmaxl(exact->size, LEAST_SIZE) * score;
-  if (isnan(at.error)) at.error = INFINITY;
-  if (at.error > worst->error || at.spoilt) *worst = at;
+  trial_note(worst, at);
 }
 
 /* Element `element` of a contiguous tensor; its place among others is the caller's to say. */
@@ -319,16 +313,12 @@ void attention_gradients_compare_operands(const attention_gradients *g, const at
 void attention_gradients_compare(const DLTensor *rows, const gradient_sum *exact, long double score,
                                  trial_error *worst) {
   number_type type = number_type_of(rows->dtype);
-  for (int64_t b = 0; b < rows->shape[0]; b++)
-    for (int64_t h = 0; h < rows->shape[1]; h++)
-      for (int64_t n = 0; n < rows->shape[2]; n++)
-        for (int64_t c = 0; c < rows->shape[3]; c++, exact++) {
-          trial_error at = {.batch = b, .head = h, .token = n, .channel = (int)c};
-          at.got = number_load(type, tensor_at(rows, b, h, n, c));
-          at.error = fabsl(at.got - exact->value);
-          if (type != NUMBER_F32) at.error = fmaxl(0, at.error - number_half_ulp(type, exact->value));
-          note(worst, at, exact, score);
-        }
+  EACH_NUMBER(rows, b, h, n, c) {
+    trial_error at = {.batch = b, .head = h, .token = n, .channel = c, .got = tensor_get(rows, b, h, n, c)};
+    at.error = fabsl(at.got - exact->value);
+    if (type != NUMBER_F32) at.error = fmaxl(0, at.error - number_half_ulp(type, exact->value));
+    note(worst, at, exact++, score);
+  }
 }
 
 void attention_gradients_compare_positions(const attention_gradients *g, const attention_answer *exact,

@@ -1,6 +1,5 @@
 /* verify/trial_attention_backward: gradients of attention kernels on tensors, compared with the reference's. */
-#ifndef PEGEN_VERIFY_TRIAL_ATTENTION_BACKWARD_H
-#define PEGEN_VERIFY_TRIAL_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "verify/reference_gradient_attention.h"
 #include "verify/trial_attention.h"
@@ -80,5 +79,3 @@ void attention_gradients_compare_operands(const attention_gradients *g, const at
 /* And of positions, [N][P]; `token` and `channel` of the error are the coordinate's, `head` is 1 of k's own. */
 void attention_gradients_compare_positions(const attention_gradients *g, const attention_answer *exact,
                                            trial_error *worst);
-
-#endif

@@ -1,6 +1,5 @@
 /* verify/trial_program: the program of an encoding run on tensors; see program/interpret.h. */
-#ifndef PEGEN_VERIFY_TRIAL_PROGRAM_H
-#define PEGEN_VERIFY_TRIAL_PROGRAM_H
+#pragma once
 
 #include "program/interpret.h"
 #include "verify/trial.h"
@@ -13,5 +12,3 @@ const program *trial_program(arena *a, const spec *s, const char *entry);
  * [tokens][axes]; NULL where the spec has a grid. */
 long double *trial_interpret(arena *a, const program *p, const double *positions, const trial_operands *operands,
                              const DLTensor *rows);
-
-#endif

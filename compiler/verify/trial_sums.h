@@ -1,6 +1,5 @@
 /* verify/trial_sums: what an additive description's kernel wrote beside the description's own expression. */
-#ifndef PEGEN_VERIFY_TRIAL_SUMS_H
-#define PEGEN_VERIFY_TRIAL_SUMS_H
+#pragma once
 
 #include "verify/oracle.h"
 #include "verify/trial.h"
@@ -10,5 +9,3 @@
  * *worst. Where rows were made of the numbers of `in`, which are float64 then, errors are in units of those, too. */
 void trial_compare_sums(const spec *s, const double *values, bool by_batch, const trial_operands *operands,
                         const DLTensor *in, const DLTensor *out, trial_error *worst);
-
-#endif

@@ -71,39 +71,21 @@ int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor 
   return trial_run(&args, NULL, kernel->encode, NULL, parts);
 }
 
-static void position_of(const widen_trial *t, const double *values, int64_t token, double *out) {
-  if (!values) reference_grid(t->spec, token, out);
-  else memcpy(out, values + token * t->spec->n_axes, sizeof *out * (size_t)t->spec->n_axes);
-}
-
-static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel,
-                 long double got, long double exact) {
-  if (isnan(error)) error = INFINITY;
-  if (worst->spoilt || (!spoilt && error <= worst->error)) return;
-  *worst = (trial_error){error, spoilt, b, h, n, channel, (double)got, exact};
-}
-
 /* Channels that are moved, and the appended ones that pass through or pad. */
 static void compare_channels(const widen_trial *t, const DLTensor *in, const DLTensor *out, trial_error *worst) {
   int64_t d = in->shape[3], bytes = in->dtype.bits / 8;
-  for (int64_t b = 0; b < in->shape[0]; b++)
-    for (int64_t h = 0; h < in->shape[1]; h++)
-      for (int64_t n = 0; n < in->shape[2]; n++) {
-        for (int64_t c = 0; c < d; c++)
-          if (memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), (size_t)bytes))
-            note(worst, 0, true, b, h, n, (int)c, number_load(t->type, tensor_at(out, b, h, n, c)),
-                 number_load(t->type, tensor_at(in, b, h, n, c)));
-        for (int64_t c = d; n < t->spec->skip_tokens && c < out->shape[3]; c++)
-          if (number_load(t->type, tensor_at(out, b, h, n, c)) != 0) note(worst, 0, true, b, h, n, (int)c, 1, 0);
-      }
+  EACH_NUMBER(out, b, h, n, c) {
+    double got = tensor_get(out, b, h, n, c);
+    bool is_moved = c < d, is_wrong = n < t->spec->skip_tokens && got != 0;
+    if (is_moved) is_wrong = memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), (size_t)bytes) != 0;
+    if (is_wrong) trial_note(worst, (trial_error){0, true, b, h, n, c, got, is_moved ? tensor_get(in, b, h, n, c) : 0});
+  }
 }
 
-static long double dot(const widen_trial *t, const DLTensor *x, const DLTensor *y, int64_t b, const int64_t *h,
-                       const int64_t *n, int64_t from, int64_t to) {
+static long double dot(const DLTensor *x, const DLTensor *y, int64_t b, const int64_t *h, const int64_t *n) {
   long double sum = 0;
-  for (int64_t c = from; c < to; c++)
-    sum += (long double)number_load(t->type, tensor_at(x, b, h[0], n[0], c)) *
-           number_load(t->type, tensor_at(y, b, h[1], n[1], c));
+  for (int64_t c = 0; c < x->shape[3]; c++)
+    sum += (long double)tensor_get(x, b, h[0], n[0], c) * tensor_get(y, b, h[1], n[1], c);
   return sum;
 }
 
@@ -112,28 +94,30 @@ static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, c
                         int64_t h, int64_t i, trial_error *worst) {
   const spec *s = t->spec;
   const double *rows[SPEC_MAX_INPUTS];
-  double at[SPEC_MAX_AXES], key[SPEC_MAX_AXES], delta[SPEC_MAX_AXES];
+  double grid[2][SPEC_MAX_AXES], delta[SPEC_MAX_AXES];
   int64_t keys = t->k->shape[2], heads[2] = {h, h * t->k->shape[1] / t->q->shape[1]};
   long double largest = 0, low = INFINITY, high = -INFINITY, *difference = arena_array(a, long double, keys + 1);
   trial_input_rows(s, &t->inputs, (b * t->q->shape[1] + h) * t->q->shape[2] + i, rows);
-  if (i >= s->skip_tokens) position_of(t, t->q_values, i, at);
+  const double *at = i >= s->skip_tokens ? reference_place(s, t->q_values, i, grid[0]) : NULL;
   for (int64_t j = 0; j < keys; j++) {
     int64_t tokens[2] = {i, j};
-    long double exact = dot(t, t->q, t->k, b, heads, tokens, 0, s->head_dim);
+    long double exact = dot(t->q, t->k, b, heads, tokens);
     if (i >= s->skip_tokens && j >= s->skip_tokens) {
-      position_of(t, t->k_values, j, key);
+      const double *key = reference_place(s, t->k_values, j, grid[1]);
       for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = key[axis] - at[axis];
       exact += reference_bias(s, delta, t->operands.values, rows, (int)(s->heads > 1 ? h : 0));
     }
-    difference[j] = dot(t, q_out, k_out, b, heads, tokens, 0, q_out->shape[3]) - exact;
-    if (!isfinite(difference[j])) note(worst, 0, true, b, h, i, (int)j, difference[j] + exact, exact);
+    difference[j] = dot(q_out, k_out, b, heads, tokens) - exact;
+    if (!isfinite(difference[j]))
+      trial_note(worst, (trial_error){0, true, b, h, i, (int)j, (double)(difference[j] + exact), exact});
     largest = fmaxl(largest, fabsl(exact));
     low = fminl(low, difference[j]);
     high = fmaxl(high, difference[j]);
   }
   bool keeps = plan_widen_keeps_constant(s);
   long double middle = keeps ? 0 : (low + high) / 2;
-  note(worst, fmaxl(fabsl(high - middle), fabsl(low - middle)) / largest, false, b, h, i, 0, high, low);
+  long double error = fmaxl(fabsl(high - middle), fabsl(low - middle)) / largest;
+  trial_note(worst, (trial_error){error, false, b, h, i, 0, (double)high, low});
 }
 
 void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, trial_error *worst) {

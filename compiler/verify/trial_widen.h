@@ -1,8 +1,7 @@
 /* verify/trial_widen: kernels that widen q and k, called on data of its own making and compared by the scores
  * that their rows give, with the bias as the description writes it.
  */
-#ifndef PEGEN_VERIFY_TRIAL_WIDEN_H
-#define PEGEN_VERIFY_TRIAL_WIDEN_H
+#pragma once
 
 #include "verify/oracle.h"
 #include "verify/trial.h"
@@ -42,5 +41,3 @@ void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTe
 /* What that error may be: 2^-18 in float32; 2^-13 in 16 bits with columns split, 2^-11 where the
  * degree is above 3. */
 long double widen_trial_bound(const spec *s, number_type type);
-
-#endif

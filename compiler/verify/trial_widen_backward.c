@@ -39,13 +39,12 @@ static const double *choose_of_scores(arena *a, const widen_trial *t, int64_t st
 }
 
 /* A row gains the sum of the others times their numbers. */
-static void add_row(const widen_trial *t, double number, const DLTensor *other, int64_t b, int64_t h, int64_t n,
-                    double *sum) {
-  for (int64_t c = 0; c < other->shape[3]; c++) sum[c] += number * number_load(t->type, tensor_at(other, b, h, n, c));
+static void add_row(double number, const DLTensor *other, int64_t b, int64_t h, int64_t n, double *sum) {
+  for (int64_t c = 0; c < other->shape[3]; c++) sum[c] += number * tensor_get(other, b, h, n, c);
 }
 
-static void store_row(const widen_trial *t, const double *sum, DLTensor *to, int64_t b, int64_t h, int64_t n) {
-  for (int64_t c = 0; c < to->shape[3]; c++) number_store(t->type, tensor_at(to, b, h, n, c), sum[c]);
+static void store_row(const double *sum, DLTensor *to, int64_t b, int64_t h, int64_t n) {
+  for (int64_t c = 0; c < to->shape[3]; c++) tensor_set(to, b, h, n, c, sum[c]);
 }
 
 static void fill_incoming(arena *a, widen_gradients *g) {
@@ -60,13 +59,13 @@ static void fill_incoming(arena *a, widen_gradients *g) {
         memset(sum, 0, sizeof *sum * (size_t)width);
         for (int64_t j = 0; j < k[2]; j++, number++) {
           if (*number == 0) continue;
-          add_row(t, *number, t->k_out, b, h / group, j, sum);
-          add_row(t, *number, t->q_out, b, h, i, of_key + ((b * k[1] + h / group) * k[2] + j) * width);
+          add_row(*number, t->k_out, b, h / group, j, sum);
+          add_row(*number, t->q_out, b, h, i, of_key + ((b * k[1] + h / group) * k[2] + j) * width);
         }
-        store_row(t, sum, g->q_out, b, h, i);
+        store_row(sum, g->q_out, b, h, i);
       }
   for (int64_t row = 0; row < q[0] * k[1] * k[2]; row++)
-    store_row(t, of_key + row * width, g->k_out, row / (k[1] * k[2]), row / k[2] % k[1], row % k[2]);
+    store_row(of_key + row * width, g->k_out, row / (k[1] * k[2]), row / k[2] % k[1], row % k[2]);
 }
 
 int widen_gradients_fill(arena *a, widen_gradients *g, const widen_trial *forward, const pegen_kernel *kernel,
@@ -122,14 +121,6 @@ static const double *places_of(arena *a, const widen_trial *t, const double *val
   return places;
 }
 
-static double *row_values(arena *a, const widen_trial *t, const DLTensor *rows, int64_t b, int64_t h) {
-  int64_t tokens = rows->shape[2], width = rows->shape[3];
-  double *values = arena_array(a, double, tokens *width + 1);
-  for (int64_t n = 0; n < tokens; n++)
-    for (int64_t c = 0; c < width; c++) values[n * width + c] = number_load(t->type, tensor_at(rows, b, h, n, c));
-  return values;
-}
-
 typedef struct answering {
   const widen_gradients *g;
   attention_answer *answer;
@@ -144,7 +135,7 @@ static void answer_head(const answering *w, int64_t b, int64_t h) {
   arena *a = arena_create();
   int64_t tokens = t->q->shape[2], keys = t->k->shape[2], first = (b * t->q->shape[1] + h) * tokens,
           k_heads = t->k->shape[1], shared = h / (t->q->shape[1] / k_heads);
-  const double *q = row_values(a, t, t->q, b, h), *k = row_values(a, t, t->k, b, shared);
+  const double *q = tensor_head(a, t->q, b, h), *k = tensor_head(a, t->k, b, shared);
   gradient_sum *scores = arena_array(a, gradient_sum, keys + 1), *input[SPEC_MAX_INPUTS],
                *of_k = to->k_positions && t->k_positions ? to->k_positions : to->positions;
   const double *rows[SPEC_MAX_INPUTS];

@@ -4,8 +4,7 @@
  * of a loss that is a sum over pairs of numbers times q_out . k_out, where the numbers of a query add up to 0, for
  * scores are the description's up to a constant of each query.
  */
-#ifndef PEGEN_VERIFY_TRIAL_WIDEN_BACKWARD_H
-#define PEGEN_VERIFY_TRIAL_WIDEN_BACKWARD_H
+#pragma once
 
 #include "verify/trial_attention_backward.h"
 #include "verify/trial_widen.h"
@@ -33,5 +32,3 @@ attention_answer widen_gradients_answer(arena *a, const widen_gradients *g);
 /* What errors may be: 2^-18 of the sum of absolute values of what is added, where displacements count as far as
  * columns do; of rows of 16 bits half a unit in their last place more, which is what came in. */
 long double widen_gradients_bound(number_type type);
-
-#endif

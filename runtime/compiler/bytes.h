@@ -1,7 +1,6 @@
 /* bytes.h: growing memory of the library behind pegen/compiler.h. All zero is empty. Memory that cannot be had sets
  * `failed`, and nothing is added from then on: looked at once, at the end. */
-#ifndef PEGEN_RUNTIME_BYTES_H
-#define PEGEN_RUNTIME_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ bool pegen_bytes_add_path(bytes *b, const char *path);
 /* All of it, however many calls that takes. False: errno. */
 bool pegen_bytes_write(int fd, const char *data, size_t size);
 void pegen_bytes_free(bytes *b);
-
-#endif

@@ -5,8 +5,7 @@
  * shared object that came of those files with these contents. Behind the object's bytes, where dlopen does not look,
  * lie the header, all that went into the names, to be compared where names are equal, and a checksum of everything.
  */
-#ifndef PEGEN_RUNTIME_CACHE_H
-#define PEGEN_RUNTIME_CACHE_H
+#pragma once
 
 #include "bytes.h"
 
@@ -34,5 +33,3 @@ bool pegen_cache_store(const cache *c, const bytes *read_from, struct timespec s
 /* Removes what was used least recently where all entries together have more than `most` bytes; never the one at path,
  * which has just been stored. Also what a process that died has left half written. */
 void pegen_cache_trim(const cache *c, int64_t most, const char *path);
-
-#endif

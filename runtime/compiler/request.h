@@ -1,6 +1,5 @@
 /* request.h: what a pegen_compile_request means: the program, its arguments, and the key of the cache. */
-#ifndef PEGEN_RUNTIME_REQUEST_H
-#define PEGEN_RUNTIME_REQUEST_H
+#pragma once
 
 #include "bytes.h"
 #include "pegen/compiler.h"
@@ -20,5 +19,3 @@ void pegen_request_key(const pegen_compile_request *request, const char *program
 /* Argument list, NULL-terminated, of the program; NULL without memory. Freed by free(). */
 char **pegen_request_compile_arguments(const pegen_compile_request *request, bytes *texts);
 char **pegen_request_explain_arguments(const pegen_compile_request *request, bytes *texts);
-
-#endif

@@ -1,6 +1,5 @@
 /* spawn.h: one run of the program pegen, and everything that it hands back. */
-#ifndef PEGEN_RUNTIME_SPAWN_H
-#define PEGEN_RUNTIME_SPAWN_H
+#pragma once
 
 #include "bytes.h"
 
@@ -21,5 +20,3 @@ typedef struct spawned {
  * that ran out shows in the streams. */
 bool pegen_spawn_run(const char *program, char *const *arguments, const char *text, spawned *out);
 void pegen_spawn_free(spawned *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* abi.h: XLA's foreign function interface as its handlers see it: the structs of version 0.1 and later that are used
  * here, which grow at their ends and begin with their sizes. tests/xla compares them with jaxlib's own header. */
-#ifndef PEGEN_RUNTIME_XLA_ABI_H
-#define PEGEN_RUNTIME_XLA_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -162,5 +161,3 @@ typedef struct xla_frame {
   xla_buffers arguments, results;
   xla_attributes attributes;
 } xla_frame;
-
-#endif

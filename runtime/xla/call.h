@@ -1,6 +1,5 @@
 /* call.h: from a call of XLA's to calls of a kernel's entry. */
-#ifndef PEGEN_RUNTIME_XLA_CALL_H
-#define PEGEN_RUNTIME_XLA_CALL_H
+#pragma once
 
 #include "pegen/pegen.h"
 #include "pegen/xla.h"
@@ -57,5 +56,3 @@ PEGEN_HIDDEN void pegen_xla_fold(xla_call *call);
 
 /* entry(args, part, parts) for all parts, on threads of XLA's pool and the caller's; the error of the first part. */
 PEGEN_HIDDEN int pegen_xla_run_parts(const xla_frame *frame, pegen_entry *entry, const pegen_args *args, int64_t bytes);
-
-#endif
