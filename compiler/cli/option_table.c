@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,10 +54,7 @@ static const struct {
 } layouts[] = {{"bnhd", LAYOUT_BNHD}, {"bhnd", LAYOUT_BHND}};
 enum { LAYOUT_COUNT = sizeof layouts / sizeof *layouts };
 
-/* ORDER EXPLAIN_FORMAT */
-static const struct {
-  const char *name;
-} formats[EXPLAIN_FORMAT_COUNT] = {{"text"}, {"json"}};
+static const char *const formats[EXPLAIN_FORMAT_COUNT] = {"text", "json"}; /* ORDER EXPLAIN_FORMAT */
 
 static const struct {
   const char *name;
@@ -72,18 +70,29 @@ static const char *emit_word(int i) { return i < EMIT_KIND_COUNT ? emit_kinds[i]
 static const char *dtype_word(int i) { return i < NUMBER_CHANNEL_TYPES ? number_name(i) : NULL; }
 static const char *layout_word(int i) { return i < LAYOUT_COUNT ? layouts[i].name : NULL; }
 static const char *shell_word(int i) { return i < SHELL_COUNT ? shells[i].name : NULL; }
-static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i].name : NULL; }
+static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i] : NULL; }
 static const char *level_word(int i) { return i < LEVEL_COUNT ? levels[i] : NULL; }
-static const char *target_word(int i) {
+static const char *abi_word(int i) { return i == 0 ? "tvm-ffi" : NULL; }
+static const char *target_name(int i) {
   const target_info *list;
-  int count = target_list(&list);
-  return i < count ? list[i].name : i == count ? "help" : NULL;
+  return i < target_list(&list) ? list[i].name : NULL;
+}
+static const char *target_word(int i) {
+  return target_name(i) ? target_name(i) : i == 0 || target_name(i - 1) ? "help" : NULL;
 }
 
-/* Names of a table's rows as the array that diag_nearest wants. */
-#define NAMES(a, table, count, names) \
-  const char **names = arena_array((a), const char *, (count)); \
-  for (int row = 0; row < (count); row++) names[row] = (table)[row].name
+/* Which of the words a value is; -1 after a message. */
+static int find_word(parser *p, const char *what, const char *value, const char *(*word)(int i)) {
+  int count = 0;
+  while (word(count)) count++;
+  const char **names = arena_array(p->a, const char *, count + 1);
+  for (int i = 0; i < count; i++) {
+    names[i] = word(i);
+    if (!strcmp(value, names[i])) return i;
+  }
+  unknown(what, value, names, count);
+  return -1;
+}
 
 /* Cuts a comma list into words, calling each for every one of them. */
 static int each_word(parser *p, const char *list, int (*each)(parser *, const char *)) {
@@ -103,12 +112,6 @@ static bool read_integer(const char *text, long long least, long long most, long
 
 /* ---- one function an option; each returns 0 or STATUS_USAGE ------------------------- */
 
-#define FLAG(name, field) \
-  static int name(parser *p, const char *value) { \
-    (void)value; \
-    p->out->field = true; \
-    return STATUS_OK; \
-  }
 #define TEXT(name, field, is_empty) \
   static int name(parser *p, const char *value) { \
     p->out->field = value; \
@@ -128,12 +131,7 @@ static int set_name(parser *p, const char *value) {
 }
 
 static int add_target(parser *p, const char *word) {
-  const target_info *list;
-  int count = target_list(&list);
-  for (int i = 0; i < count; i++)
-    if (!strcmp(word, list[i].name)) return STATUS_OK;
-  NAMES(p->a, list, count, names);
-  return unknown("target", word, names, count);
+  return find_word(p, "target", word, target_name) < 0 ? STATUS_USAGE : STATUS_OK;
 }
 
 static int set_target(parser *p, const char *value) {
@@ -174,14 +172,11 @@ static int add_dtype(parser *p, const char *word) {
 static int set_dtype(parser *p, const char *value) { return each_word(p, value, add_dtype); }
 
 static int set_emit(parser *p, const char *value) {
-  for (int i = 0; i < EMIT_KIND_COUNT; i++)
-    if (!strcmp(value, emit_kinds[i].name)) {
-      p->out->compile.emit = (emit_kind)i;
-      p->emit_given = true;
-      return STATUS_OK;
-    }
-  NAMES(p->a, emit_kinds, EMIT_KIND_COUNT, names);
-  return unknown("form for --emit", value, names, EMIT_KIND_COUNT);
+  int kind = find_word(p, "form for --emit", value, emit_word);
+  if (kind < 0) return STATUS_USAGE;
+  p->out->compile.emit = (emit_kind)kind;
+  p->emit_given = true;
+  return STATUS_OK;
 }
 
 static int add_define(parser *p, const char *value) {
@@ -194,18 +189,8 @@ static int add_define(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-FLAG(set_trust_spec, trust_spec)
-FLAG(set_backward, bench.backward)
-FLAG(set_no_grad, compile.no_gradients)
-FLAG(set_cubin, compile.cubin)
-
-static const char *const abis[] = {"tvm-ffi"};
-enum { N_ABIS = sizeof abis / sizeof *abis };
-
-static const char *abi_word(int i) { return i < N_ABIS ? abis[i] : NULL; }
-
 static int set_abi(parser *p, const char *value) {
-  if (strcmp(value, abis[0])) return unknown("interface", value, abis, N_ABIS);
+  if (find_word(p, "interface", value, abi_word) < 0) return STATUS_USAGE;
   p->out->compile.tvm_ffi = true;
   return STATUS_OK;
 }
@@ -225,13 +210,9 @@ static int set_depend(parser *p, const char *value) {
 }
 
 static int set_format(parser *p, const char *value) {
-  for (int i = 0; i < EXPLAIN_FORMAT_COUNT; i++)
-    if (!strcmp(value, formats[i].name)) {
-      p->out->explain.format = (explain_format)i;
-      return STATUS_OK;
-    }
-  NAMES(p->a, formats, EXPLAIN_FORMAT_COUNT, names);
-  return unknown("format", value, names, EXPLAIN_FORMAT_COUNT);
+  int format = find_word(p, "format", value, format_word);
+  if (format >= 0) p->out->explain.format = (explain_format)format;
+  return format < 0 ? STATUS_USAGE : STATUS_OK;
 }
 
 static int add_grid_size(parser *p, const char *word) {
@@ -316,23 +297,22 @@ static int set_shape(parser *p, const char *value) {
 }
 
 static int add_layout(parser *p, const char *word) {
-  for (int i = 0; i < LAYOUT_COUNT; i++)
-    if (!strcmp(word, layouts[i].name)) {
-      p->out->bench.layouts |= layouts[i].bit;
-      return STATUS_OK;
-    }
-  NAMES(p->a, layouts, LAYOUT_COUNT, names);
-  return unknown("layout", word, names, LAYOUT_COUNT);
+  int layout = find_word(p, "layout", word, layout_word);
+  if (layout >= 0) p->out->bench.layouts |= layouts[layout].bit;
+  return layout < 0 ? STATUS_USAGE : STATUS_OK;
 }
 
 static int set_layout(parser *p, const char *value) { return each_word(p, value, add_layout); }
 
-static int set_threads(parser *p, const char *value) {
-  long long threads;
-  if (!read_integer(value, 1, 1024, &threads)) return usage("--threads %s: expected a number from 1 to 1024", value);
-  p->out->bench.threads = (int)threads;
+static int set_count(const char *option, const char *value, int *count) {
+  long long read;
+  if (!read_integer(value, 1, 1024, &read)) return usage("--%s %s: expected a number from 1 to 1024", option, value);
+  *count = (int)read;
   return STATUS_OK;
 }
+
+static int set_threads(parser *p, const char *value) { return set_count("threads", value, &p->out->bench.threads); }
+static int set_group(parser *p, const char *value) { return set_count("group", value, &p->out->bench.group); }
 
 static int set_max_seconds(parser *p, const char *value) {
   char *end;
@@ -351,18 +331,6 @@ static int set_max_memory(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-FLAG(set_in_place, bench.in_place)
-FLAG(set_out_of_place, bench.out_of_place)
-FLAG(set_table, bench.table)
-FLAG(set_append, bench.append)
-
-static int set_group(parser *p, const char *value) {
-  long long heads;
-  if (!read_integer(value, 1, 1024, &heads)) return usage("--group %s: expected a number from 1 to 1024", value);
-  p->out->bench.group = (int)heads;
-  return STATUS_OK;
-}
-
 static int add_keys(parser *p, const char *word) {
   long long keys;
   bench_options *bench = &p->out->bench;
@@ -376,19 +344,9 @@ static int add_keys(parser *p, const char *word) {
 
 static int set_keys(parser *p, const char *value) { return each_word(p, value, add_keys); }
 
-FLAG(set_causal, bench.causal)
-FLAG(set_then_read, bench.then_read)
-FLAG(set_verbose, verbose)
-
 static int set_json(parser *p, const char *value) {
   (void)value;
   p->out->json = p->out->bench.json = true;
-  return STATUS_OK;
-}
-
-static int set_sass(parser *p, const char *value) {
-  (void)value;
-  p->out->sass = true;
   return STATUS_OK;
 }
 
@@ -408,14 +366,11 @@ static int show_man(parser *p, const char *value) {
 }
 
 static int show_completion(parser *p, const char *value) {
-  for (int i = 0; i < SHELL_COUNT; i++)
-    if (!strcmp(value, shells[i].name)) {
-      shells[i].print(stdout, p->table);
-      p->exit_early = STATUS_OK;
-      return STATUS_OK;
-    }
-  NAMES(p->a, shells, SHELL_COUNT, names);
-  return unknown("shell", value, names, SHELL_COUNT);
+  int shell = find_word(p, "shell", value, shell_word);
+  if (shell < 0) return STATUS_USAGE;
+  shells[shell].print(stdout, p->table);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
 }
 
 static int show_version(parser *p, const char *value) {
@@ -445,103 +400,104 @@ static const command_row commands[COMMAND_COUNT] = {
                       .takes_no_file = true},
 };
 
+#define OPTION_OF(name, letter, argument, commands, set, help, values, word) \
+  {name, letter, argument, false, commands, set, 0, help, values, word}
+#define OPTION(name, letter, argument, commands, set, help) \
+  OPTION_OF(name, letter, argument, commands, set, help, VALUES_FREE, NULL)
+#define JOINED(letter, argument, commands, set, help, values, word) \
+  {NULL, letter, argument, true, commands, set, 0, help, values, word}
+#define FLAG(name, commands, field, help) \
+  {name, 0, NULL, false, commands, NULL, offsetof(options, field), help, VALUES_FREE, NULL}
+
 static const option_row rows[] = {
-    {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
-     "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
-     VALUES_FILE, NULL},
-    {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
-    {"sources", 0, "FILE", false, FOR_COMPILE, set_sources,
-     "also write the names of the files that the description was read from, each ended by a NUL: for programs",
-     VALUES_FILE, NULL},
-    {"name", 0, "NAME", false, FOR_COMPILE, set_name,
-     "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
-    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
-     "obj, shared, asm, llvm, mlir, ptx, program, tile or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
-    {"target", 0, "LIST", false, FOR_DESCRIPTIONS, set_target,
-     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
-     target_word},
-    {"dtype", 0, "LIST", false, FOR_DESCRIPTIONS, set_dtype,
-     "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32, of a GPU bf16); bf16:f8e4m3 "
-     "or the like: outputs of float8, too (f8e4m3, f8e5m2)",
-     VALUES_LIST, dtype_word},
-    {"no-grad", 0, NULL, false, FOR_DESCRIPTIONS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
-    {"cubin", 0, NULL, false, FOR_COMPILE, set_cubin,
-     "also assemble PTX to machine code, so that a first call on that chip does not wait; needs ptxas", VALUES_FREE,
-     NULL},
-    {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
-     "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS, abi_word},
-    {"define", 'D', "NAME=VALUE", false, FOR_DESCRIPTIONS, add_define,
-     "set an option of the description; lists with commas", VALUES_FREE, NULL},
-    {"trust-spec", 0, NULL, false, FOR_DESCRIPTIONS, set_trust_spec,
-     "run the description in this process, not in one that can reach nothing: for your own, where the system has no "
-     "seccomp",
-     VALUES_FREE, NULL},
-    {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},
-    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d",
-     VALUES_FREE, NULL},
-    {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
-    {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
-    {"sass", 0, NULL, false, FOR_EXPLAIN, set_sass,
-     "what the kernels' machine code takes of a GPU, and the bound that follows: --target sm_90, --dtype (default "
-     "bf16), --no-grad; needs ptxas and nvdisasm or cuobjdump, and no GPU",
-     VALUES_FREE, NULL},
-    {"grid", 0, "SIZES", false, FOR_EXPLAIN, set_grid,
-     "tell scores by displacement over a grid of tokens, as 14,14, in JSON, and measure properties on it", VALUES_FREE,
-     NULL},
-    {"at", 0, "POSITION", false, FOR_EXPLAIN, add_position,
-     "tell the matrices of this position, as 1,2.5, in JSON; more than once for more", VALUES_FREE, NULL},
-    {"operands", 0, "NAME=FILE", false, FOR_EXPLAIN, add_operand_file,
-     "take an operand from a .npy file, or operands from a checkpoint, FILE.safetensors; others are drawn as their "
-     "descriptions say",
-     VALUES_FILE, NULL},
-    {"map", 0, "NAME=TENSOR", false, FOR_EXPLAIN, add_map,
-     "what an operand is called in the checkpoint, as axis=blocks.0.attn.pe.axis", VALUES_FREE, NULL},
-    {"seed", 0, "NUMBER", false, FOR_EXPLAIN, set_seed, "of operands that are drawn; default 0", VALUES_FREE, NULL},
-    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape,
-     "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target",
-     VALUES_WORDS, bench_shape_name},
-    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST,
-     layout_word},
-    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE,
-     NULL},
-    {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},
-    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE,
-     NULL},
-    {"table", 0, NULL, false, FOR_BENCH, set_table,
-     "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
-     VALUES_FREE, NULL},
-    {"backward", 0, NULL, false, FOR_BENCH, set_backward,
-     "time gradients, too: NAME_encode_backward of rows alone and with those of operands (with --table by a table, and "
-     "NAME_prepare_backward), or NAME_attention_backward; of an encode on processors alone",
-     VALUES_FREE, NULL},
-    {"append", 0, NULL, false, FOR_BENCH, set_append,
-     "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
-     VALUES_FREE, NULL},
-    {"keys", 0, "LIST", false, FOR_BENCH, set_keys,
-     "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of keys "
-     "and values and the multiply-adds",
-     VALUES_FREE, NULL},
-    {"causal", 0, NULL, false, FOR_BENCH, set_causal,
-     "of attention: queries see earlier keys alone, beside the same of all keys", VALUES_FREE, NULL},
-    {"group", 0, "COUNT", false, FOR_BENCH, set_group,
-     "with --append or --keys: heads of q for each head of k and v; default 1", VALUES_FREE, NULL},
-    {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
-     "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
-     VALUES_FREE, NULL},
-    {"verbose", 0, NULL, false, FOR_CHECK, set_verbose, "print every check, not failures alone", VALUES_FREE, NULL},
-    {"json", 0, NULL, false, FOR_BENCH | FOR_CHECK | FOR_SPECS, set_json,
-     "JSON: of bench the machine, the command and all figures in rows (docs/speed.md), of check every check with its "
-     "error and bound, of specs a list (docs/specs.md)",
-     VALUES_FREE, NULL},
-    {"max-seconds", 0, "SECONDS", false, FOR_KERNELS, set_max_seconds,
-     "processor time that one compilation may take; default 300, 0: any", VALUES_FREE, NULL},
-    {"max-memory", 0, "MIB", false, FOR_KERNELS, set_max_memory,
-     "memory that the program may take while it compiles; default 4096, 0: any", VALUES_FREE, NULL},
-    {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh",
-     VALUES_WORDS, shell_word},
-    {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
-    {"help", 'h', NULL, false, FOR_ALL, show_help, "print this", VALUES_FREE, NULL},
-    {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version", VALUES_FREE, NULL},
+    OPTION_OF(
+        "output", 'o', "FILE", FOR_COMPILE, set_output,
+        "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
+        VALUES_FILE, NULL),
+    OPTION_OF("header", 0, "FILE", FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL),
+    OPTION_OF("sources", 0, "FILE", FOR_COMPILE, set_sources,
+              "also write the names of the files that the description was read from, each ended by a NUL: for programs",
+              VALUES_FILE, NULL),
+    OPTION("name", 0, "NAME", FOR_COMPILE, set_name,
+           "what the symbols begin with, for variants in one program; default: the description's name"),
+    OPTION_OF("emit", 0, "FORM", FOR_COMPILE, set_emit,
+              "obj, shared, asm, llvm, mlir, ptx, program, tile or expr, whatever the ending of FILE", VALUES_WORDS,
+              emit_word),
+    OPTION_OF("target", 0, "LIST", FOR_DESCRIPTIONS, set_target,
+              "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them",
+              VALUES_LIST, target_word),
+    OPTION_OF("dtype", 0, "LIST", FOR_DESCRIPTIONS, set_dtype,
+              "number types of q and k: f32, bf16, f16 (or float32, ...); default: all (bench: f32, of a GPU bf16); "
+              "bf16:f8e4m3 or the like: outputs of float8, too (f8e4m3, f8e5m2)",
+              VALUES_LIST, dtype_word),
+    FLAG("no-grad", FOR_DESCRIPTIONS, compile.no_gradients, "leave out the entries of gradients"),
+    FLAG("cubin", FOR_COMPILE, compile.cubin,
+         "also assemble PTX to machine code, so that a first call on that chip does not wait; needs ptxas"),
+    OPTION_OF("abi", 0, "NAME", FOR_COMPILE, set_abi,
+              "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS,
+              abi_word),
+    OPTION("define", 'D', "NAME=VALUE", FOR_DESCRIPTIONS, add_define,
+           "set an option of the description; lists with commas"),
+    FLAG("trust-spec", FOR_DESCRIPTIONS, trust_spec,
+         "run the description in this process, not in one that can reach nothing: for your own, where the system has "
+         "no seccomp"),
+    JOINED('O', "LEVEL", FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word),
+    JOINED('M', "D", FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE,
+           NULL),
+    JOINED('M', "F DEPFILE", FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL),
+    OPTION_OF("format", 0, "FORM", FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word),
+    FLAG("sass", FOR_EXPLAIN, sass,
+         "what the kernels' machine code takes of a GPU, and the bound that follows: --target sm_90, --dtype (default "
+         "bf16), --no-grad; needs ptxas and nvdisasm or cuobjdump, and no GPU"),
+    OPTION("grid", 0, "SIZES", FOR_EXPLAIN, set_grid,
+           "tell scores by displacement over a grid of tokens, as 14,14, in JSON, and measure properties on it"),
+    OPTION("at", 0, "POSITION", FOR_EXPLAIN, add_position,
+           "tell the matrices of this position, as 1,2.5, in JSON; more than once for more"),
+    OPTION_OF("operands", 0, "NAME=FILE", FOR_EXPLAIN, add_operand_file,
+              "take an operand from a .npy file, or operands from a checkpoint, FILE.safetensors; others are drawn as "
+              "their descriptions say",
+              VALUES_FILE, NULL),
+    OPTION("map", 0, "NAME=TENSOR", FOR_EXPLAIN, add_map,
+           "what an operand is called in the checkpoint, as axis=blocks.0.attn.pe.axis"),
+    OPTION("seed", 0, "NUMBER", FOR_EXPLAIN, set_seed, "of operands that are drawn; default 0"),
+    OPTION_OF(
+        "shape", 0, "SHAPE", FOR_BENCH, set_shape,
+        "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target",
+        VALUES_WORDS, bench_shape_name),
+    OPTION_OF("layout", 0, "LIST", FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST,
+              layout_word),
+    OPTION("threads", 0, "COUNT", FOR_BENCH, set_threads, "threads that share each call; default 1"),
+    FLAG("in-place", FOR_BENCH, bench.in_place, "only q_out = q, k_out = k"),
+    FLAG("out-of-place", FOR_BENCH, bench.out_of_place, "only outputs apart from the inputs"),
+    FLAG("table", FOR_BENCH, bench.table,
+         "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too"),
+    FLAG("backward", FOR_BENCH, bench.backward,
+         "time gradients, too: NAME_encode_backward of rows alone and with those of operands (with --table by a table, "
+         "and NAME_prepare_backward), or NAME_attention_backward; of an encode on processors alone"),
+    FLAG("append", FOR_BENCH, bench.append,
+         "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots"),
+    OPTION("keys", 0, "LIST", FOR_BENCH, set_keys,
+           "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of "
+           "keys and values and the multiply-adds"),
+    FLAG("causal", FOR_BENCH, bench.causal,
+         "of attention: queries see earlier keys alone, beside the same of all keys"),
+    OPTION("group", 0, "COUNT", FOR_BENCH, set_group,
+           "with --append or --keys: heads of q for each head of k and v; default 1"),
+    FLAG("then-read", FOR_BENCH, bench.then_read,
+         "time each call, and each limit, together with one reading of q and k after it, as attention reads them"),
+    FLAG("verbose", FOR_CHECK, verbose, "print every check, not failures alone"),
+    OPTION("json", 0, NULL, FOR_BENCH | FOR_CHECK | FOR_SPECS, set_json,
+           "JSON: of bench the machine, the command and all figures in rows (docs/speed.md), of check every check with "
+           "its error and bound, of specs a list (docs/specs.md)"),
+    OPTION("max-seconds", 0, "SECONDS", FOR_KERNELS, set_max_seconds,
+           "processor time that one compilation may take; default 300, 0: any"),
+    OPTION("max-memory", 0, "MIB", FOR_KERNELS, set_max_memory,
+           "memory that the program may take while it compiles; default 4096, 0: any"),
+    OPTION_OF("completion", 0, "SHELL", FOR_ALL, show_completion, "print the completion script for bash or zsh",
+              VALUES_WORDS, shell_word),
+    OPTION("man", 0, NULL, FOR_ALL, show_man, "print the manual page, as roff"),
+    OPTION("help", 'h', NULL, FOR_ALL, show_help, "print this"),
+    OPTION("version", 'V', NULL, FOR_ALL, show_version, "print the version"),
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 

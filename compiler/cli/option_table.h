@@ -36,7 +36,8 @@ typedef struct option_row {
   const char *argument; /* NULL: takes none */
   bool joined;          /* shown without a space between letter and argument (-O3) */
   unsigned commands;    /* FOR_ bits */
-  int (*set)(struct parser *p, const char *value);
+  int (*set)(struct parser *p, const char *value); /* NULL: `flag` becomes true */
+  size_t flag;          /* offset in options of a bool */
   const char *help;
   option_values values;
   const char *(*word)(int i); /* the i-th word of the values, NULL beyond the last */

@@ -80,7 +80,8 @@ static int read_options(parser *p, int argc, char **argv) {
       option_spell(row, text, sizeof text);
       return usage("option '%s' has no meaning for this command", text);
     }
-    if (row->set(p, optarg)) return STATUS_USAGE;
+    if (!row->set) *(bool *)((char *)p->out + row->flag) = true;
+    else if (row->set(p, optarg)) return STATUS_USAGE;
     if (p->exit_early >= 0) return STATUS_OK;
   }
   return STATUS_OK;

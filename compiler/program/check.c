@@ -8,6 +8,8 @@
 
 #include "base/diag.h"
 
+#include <string.h>
+
 typedef struct checker {
   arena *memory;
   const program *p;
@@ -85,10 +87,24 @@ static bool check_argument(checker *c, const program_op *op, int i) {
   return true;
 }
 
-static void expect_kind(checker *c, const program_op *op, int i, program_kind kind) {
+/* The kind that an argument must have: N numbers, M a matrix, R a row; the last letter also of further arguments. */
+static program_kind kind_of_argument(const program_op *op, int i) {
+  static const char *const kinds[OP_COUNT] = {
+      [OP_APPLY] = "MR", [OP_ADD] = "NR",     [OP_STORE] = "R",   [OP_MAP] = "R",     [OP_SUM] = "N",
+      [OP_TAKE] = "R",   [OP_COLUMNS] = "RN", [OP_GATHER] = "RN", [OP_SCORE] = "RRN", [OP_ATTEND] = "NR",
+      [OP_WEDGE] = "R",  [OP_REDUCE] = "N",   [OP_EVAL] = "N",    [OP_MATRIX] = "N"};
+  const char *of = op->kind == OP_MATRIX && op->skew.source == SOURCE_PRODUCT ? "M" : kinds[op->kind];
+  if (!of) return KIND_COUNT;
+  int last = (int)strlen(of) - 1, at = op->kind == OP_ATTEND ? i % 2 : i < last ? i : last;
+  return of[at] == 'N' ? KIND_NUMBERS : of[at] == 'M' ? KIND_MATRIX : KIND_ROW;
+}
+
+static void check_kind(checker *c, const program_op *op, int i) {
   const program_value *v = &c->p->value[op->argument[i]];
+  program_kind kind = kind_of_argument(op, i);
+  if (kind == KIND_COUNT) return;
   if (v->kind != kind) fail(c, op, "argument %d is %s, expected %s", i, kind_words[v->kind], kind_words[kind]);
-  bool takes_f64 = op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_WRITE || op->kind == OP_REDUCE;
+  bool takes_f64 = op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_REDUCE;
   if (v->type != NUMBER_F32 && !takes_f64)
     fail(c, op, "argument %d is %s, expected f32", i, number_type_info(v->type)->name);
 }
@@ -98,45 +114,7 @@ static void check_arguments(checker *c, const program_op *op) {
   if (expected >= 0 && op->n_arguments != expected) fail(c, op, "%d arguments, expected %d", op->n_arguments, expected);
   for (int i = 0; i < op->n_arguments; i++)
     if (!check_argument(c, op, i)) return;
-  if (c->fault) return;
-  switch (op->kind) {
-  case OP_APPLY:
-    expect_kind(c, op, 0, KIND_MATRIX);
-    expect_kind(c, op, 1, KIND_ROW);
-    break;
-  case OP_ADD:
-    expect_kind(c, op, 0, KIND_NUMBERS);
-    expect_kind(c, op, 1, KIND_ROW);
-    break;
-  case OP_STORE: expect_kind(c, op, 0, KIND_ROW); break;
-  case OP_MAP:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_ROW);
-    break;
-  case OP_SUM: expect_kind(c, op, 0, KIND_NUMBERS); break;
-  case OP_COLUMNS:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
-    break;
-  case OP_GATHER:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
-    break;
-  case OP_TAKE: expect_kind(c, op, 0, KIND_ROW); break;
-  case OP_SCORE:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i < 2 ? KIND_ROW : KIND_NUMBERS);
-    break;
-  case OP_ATTEND:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i % 2 ? KIND_ROW : KIND_NUMBERS);
-    break;
-  case OP_WEDGE:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_ROW);
-    break;
-  case OP_REDUCE: expect_kind(c, op, 0, KIND_NUMBERS); break;
-  case OP_EVAL:
-  case OP_MATRIX:
-    for (int i = 0; i < op->n_arguments; i++)
-      expect_kind(c, op, i, op->skew.source == SOURCE_PRODUCT ? KIND_MATRIX : KIND_NUMBERS);
-    break;
-  default: break;
-  }
+  for (int i = 0; i < op->n_arguments && !c->fault; i++) check_kind(c, op, i);
 }
 
 /* ---- expressions ---- */
@@ -404,44 +382,29 @@ static void check_write(checker *c, const program_op *op) {
 
 static void check_list(checker *c, const program_op *list);
 
-static void check_op(checker *c, const program_op *op) {
-  switch (op->kind) {
-  case OP_FOR: {
-    checker outer = *c;
-    check_loop(c, op);
-    c->around |= 1u << op->space;
-    if (op->space == SPACE_TOKENS) c->part = op->part;
-    if (op->space == SPACE_TENSORS) c->tensors = op->part;
-    check_list(c, op->body);
-    c->around = outer.around;
-    c->part = outer.part;
-    c->tensors = outer.tensors;
-    return;
-  }
-  case OP_EVAL:
-  case OP_MATRIX: check_exprs(c, op); break;
-  case OP_LOAD: check_load(c, op); break;
-  case OP_STORE: check_store(c, op); break;
-  case OP_APPLY:
-  case OP_ADD: check_apply(c, op); break;
-  case OP_MAP: check_map(c, op); break;
-  case OP_WRITE: check_write(c, op); break;
-  case OP_READ: check_read(c, op); break;
-  case OP_COLUMNS: check_columns(c, op); break;
-  case OP_GATHER: check_gather(c, op); break;
-  case OP_TAKE: check_take(c, op); break;
-  case OP_SCORE: check_score(c, op); break;
-  case OP_ATTEND: check_attend(c, op); break;
-  case OP_WEDGE: check_wedge(c, op); break;
-  case OP_REDUCE: check_reduce(c, op); break;
-  default: break;
-  }
+static void check_body(checker *c, const program_op *op) {
+  checker outer = *c;
+  check_loop(c, op);
+  c->around |= 1u << op->space;
+  if (op->space == SPACE_TOKENS) c->part = op->part;
+  if (op->space == SPACE_TENSORS) c->tensors = op->part;
+  check_list(c, op->body);
+  c->around = outer.around;
+  c->part = outer.part;
+  c->tensors = outer.tensors;
 }
+
+static void (*const checks[OP_COUNT])(checker *c, const program_op *op) = {
+    [OP_FOR] = check_body,     [OP_EVAL] = check_exprs,  [OP_MATRIX] = check_exprs,    [OP_LOAD] = check_load,
+    [OP_STORE] = check_store,  [OP_APPLY] = check_apply, [OP_ADD] = check_apply,       [OP_MAP] = check_map,
+    [OP_WRITE] = check_write,  [OP_READ] = check_read,   [OP_COLUMNS] = check_columns, [OP_GATHER] = check_gather,
+    [OP_TAKE] = check_take,    [OP_SCORE] = check_score, [OP_ATTEND] = check_attend,   [OP_WEDGE] = check_wedge,
+    [OP_REDUCE] = check_reduce};
 
 static void check_list(checker *c, const program_op *list) {
   for (const program_op *op = list; op && !c->fault; op = op->next) {
     check_arguments(c, op);
-    if (!c->fault) check_op(c, op);
+    if (!c->fault && checks[op->kind]) checks[op->kind](c, op);
     if (!c->fault) check_result(c, op);
   }
 }

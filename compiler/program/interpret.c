@@ -456,29 +456,19 @@ static void run_for(interpreter *t, const program_op *op, unsigned around) {
   t->run = run;
 }
 
+/* What is held is in memory in any case. */
+static void (*const runs[OP_COUNT])(interpreter *t, const program_op *op) = {
+    [OP_EVAL] = run_eval,    [OP_MATRIX] = run_matrix, [OP_LOAD] = run_load,       [OP_STORE] = run_store,
+    [OP_APPLY] = run_apply,  [OP_MAP] = run_map,       [OP_ADD] = run_add,         [OP_WRITE] = run_write,
+    [OP_READ] = run_read,    [OP_SUM] = run_sum,       [OP_COLUMNS] = run_columns, [OP_GATHER] = run_gather,
+    [OP_TAKE] = run_take,    [OP_SCORE] = run_score,   [OP_ATTEND] = run_attend,   [OP_WEDGE] = run_wedge,
+    [OP_REDUCE] = run_reduce};
+
 static void run_list(interpreter *t, const program_op *list, unsigned around) {
-  for (const program_op *op = list; op; op = op->next) switch (op->kind) {
-    case OP_FOR: run_for(t, op, around); break;
-    case OP_EVAL: run_eval(t, op); break;
-    case OP_MATRIX: run_matrix(t, op); break;
-    case OP_LOAD: run_load(t, op); break;
-    case OP_STORE: run_store(t, op); break;
-    case OP_APPLY: run_apply(t, op); break;
-    case OP_MAP: run_map(t, op); break;
-    case OP_ADD: run_add(t, op); break;
-    case OP_WRITE: run_write(t, op); break;
-    case OP_READ: run_read(t, op); break;
-    case OP_SUM: run_sum(t, op); break;
-    case OP_COLUMNS: run_columns(t, op); break;
-    case OP_GATHER: run_gather(t, op); break;
-    case OP_TAKE: run_take(t, op); break;
-    case OP_SCORE: run_score(t, op); break;
-    case OP_ATTEND: run_attend(t, op); break;
-    case OP_WEDGE: run_wedge(t, op); break;
-    case OP_REDUCE: run_reduce(t, op); break;
-    case OP_HOLD: break; /* every value is near */
-    default: diag_bug("interpret", "op %d", (int)op->kind);
-    }
+  for (const program_op *op = list; op; op = op->next)
+    if (op->kind == OP_FOR) run_for(t, op, around);
+    else if (runs[op->kind]) runs[op->kind](t, op);
+    else if (op->kind != OP_HOLD) diag_bug("interpret", "op %d", (int)op->kind);
 }
 
 void program_interpret(const program *p, const program_call *call) {

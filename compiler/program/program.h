@@ -63,7 +63,8 @@ typedef enum program_part { PART_SKIPPED = 1, PART_ENCODED = 2, PART_Q = 1, PART
 typedef enum program_kind {
   KIND_NUMBERS, /* of an eval: one for every expression and block */
   KIND_MATRIX, /* one for every block */
-  KIND_ROW /* channels */
+  KIND_ROW, /* channels */
+  KIND_COUNT
 } program_kind;
 
 typedef struct program_value {

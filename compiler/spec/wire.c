@@ -152,6 +152,27 @@ static void *optional(wire *w, const void *given, size_t size) {
   return w->reading ? fresh : memcpy(fresh, given, size);
 }
 
+#define OPTIONAL(w, type, field, fields_of_found) \
+  do { \
+    type *found = optional((w), (field), sizeof *found); \
+    if (found) fields_of_found; \
+    (field) = found; \
+  } while (0)
+
+/* Structs that are read or written one by one: room for them, or a copy. */
+static void *copied(wire *w, const void *given, int count, size_t size) {
+  void *fresh = arena_alloc(w->memory, size * ((size_t)count + 1));
+  return w->reading || count == 0 ? fresh : memcpy(fresh, given, size * (size_t)count);
+}
+
+/* Count structs in the arena, to be read or written one by one. */
+#define LIST(w, list, count, most, each) \
+  do { \
+    NUMBER((w), (count), 0, (most)); \
+    (list) = copied((w), (list), (count), sizeof *(list)); \
+    for (int i = 0; i < (count); i++) each((w), &(list)[i]); \
+  } while (0)
+
 /* ---- expressions ---- */
 
 static const expr *rebuild(expr_pool *pool, const expr *x) {
@@ -260,17 +281,15 @@ static void root(wire *w, const spec *s, const expr **x) {
   if (w->reading && *x && (*x)->terms) wrong(w, "terms outside of a sum");
 }
 
+static void optional_root(wire *w, const spec *s, const expr **x) {
+  bool is_there = *x != NULL;
+  flag(w, &is_there);
+  if (is_there) root(w, s, x);
+}
+
 /* ---- parts of a description ---- */
 
-static void initial(wire *w, const spec_operand *o, const spec_initial **first) {
-  bool is_there = *first != NULL;
-  flag(w, &is_there);
-  if (!is_there) {
-    *first = NULL;
-    return;
-  }
-  spec_initial *i = arena_array(w->memory, spec_initial, 1);
-  if (!w->reading) *i = **first;
+static void initial(wire *w, const spec_operand *o, spec_initial *i) {
   NUMBER(w, i->kind, 0, INITIAL_KIND_COUNT - 1);
   finite_real(w, &i->deviation);
   flag(w, &i->truncated);
@@ -288,11 +307,9 @@ static void initial(wire *w, const spec_operand *o, const spec_initial **first) 
       count = 1;
     }
   }
-  double *factor = arena_array(w->memory, double, count);
-  if (!w->reading) memcpy(factor, i->factor, (size_t)count * sizeof *factor);
+  double *factor = copied(w, i->factor, (int)count, sizeof *factor);
   for (int64_t k = 0; k < count; k++) finite_real(w, &factor[k]);
   i->factor = factor;
-  *first = i;
 }
 
 static void operand(wire *w, spec_operand *o) {
@@ -308,7 +325,7 @@ static void operand(wire *w, spec_operand *o) {
     elements *= o->shape[i];
     dimension(w, &o->dimension[i]);
   }
-  initial(w, o, &o->initial);
+  OPTIONAL(w, spec_initial, o->initial, initial(w, o, found));
   finite_real(w, &o->test_scale);
   NUMBER(w, o->line, 0, INT32_MAX);
 }
@@ -323,16 +340,6 @@ static void input(wire *w, spec_input *in) {
   NUMBER(w, in->line, 0, INT32_MAX);
   flag(w, &in->of_keys);
 }
-
-/* Count structs in the arena, to be read or written one by one. */
-#define LIST(w, list, count, most, each) \
-  do { \
-    NUMBER((w), (count), 0, (most)); \
-    __typeof__(list) given = (list); \
-    (list) = arena_alloc((w)->memory, sizeof *given * (size_t)((count) + 1)); \
-    if (!(w)->reading && (count) > 0) memcpy((list), given, sizeof *given * (size_t)(count)); \
-    for (int i = 0; i < (count); i++) each((w), &(list)[i]); \
-  } while (0)
 
 static void choice(wire *w, const char **value) { text(w, value, WIRE_VALUE); }
 
@@ -401,9 +408,7 @@ static void rotor(wire *w, const spec *s, spec_rotor *r) {
 static void function(wire *w, const spec *s, spec_function *f) {
   text(w, &f->text, WIRE_TEXT);
   NUMBER(w, f->count, 1, SPEC_MAX_ROTORS);
-  spec_rotor *node = arena_array(w->memory, spec_rotor, f->count);
-  if (!w->reading) memcpy(node, f->node, sizeof *node * (size_t)f->count);
-  f->node = node;
+  f->node = copied(w, f->node, f->count, sizeof *f->node);
   for (int i = 0; i < f->count && !w->why; i++) rotor(w, s, &f->node[i]);
 }
 
@@ -430,10 +435,8 @@ static void rotors(wire *w, spec *s) {
     NUMBER(w, s->order[axis], 0, s->n_axes - 1);
     root(w, s, &s->angle[axis]);
   }
-  spec_dense *found = optional(w, s->dense, sizeof *found);
-  if (found) dense(w, s, found);
-  else blades(w, s);
-  s->dense = found;
+  OPTIONAL(w, spec_dense, s->dense, dense(w, s, found));
+  if (!s->dense) blades(w, s);
   NUMBER(w, s->dual_axes, 0, (1 << SPEC_MAX_AXES) - 1);
   bool gains = s->gain[0] != NULL;
   flag(w, &gains);
@@ -441,15 +444,9 @@ static void rotors(wire *w, spec *s) {
   bool writes = s->entries[0] != NULL;
   flag(w, &writes);
   for (int side = 0; side < 2 && writes; side++) matrix(w, s, &s->entries[side]);
-  bool maps = s->pre != NULL;
-  flag(w, &maps);
-  if (maps) root(w, s, &s->pre);
-  spec_function *made = optional(w, s->function, sizeof *made);
-  if (made) function(w, s, made);
-  s->function = made;
-  spec_basis *basis = optional(w, s->basis, sizeof *basis);
-  if (basis) skew(w, s, &basis->matrix, 1);
-  s->basis = basis;
+  optional_root(w, s, &s->pre);
+  OPTIONAL(w, spec_function, s->function, function(w, s, found));
+  OPTIONAL(w, spec_basis, s->basis, skew(w, s, &found->matrix, 1));
 }
 
 static void polynomial(wire *w, const spec *s, spec_polynomial *p) {
@@ -467,12 +464,8 @@ static void pairwise(wire *w, const spec *s, spec_pairwise *p) {
   finite_real(w, &p->scale);
   flag(w, &p->rotates);
   flag(w, &p->turns_values);
-  bool biased = p->bias != NULL;
-  flag(w, &biased);
-  if (biased) root(w, s, &p->bias);
-  bool scored = p->score != NULL;
-  flag(w, &scored);
-  if (scored) root(w, s, &p->score);
+  optional_root(w, s, &p->bias);
+  optional_root(w, s, &p->score);
 }
 
 /* What comes before the expressions, whose leaves speak of it. */
@@ -524,8 +517,7 @@ static void part(wire *w, spec *whole, spec_part *p) {
 /* They are written one after the other, so that the expressions of each stand before what is said of it. */
 static void parts(wire *w, spec *s) {
   NUMBER(w, s->n_parts, 0, SPEC_MAX_PARTS);
-  spec_part *list = arena_array(w->memory, spec_part, s->n_parts + 1);
-  if (!w->reading && s->n_parts) memcpy(list, s->part, sizeof *list * (size_t)s->n_parts);
+  spec_part *list = copied(w, s->part, s->n_parts, sizeof *list);
   for (int i = 0; i < s->n_parts && !w->why; i++) part(w, s, &list[i]);
   s->part = list;
 }
@@ -542,15 +534,9 @@ static void description(wire *w, spec *s) {
   pool(w, s);
   if (w->why) return;
   if (s->n_components > 0) rotors(w, s);
-  spec_polynomial *sum = optional(w, s->polynomial, sizeof *sum);
-  if (sum) polynomial(w, s, sum);
-  s->polynomial = sum;
-  spec_pairwise *pair = optional(w, s->pairwise, sizeof *pair);
-  if (pair) pairwise(w, s, pair);
-  s->pairwise = pair;
-  spec_additive *added = optional(w, s->additive, sizeof *added);
-  if (added) root(w, s, &added->value);
-  s->additive = added;
+  OPTIONAL(w, spec_polynomial, s->polynomial, polynomial(w, s, found));
+  OPTIONAL(w, spec_pairwise, s->pairwise, pairwise(w, s, found));
+  OPTIONAL(w, spec_additive, s->additive, root(w, s, &found->value));
   if (!w->why) parts(w, s);
 }
 
