@@ -76,7 +76,7 @@ MlirType ir_like(ir *b, ir_value v, MlirType element) {
 /* ---- constants ---- */
 
 static ir_value constant(ir *b, MlirType type, MlirAttribute value) {
-  op o = op_start(b, "arith.constant");
+  op o = op_start(b, "arith.constant", 0, NULL);
   op_attribute(&o, "value", value);
   return op_value(&o, type);
 }
@@ -125,36 +125,24 @@ static void allow_contraction(op *o) {
     op_attribute(o, "fastmath", op_parse_attribute(o->b, "#arith.fastmath<contract>"));
 }
 
-ir_value ir_op1(ir *b, const char *name, ir_value x) {
-  op o = op_start(b, name);
-  op_operand(&o, x);
-  return op_value(&o, ir_type(x));
-}
+ir_value ir_op1(ir *b, const char *name, ir_value x) { return op_made(b, name, ir_type(x), OPERANDS(x)); }
 
 ir_value(ir_op2)(ir *b, const char *name, ir_value x, ir_value y) {
-  op o = op_start(b, name);
-  op_operand(&o, x);
-  op_operand(&o, y);
+  op o = op_start(b, name, OPERANDS(x, y));
   allow_contraction(&o);
   return op_value(&o, ir_type(x));
 }
 
 ir_value ir_cast(ir *b, const char *name, ir_value x, MlirType element) {
-  op o = op_start(b, name);
-  op_operand(&o, x);
-  return op_value(&o, ir_like(b, x, element));
+  return op_made(b, name, ir_like(b, x, element), OPERANDS(x));
 }
 
 ir_value ir_bitcast_lanes(ir *b, ir_value x, MlirType vector) {
-  op o = op_start(b, "vector.bitcast");
-  op_operand(&o, x);
-  return op_value(&o, vector);
+  return op_made(b, "vector.bitcast", vector, OPERANDS(x));
 }
 
 static ir_value compare(ir *b, const char *name, int64_t predicate, ir_value x, ir_value y) {
-  op o = op_start(b, name);
-  op_operand(&o, x);
-  op_operand(&o, y);
+  op o = op_start(b, name, OPERANDS(x, y));
   op_attribute(&o, "predicate", mlirIntegerAttrGet(b->i64, predicate));
   return op_value(&o, ir_like(b, x, b->i1));
 }
@@ -177,54 +165,38 @@ ir_value(ir_compare_int)(ir *b, const char *predicate, ir_value x, ir_value y) {
 }
 
 ir_value(ir_select)(ir *b, ir_value condition, ir_value x, ir_value y) {
-  op o = op_start(b, "arith.select");
-  op_operand(&o, condition);
-  op_operand(&o, x);
-  op_operand(&o, y);
-  return op_value(&o, ir_type(x));
+  return op_made(b, "arith.select", ir_type(x), OPERANDS(condition, x, y));
 }
 
 ir_value(ir_fma)(ir *b, ir_value x, ir_value y, ir_value z) {
-  op o = op_start(b, ir_lanes(x) ? "vector.fma" : "math.fma");
-  op_operand(&o, x);
-  op_operand(&o, y);
-  op_operand(&o, z);
-  return op_value(&o, ir_type(x));
+  return op_made(b, ir_lanes(x) ? "vector.fma" : "math.fma", ir_type(x), OPERANDS(x, y, z));
 }
 
 ir_value ir_broadcast(ir *b, MlirType vector, ir_value scalar) {
-  op o = op_start(b, "vector.broadcast");
-  op_operand(&o, scalar);
-  return op_value(&o, vector);
+  return op_made(b, "vector.broadcast", vector, OPERANDS(scalar));
 }
 
 ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mask) {
-  op o = op_start(b, "vector.shuffle");
-  op_operand(&o, x);
-  op_operand(&o, y);
+  op o = op_start(b, "vector.shuffle", OPERANDS(x, y));
   op_attribute(&o, "mask", mlir_compat_shuffle_mask(b->context, lanes, mask));
   return op_value(&o, ir_vector(b, lanes, element_of(ir_type(x))));
 }
 
 ir_value ir_extract(ir *b, ir_value vector, int lane) {
   int64_t position[1] = {lane};
-  op o = op_start(b, "vector.extract");
-  op_operand(&o, vector);
+  op o = op_start(b, "vector.extract", OPERANDS(vector));
   op_attribute(&o, "static_position", mlirDenseI64ArrayGet(b->context, 1, position));
   return op_value(&o, element_of(ir_type(vector)));
 }
 
 ir_value ir_elements(ir *b, MlirType vector, int count, const ir_value *values) {
-  op o = op_start(b, "vector.from_elements");
-  for (int i = 0; i < count; i++) op_operand(&o, values[i]);
-  return op_value(&o, vector);
+  return op_made(b, "vector.from_elements", vector, count, values);
 }
 
 /* ---- control ---- */
 
 static void yield_values(ir *b, int count, const ir_value *values) {
-  op o = op_start(b, "scf.yield");
-  for (int i = 0; i < count; i++) op_operand(&o, values[i]);
+  op o = op_start(b, "scf.yield", count, values);
   op_finish(&o);
 }
 
@@ -232,10 +204,7 @@ static void yield(ir *b) { yield_values(b, 0, NULL); }
 
 ir_loop(ir_for_with)(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current) {
   ir_value step = ir_int(b, b->i64, 1);
-  op o = op_start(b, "scf.for");
-  op_operand(&o, begin);
-  op_operand(&o, end);
-  op_operand(&o, step);
+  op o = op_start(b, "scf.for", OPERANDS(begin, end, step));
   MlirType types[1 + IR_MAX_RESULTS] = {b->i64};
   MlirLocation locations[1 + IR_MAX_RESULTS] = {b->location};
   for (int i = 0; i < count; i++) {
@@ -245,9 +214,7 @@ ir_loop(ir_for_with)(ir *b, ir_value begin, ir_value end, int count, const ir_va
     locations[i + 1] = b->location;
   }
   MlirBlock body = mlirBlockCreate(count + 1, types, locations);
-  o.regions[0] = mlirRegionCreate();
-  mlirRegionAppendOwnedBlock(o.regions[0], body);
-  o.n_regions = 1;
+  op_region(&o, body);
   ir_loop loop = {b->block, mlirBlockGetArgument(body, 0), op_finish(&o)};
   for (int i = 0; i < count; i++) current[i] = mlirBlockGetArgument(body, i + 1);
   b->block = body;
@@ -264,16 +231,10 @@ ir_loop(ir_for)(ir *b, ir_value begin, ir_value end) { return ir_for_with(b, beg
 void ir_end_for(ir *b, ir_loop loop) { ir_end_for_with(b, loop, 0, NULL, NULL); }
 
 ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types) {
-  op o = op_start(b, "scf.if");
-  op_operand(&o, condition);
+  op o = op_start(b, "scf.if", OPERANDS(condition));
   for (int i = 0; i < count; i++) op_result(&o, types[i]);
   MlirBlock blocks[2];
-  for (int i = 0; i < 2; i++) {
-    blocks[i] = mlirBlockCreate(0, NULL, NULL);
-    o.regions[i] = mlirRegionCreate();
-    mlirRegionAppendOwnedBlock(o.regions[i], blocks[i]);
-  }
-  o.n_regions = 2;
+  for (int i = 0; i < 2; i++) op_region(&o, blocks[i] = mlirBlockCreate(0, NULL, NULL));
   ir_choice choice = {b->block, blocks[1], op_finish(&o)};
   b->block = blocks[0];
   return choice;

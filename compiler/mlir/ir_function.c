@@ -27,44 +27,38 @@ static void target_attributes(ir *b, op *o) {
   }
 }
 
-static MlirOperation function_op(ir *b, const char *name, const char *linkage, bool noinline, MlirType type,
-                                 MlirRegion body) {
-  op o = op_start(b, "llvm.func");
+static MlirOperation function_op(ir *b, const char *name, bool noinline, MlirType type, MlirBlock entry) {
+  op o = op_start(b, "llvm.func", 0, NULL);
   MlirBlock saved = b->block;
   b->block = b->symbols;
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "function_type", mlirTypeAttrGet(type));
-  op_attribute(&o, "linkage", op_parse_attribute(b, linkage));
+  op_attribute(&o, "linkage", op_parse_attribute(b, "#llvm.linkage<external>"));
   op_attribute(&o, "CConv", op_parse_attribute(b, "#llvm.cconv<ccc>"));
   if (noinline) op_attribute(&o, "no_inline", mlirUnitAttrGet(b->context));
   op_attribute(&o, "no_unwind", mlirUnitAttrGet(b->context));
   /* An object imports nothing: no loop of stores becomes a call of memset. */
   op_attribute(&o, "passthrough", op_parse_attribute(b, "[\"no-builtins\"]"));
   target_attributes(b, &o);
-  o.regions[0] = body;
-  o.n_regions = 1;
+  op_region(&o, entry);
   MlirOperation operation = op_finish(&o);
   b->block = saved;
   return operation;
 }
 
-/* A function's body with its entry block, whose arguments are handed out. */
-static MlirRegion function_body(ir *b, int count, const MlirType *types, ir_value *arguments, MlirBlock *entry) {
-  MlirLocation locations[IR_MAX_ARGUMENTS];
+/* The entry block of a function, whose arguments are handed out. */
+static MlirBlock entry_block(ir *b, int count, const MlirType *types, ir_value *arguments) {
+  MlirLocation locations[IR_MAX_ARGUMENTS] = {b->location};
   for (int i = 0; i < count; i++) locations[i] = b->location;
-  MlirRegion body = mlirRegionCreate();
-  *entry = mlirBlockCreate(count, types, locations);
-  mlirRegionAppendOwnedBlock(body, *entry);
-  for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(*entry, i);
-  return body;
+  MlirBlock entry = mlirBlockCreate(count, types, locations);
+  for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(entry, i);
+  return entry;
 }
 
 MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
                           ir_value *arguments) {
-  MlirBlock entry;
-  MlirRegion body = function_body(b, count, types, arguments, &entry);
-  MlirOperation f =
-      function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
+  MlirBlock entry = entry_block(b, count, types, arguments);
+  MlirOperation f = function_op(b, name, noinline, function_type(b, result, count, types), entry);
   b->block = entry;
   return f;
 }
@@ -92,19 +86,18 @@ void ir_open(ir *b, const char *name, const char *types, ir_value *arguments) {
 void ir_declare(ir *b, const char *name, const char *types) {
   MlirType all[IR_MAX_ARGUMENTS];
   MlirType type = function_type(b, (MlirType){NULL}, types_of(b, types, all), all);
-  function_op(b, name, "#llvm.linkage<external>", false, type, mlirRegionCreate());
+  function_op(b, name, false, type, (MlirBlock){NULL});
 }
 
 void ir_return(ir *b) {
-  op o = op_start(b, b->gpu ? "gpu.return" : "llvm.return");
+  op o = op_start(b, b->gpu ? "gpu.return" : "llvm.return", 0, NULL);
   op_finish(&o);
   b->block = b->symbols;
 }
 
 /* Calls a function by name, or (NULL) by the pointer among the arguments. */
 static void call(ir *b, const char *name, int count, const ir_value *arguments) {
-  op o = op_start(b, "llvm.call");
-  for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
+  op o = op_start(b, "llvm.call", count, arguments);
   int32_t segments[2] = {count, 0};
   if (name) op_attribute(&o, "callee", mlirFlatSymbolRefAttrGet(b->context, op_text(name)));
   op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
@@ -121,8 +114,7 @@ void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *argume
 }
 
 ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments) {
-  op o = op_start(b, "llvm.call_intrinsic");
-  for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
+  op o = op_start(b, "llvm.call_intrinsic", count, arguments);
   int32_t segments[2] = {count, 0};
   op_attribute(&o, "intrin", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
@@ -135,12 +127,10 @@ ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const
 /* ---- kernels ---- */
 
 void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
-  op o = op_start(b, "gpu.module");
+  op o = op_start(b, "gpu.module", 0, NULL);
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text("kernels")));
   b->symbols = mlirBlockCreate(0, NULL, NULL);
-  o.regions[0] = mlirRegionCreate();
-  o.n_regions = 1;
-  mlirRegionAppendOwnedBlock(o.regions[0], b->symbols);
+  op_region(&o, b->symbols);
   op_finish(&o);
   b->block = b->symbols;
   b->gpu = gpu;
@@ -151,16 +141,15 @@ void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
 void ir_kernel(ir *b, const char *name, int threads, int blocks, int count, const MlirType *types,
                ir_value *arguments) {
   const int32_t block[] = {threads, 1, 1};
-  MlirBlock entry;
-  op o = op_start(b, "gpu.func");
+  MlirBlock entry = entry_block(b, count, types, arguments);
+  op o = op_start(b, "gpu.func", 0, NULL);
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "function_type", mlirTypeAttrGet(mlirFunctionTypeGet(b->context, count, types, 0, NULL)));
   op_attribute(&o, "gpu.kernel", mlirUnitAttrGet(b->context));
   if (b->gpu->threads) op_attribute(&o, b->gpu->threads, mlirDenseI32ArrayGet(b->context, 1, block));
   else op_attribute(&o, "known_block_size", mlirDenseI32ArrayGet(b->context, 3, block));
   if (blocks && b->gpu->blocks) op_attribute(&o, b->gpu->blocks, op_i32(b, blocks));
-  o.regions[0] = function_body(b, count, types, arguments, &entry);
-  o.n_regions = 1;
+  op_region(&o, entry);
   b->block = b->symbols;
   op_finish(&o);
   b->block = entry;
@@ -169,7 +158,7 @@ void ir_kernel(ir *b, const char *name, int threads, int blocks, int count, cons
 ir_value ir_gpu_index(ir *b, const char *name, const char *dimension) {
   char source[32];
   snprintf(source, sizeof source, "#gpu<dim %s>", dimension);
-  op o = op_start(b, name);
+  op o = op_start(b, name, 0, NULL);
   op_attribute(&o, "dimension", op_parse_attribute(b, source));
   return ir_cast(b, "arith.index_castui", op_value(&o, mlirIndexTypeGet(b->context)), b->i32);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 static ir_value getelementptr(ir *b, ir_value pointer, ir_value *bytes, int64_t constant_bytes) {
-  op o = op_start(b, "llvm.getelementptr");
+  op o = op_start(b, "llvm.getelementptr", 0, NULL);
   int32_t index[1] = {bytes ? INT32_MIN : (int32_t)constant_bytes};
   op_operand(&o, pointer);
   if (bytes) op_operand(&o, *bytes);
@@ -25,45 +25,33 @@ ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes) {
   return bytes == 0 ? pointer : getelementptr(b, pointer, NULL, bytes);
 }
 
-ir_value ir_pointer(ir *b, ir_value address) {
-  op o = op_start(b, "llvm.inttoptr");
-  op_operand(&o, address);
-  return op_value(&o, b->ptr);
-}
+ir_value ir_pointer(ir *b, ir_value address) { return op_made(b, "llvm.inttoptr", b->ptr, OPERANDS(address)); }
 
-ir_value ir_address(ir *b, ir_value pointer) {
-  op o = op_start(b, "llvm.ptrtoint");
-  op_operand(&o, pointer);
-  return op_value(&o, b->i64);
+ir_value ir_address(ir *b, ir_value pointer) { return op_made(b, "llvm.ptrtoint", b->i64, OPERANDS(pointer)); }
+
+static ir_value load(ir *b, MlirType type, ir_value pointer, int alignment, bool is_volatile) {
+  op o = op_start(b, "llvm.load", OPERANDS(pointer));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  if (is_volatile) op_attribute(&o, "volatile_", mlirUnitAttrGet(b->context));
+  return op_value(&o, type);
 }
 
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
-  op o = op_start(b, "llvm.load");
-  op_operand(&o, pointer);
-  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
-  return op_value(&o, type);
+  return load(b, type, pointer, alignment, false);
 }
-
 ir_value ir_load_here(ir *b, MlirType type, ir_value pointer, int alignment) {
-  op o = op_start(b, "llvm.load");
-  op_operand(&o, pointer);
-  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
-  op_attribute(&o, "volatile_", mlirUnitAttrGet(b->context));
-  return op_value(&o, type);
+  return load(b, type, pointer, alignment, true);
 }
 
 void(ir_store)(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal) {
-  op o = op_start(b, "llvm.store");
-  op_operand(&o, value);
-  op_operand(&o, pointer);
+  op o = op_start(b, "llvm.store", OPERANDS(value, pointer));
   op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
   if (nontemporal) op_attribute(&o, "nontemporal", mlirUnitAttrGet(b->context));
   op_finish(&o);
 }
 
 void ir_prefetch(ir *b, ir_value pointer, int level) {
-  op o = op_start(b, "llvm.intr.prefetch");
-  op_operand(&o, pointer);
+  op o = op_start(b, "llvm.intr.prefetch", OPERANDS(pointer));
   op_attribute(&o, "rw", op_i32(b, 0));
   op_attribute(&o, "hint", op_i32(b, 4 - level));
   op_attribute(&o, "cache", op_i32(b, 1));
@@ -72,35 +60,38 @@ void ir_prefetch(ir *b, ir_value pointer, int level) {
 
 ir_value ir_alloca(ir *b, int64_t bytes, int alignment) {
   ir_value count = ir_int(b, b->i64, bytes);
-  op o = op_start(b, "llvm.alloca");
-  op_operand(&o, count);
+  op o = op_start(b, "llvm.alloca", OPERANDS(count));
   op_attribute(&o, "elem_type", mlirTypeAttrGet(b->i8));
   op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
   return op_value(&o, b->ptr);
 }
-
-static int address_space(ir *b) { return (int)mlirLLVMPointerTypeGetAddressSpace(b->ptr); }
 
 static MlirType list_of(MlirType element, int count) {
   int64_t shape[1] = {count};
   return mlirRankedTensorTypeGet(1, shape, element, mlirAttributeGetNull());
 }
 
-static void table(ir *b, const char *name, int count, MlirType element, MlirAttribute values) {
+/* An array among the module's symbols; values NULL: what it holds is not said. */
+static void array(ir *b, const char *name, const char *linkage, int space, int alignment, MlirType element,
+                  int64_t count, MlirAttribute values) {
   MlirBlock saved = b->block;
   b->block = b->symbols;
-  op o = op_start(b, "llvm.mlir.global");
+  op o = op_start(b, "llvm.mlir.global", 0, NULL);
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
   op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(element, (unsigned)count)));
-  op_attribute(&o, "linkage", op_parse_attribute(b, "#llvm.linkage<internal>"));
-  op_attribute(&o, "constant", mlirUnitAttrGet(b->context));
-  op_attribute(&o, "value", values);
-  op_attribute(&o, "addr_space", op_i32(b, address_space(b)));
-  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 8));
-  o.regions[0] = mlirRegionCreate();
-  o.n_regions = 1;
+  op_attribute(&o, "linkage", op_parse_attribute(b, linkage));
+  if (values.ptr) op_attribute(&o, "constant", mlirUnitAttrGet(b->context));
+  if (values.ptr) op_attribute(&o, "value", values);
+  op_attribute(&o, "addr_space", op_i32(b, space));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  op_region(&o, (MlirBlock){NULL});
   op_finish(&o);
   b->block = saved;
+}
+
+static void table(ir *b, const char *name, int count, MlirType element, MlirAttribute values) {
+  int space = (int)mlirLLVMPointerTypeGetAddressSpace(b->ptr);
+  array(b, name, "#llvm.linkage<internal>", space, 8, element, count, values);
 }
 
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
@@ -142,7 +133,7 @@ void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const doub
 }
 
 static ir_value address_of(ir *b, const char *name, MlirType pointer) {
-  op o = op_start(b, "llvm.mlir.addressof");
+  op o = op_start(b, "llvm.mlir.addressof", 0, NULL);
   op_attribute(&o, "global_name", mlirFlatSymbolRefAttrGet(b->context, op_text(name)));
   return op_value(&o, pointer);
 }
@@ -153,18 +144,7 @@ ir_value ir_function_address(ir *b, const char *name) { return address_of(b, nam
 static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
 
 static void shared(ir *b, const char *name, const char *linkage, int64_t bytes) {
-  MlirBlock saved = b->block;
-  b->block = b->symbols;
-  op o = op_start(b, "llvm.mlir.global");
-  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
-  op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(b->i8, (unsigned)bytes)));
-  op_attribute(&o, "linkage", op_parse_attribute(b, linkage));
-  op_attribute(&o, "addr_space", op_i32(b, shared_space(b)));
-  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 16));
-  o.regions[0] = mlirRegionCreate();
-  o.n_regions = 1;
-  op_finish(&o);
-  b->block = saved;
+  array(b, name, linkage, shared_space(b), 16, b->i8, bytes, (MlirAttribute){NULL});
 }
 
 void ir_shared(ir *b, const char *name, int64_t bytes) { shared(b, name, "#llvm.linkage<internal>", bytes); }
@@ -179,7 +159,7 @@ ir_value ir_shared_address(ir *b, const char *name) {
 }
 
 static void fence(ir *b, int64_t ordering) {
-  op o = op_start(b, "llvm.fence");
+  op o = op_start(b, "llvm.fence", 0, NULL);
   op_attribute(&o, "ordering", mlirIntegerAttrGet(b->i64, ordering));
   op_attribute(&o, "syncscope", mlirStringAttrGet(b->context, op_text(b->gpu->warp_scope)));
   op_finish(&o);
@@ -203,6 +183,6 @@ void ir_wait(ir *b, ir_barrier of) {
     wait_for_warp(b);
     return;
   }
-  op o = op_start(b, "gpu.barrier");
+  op o = op_start(b, "gpu.barrier", 0, NULL);
   op_finish(&o);
 }

@@ -28,11 +28,7 @@ static void call_host(ir *b, ir_warp_op op, int detail, int n_in, const ir_value
 
 /* ---- intrinsics ---- */
 
-static ir_value cast_bits(ir *b, ir_value v, MlirType type) {
-  op o = op_start(b, "llvm.bitcast");
-  op_operand(&o, v);
-  return op_value(&o, type);
-}
+static ir_value cast_bits(ir *b, ir_value v, MlirType type) { return op_made(b, "llvm.bitcast", type, OPERANDS(v)); }
 
 /* One whose result is four values of a type. */
 static void intrinsic_of_four(ir *b, const char *name, int count, const ir_value *arguments, MlirType type,
@@ -40,8 +36,7 @@ static void intrinsic_of_four(ir *b, const char *name, int count, const ir_value
   const MlirType types[] = {type, type, type, type};
   ir_value all = ir_intrinsic(b, name, mlirLLVMStructTypeLiteralGet(b->context, 4, types, false), count, arguments);
   for (int64_t i = 0; i < 4; i++) {
-    op o = op_start(b, "llvm.extractvalue");
-    op_operand(&o, all);
+    op o = op_start(b, "llvm.extractvalue", OPERANDS(all));
     op_attribute(&o, "position", mlirDenseI64ArrayGet(b->context, 1, &i));
     results[i] = op_value(&o, type);
   }

@@ -7,7 +7,11 @@
 
 MlirStringRef op_text(const char *s) { return mlirStringRefCreateFromCString(s); }
 
-op op_start(ir *b, const char *name) { return (op){.b = b, .name = name}; }
+op op_start(ir *b, const char *name, int count, const ir_value *operands) {
+  op o = {.b = b, .name = name};
+  for (int i = 0; i < count; i++) op_operand(&o, operands[i]);
+  return o;
+}
 
 void op_operand(op *o, ir_value v) {
   if (o->n_operands == OP_MAX_OPERANDS) diag_bug("ir", "'%s': more than %d operands", o->name, OP_MAX_OPERANDS);
@@ -17,6 +21,11 @@ void op_operand(op *o, ir_value v) {
 void op_result(op *o, MlirType type) {
   if (o->n_results == IR_MAX_RESULTS) diag_bug("ir", "'%s': more than %d results", o->name, IR_MAX_RESULTS);
   o->results[o->n_results++] = type;
+}
+
+void op_region(op *o, MlirBlock first) {
+  MlirRegion region = o->regions[o->n_regions++] = mlirRegionCreate();
+  if (!mlirBlockIsNull(first)) mlirRegionAppendOwnedBlock(region, first);
 }
 
 void op_attribute(op *o, const char *name, MlirAttribute attribute) {
@@ -43,6 +52,11 @@ MlirOperation op_finish(op *o) {
 ir_value op_value(op *o, MlirType result) {
   op_result(o, result);
   return mlirOperationGetResult(op_finish(o), 0);
+}
+
+ir_value op_made(ir *b, const char *name, MlirType result, int count, const ir_value *operands) {
+  op o = op_start(b, name, count, operands);
+  return op_value(&o, result);
 }
 
 MlirAttribute op_i32(ir *b, int64_t value) { return mlirIntegerAttrGet(b->i32, value); }
