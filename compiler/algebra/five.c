@@ -8,13 +8,10 @@ static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
 /* What is divided by is at least this wherever the quotient is chosen. */
 static const double LEAST = 0x1p-6;
 
-static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
-static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, number(pool, c)); }
-static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
 static const expr *size_of(expr_pool *pool, const expr *x) { return expr_unary(pool, EXPR_ABS, x); }
 
 static const expr *at_least(expr_pool *pool, const expr *x, double least) {
-  return expr_binary(pool, EXPR_MAX, x, number(pool, least));
+  return expr_binary(pool, EXPR_MAX, x, expr_const(pool, least));
 }
 
 static const expr *is_less(expr_pool *pool, const expr *x, const expr *y) { return expr_binary(pool, EXPR_LESS, x, y); }
@@ -54,15 +51,15 @@ static void five_matchings(five_matching out[FIVE_MATCHINGS]) {
 /* a and q. */
 static void find_squares(const spec *s, five_bivector *of) {
   expr_pool *pool = s->pool;
-  of->square = of->product = number(pool, 0);
+  of->square = of->product = expr_const(pool, 0);
   for (unsigned blade = 0; blade < 1u << FIVE; blade++)
     if (clifford_grade(blade) == 2) {
-      const expr *part = scaled(pool, squared(pool, of->b[blade]), -five_square(s->algebra, blade));
+      const expr *part = expr_scaled(pool, expr_squared(pool, of->b[blade]), -five_square(s->algebra, blade));
       of->square = expr_add(pool, of->square, part);
     }
   for (int k = 0; k < FIVE; k++) {
     int of_four = five_square(s->algebra, ((1u << FIVE) - 1) & ~(1u << k));
-    of->product = expr_add(pool, of->product, scaled(pool, squared(pool, of->pfaffian[k]), of_four));
+    of->product = expr_add(pool, of->product, expr_scaled(pool, expr_squared(pool, of->pfaffian[k]), of_four));
   }
 }
 
@@ -71,17 +68,17 @@ five_bivector five_bivector_of(const spec *s, const spec_bivector *plane) {
   five_bivector of;
   five_matching all[FIVE_MATCHINGS];
   five_matchings(all);
-  for (int i = 0; i < SPEC_MAX_BLADES; i++) of.b[i] = of.w[i] = number(pool, 0);
+  for (int i = 0; i < SPEC_MAX_BLADES; i++) of.b[i] = of.w[i] = expr_const(pool, 0);
   for (int t = 0; t < plane->count; t++) of.b[plane->blade[t]] = plane->coefficient[t];
-  for (int k = 0; k < FIVE; k++) of.pfaffian[k] = number(pool, 0);
+  for (int k = 0; k < FIVE; k++) of.pfaffian[k] = expr_const(pool, 0);
   for (const five_matching *m = all; m < all + FIVE_MATCHINGS; m++) {
-    const expr *product = scaled(pool, expr_mul(pool, of.b[m->first], of.b[m->second]), m->sign);
+    const expr *product = expr_scaled(pool, expr_mul(pool, of.b[m->first], of.b[m->second]), m->sign);
     of.pfaffian[m->without] = expr_add(pool, of.pfaffian[m->without], product);
   }
   for (const five_matching *m = all; m < all + FIVE_MATCHINGS; m++)
     for (int i = 0; i < 2; i++) {
       unsigned blade = i ? m->second : m->first, other = i ? m->first : m->second;
-      const expr *dual = scaled(pool, of.b[other], m->sign * five_square(s->algebra, other));
+      const expr *dual = expr_scaled(pool, of.b[other], m->sign * five_square(s->algebra, other));
       of.w[blade] = expr_add(pool, of.w[blade], expr_mul(pool, of.pfaffian[m->without], dual));
     }
   find_squares(s, &of);
@@ -107,10 +104,10 @@ static expr_matrix five_crossed(arena *a, const spec *s, const five_bivector *of
   for (int k = 0; k < FIVE; k++) four[k] = five_square(s->algebra, ((1u << FIVE) - 1) & ~(1u << k));
   for (int i = 0; i < FIVE; i++)
     for (int j = 0; j < FIVE; j++) {
-      const expr *product = expr_mul(pool, of->pfaffian[i], of->pfaffian[j]), *sum = number(pool, 0);
+      const expr *product = expr_mul(pool, of->pfaffian[i], of->pfaffian[j]), *sum = expr_const(pool, 0);
       for (int k = 0; k < FIVE && i == j; k++)
-        if (k != i) sum = expr_add(pool, sum, scaled(pool, squared(pool, of->pfaffian[k]), -four[k]));
-      m.entry[i * FIVE + j] = i == j ? sum : scaled(pool, product, (i + j) % 2 ? -four[i] : four[i]);
+        if (k != i) sum = expr_add(pool, sum, expr_scaled(pool, expr_squared(pool, of->pfaffian[k]), -four[k]));
+      m.entry[i * FIVE + j] = i == j ? sum : expr_scaled(pool, product, (i + j) % 2 ? -four[i] : four[i]);
     }
   return m;
 }
@@ -131,9 +128,9 @@ static double reciprocal_factorial(int k) {
 }
 
 static entire entire_of(expr_pool *pool, const expr *scaled_z, const expr *rho) {
-  const expr *z = expr_mul(pool, scaled_z, squared(pool, rho));
+  const expr *z = expr_mul(pool, scaled_z, expr_squared(pool, rho));
   entire_functions f = entire_functions_of(pool, expr_neg(pool, z), ENTIRE_EITHER, true);
-  entire e = {.c = {fused(pool, z, f.cosine, number(pool, 1))}};
+  entire e = {.c = {fused(pool, z, f.cosine, expr_const(pool, 1))}};
   e.c[1] = expr_mul(pool, f.sine, rho);
   e.c[2] = expr_mul(pool, expr_mul(pool, f.cosine, rho), rho);
   return e;
@@ -151,9 +148,9 @@ static divided chosen(expr_pool *pool, const expr *which, divided x, divided y) 
 
 /* A Horner scheme for the sum of `first` modulo z^2 - a z + q: it is f0 + f1 z with f1 = f[x,y]. */
 static divided by_series(expr_pool *pool, const expr *a, const expr *q, int first) {
-  const expr *f0 = number(pool, reciprocal_factorial(2 * TERMS + first)), *f1 = number(pool, 0);
+  const expr *f0 = expr_const(pool, reciprocal_factorial(2 * TERMS + first)), *f1 = expr_const(pool, 0);
   for (int j = TERMS - 1; j >= 0; j--) {
-    const expr *constant = expr_sub(pool, number(pool, reciprocal_factorial(2 * j + first)), expr_mul(pool, q, f1));
+    const expr *constant = expr_sub(pool, expr_const(pool, reciprocal_factorial(2 * j + first)), expr_mul(pool, q, f1));
     f1 = fused(pool, a, f1, f0);
     f0 = constant;
   }
@@ -162,11 +159,11 @@ static divided by_series(expr_pool *pool, const expr *a, const expr *q, int firs
 
 /* By two real roots, x the larger one in size. */
 static void by_roots(expr_pool *pool, const expr *a, const expr *q, const expr *rho, divided out[2]) {
-  const expr *half = scaled(pool, a, 0.5), *is_negative = is_less(pool, a, number(pool, 0));
-  const expr *distance = expr_sub(pool, squared(pool, half), q);
+  const expr *half = expr_scaled(pool, a, 0.5), *is_negative = is_less(pool, a, expr_const(pool, 0));
+  const expr *distance = expr_sub(pool, expr_squared(pool, half), q);
   distance = expr_unary(pool, EXPR_SQRT, at_least(pool, distance, LEAST));
   distance = expr_select(pool, is_negative, expr_neg(pool, distance), distance);
-  const expr *x = expr_add(pool, half, distance), *apart = scaled(pool, distance, 2); /* x - y */
+  const expr *x = expr_add(pool, half, distance), *apart = expr_scaled(pool, distance, 2); /* x - y */
   const expr *y = expr_div(pool, q, x);
   entire at_x = entire_of(pool, x, rho), at_y = entire_of(pool, y, rho);
   for (int k = 0; k < 2; k++) {
@@ -178,15 +175,16 @@ static void by_roots(expr_pool *pool, const expr *a, const expr *q, const expr *
 /* By P and N. */
 static void by_halves(expr_pool *pool, const expr *a, const expr *q, const expr *rho, divided out[2]) {
   q = at_least(pool, q, LEAST);
-  const expr *s = expr_unary(pool, EXPR_SQRT, q), *half = scaled(pool, s, 0.5), *quarter = scaled(pool, a, 0.25);
+  const expr *s = expr_unary(pool, EXPR_SQRT, q), *half = expr_scaled(pool, s, 0.5),
+             *quarter = expr_scaled(pool, a, 0.25);
   entire p = entire_of(pool, expr_add(pool, quarter, half), rho);
   entire n = entire_of(pool, expr_sub(pool, quarter, half), rho);
   const expr *first = expr_mul(pool, p.c[0], n.c[1]), *second = expr_mul(pool, p.c[1], n.c[0]);
-  const expr *sines = scaled(pool, expr_sub(pool, first, second), 0.5);
-  out[0] = (divided){expr_div(pool, sines, s), scaled(pool, expr_add(pool, first, second), 0.5)};
+  const expr *sines = expr_scaled(pool, expr_sub(pool, first, second), 0.5);
+  out[0] = (divided){expr_div(pool, sines, s), expr_scaled(pool, expr_add(pool, first, second), 0.5)};
   const expr *both = expr_mul(pool, p.c[1], n.c[1]), *whole = expr_mul(pool, p.c[0], n.c[0]);
-  const expr *cosines = fused(pool, quarter, both, expr_sub(pool, number(pool, 1), whole));
-  out[1] = (divided){expr_div(pool, cosines, q), scaled(pool, both, 0.5)};
+  const expr *cosines = fused(pool, quarter, both, expr_sub(pool, expr_const(pool, 1), whole));
+  out[1] = (divided){expr_div(pool, cosines, q), expr_scaled(pool, both, 0.5)};
 }
 
 const expr *five_size(expr_pool *pool, const expr *square, const expr *product) {
@@ -197,8 +195,8 @@ const expr *five_size(expr_pool *pool, const expr *square, const expr *product) 
 const expr *five_rho(expr_pool *pool, const expr *size) { return expr_unary(pool, EXPR_SQRT, at_least(pool, size, 1)); }
 
 void five_factors_of(expr_pool *pool, const expr *a, const expr *q, const expr *size, const expr *of[FIVE_TERMS]) {
-  const expr *rho = five_rho(pool, size), *is_small = is_less(pool, size, number(pool, 1)); /* small: rho is 1 */
-  const expr *is_close = is_less(pool, scaled(pool, squared(pool, a), 3.0 / 16), q);
+  const expr *rho = five_rho(pool, size), *is_small = is_less(pool, size, expr_const(pool, 1)); /* small: rho is 1 */
+  const expr *is_close = is_less(pool, expr_scaled(pool, expr_squared(pool, a), 3.0 / 16), q);
   divided close[2], far[2];
   by_roots(pool, a, q, rho, far);
   by_halves(pool, a, q, rho, close);
@@ -225,16 +223,19 @@ expr_matrix five_sum(arena *a, const spec *s, const five_bivector *of, const exp
 expr_matrix five_exponential(arena *a, const spec *s, const expr *quarters, const spec_bivector *plane) {
   expr_pool *pool = s->pool;
   five_bivector of = five_bivector_of(s, plane);
-  const expr *t = scaled(pool, quarters, RADIANS_PER_QUARTER_TURN), *tt = squared(pool, t), *factor[FIVE_TERMS];
-  const expr *square = expr_mul(pool, of.square, tt), *product = expr_mul(pool, of.product, squared(pool, tt));
+  const expr *t = expr_scaled(pool, quarters, RADIANS_PER_QUARTER_TURN), *tt = expr_squared(pool, t),
+             *factor[FIVE_TERMS];
+  const expr *square = expr_mul(pool, of.square, tt), *product = expr_mul(pool, of.product, expr_squared(pool, tt));
   const expr *size = five_size(pool, square, product), *rho = five_rho(pool, size);
-  const expr *inverse = expr_div(pool, number(pool, 1), squared(pool, rho));
+  const expr *inverse = expr_div(pool, expr_const(pool, 1), expr_squared(pool, rho));
   square = expr_mul(pool, square, inverse);
   product = expr_mul(pool, expr_mul(pool, product, inverse), inverse);
   five_factors_of(pool, square, product, size, factor);
-  const expr *share = expr_div(pool, t, rho), *twice = squared(pool, share);
-  const expr *power[FIVE_TERMS] = {
-      [FIVE_M] = share, [FIVE_W] = expr_mul(pool, share, twice), [FIVE_MM] = twice, [FIVE_MW] = squared(pool, twice)};
+  const expr *share = expr_div(pool, t, rho), *twice = expr_squared(pool, share);
+  const expr *power[FIVE_TERMS] = {[FIVE_M] = share,
+                                   [FIVE_W] = expr_mul(pool, share, twice),
+                                   [FIVE_MM] = twice,
+                                   [FIVE_MW] = expr_squared(pool, twice)};
   for (int k = 0; k < FIVE_TERMS; k++) factor[k] = expr_mul(pool, factor[k], power[k]);
   return five_sum(a, s, &of, factor);
 }

@@ -10,7 +10,6 @@ static const double TINY_SQUARE = 0x1p-100;
 enum { HALVINGS = 3, ARC_TERMS = 12, SINE_TERMS = 12, SQUARINGS = 20, SQUARINGS_BETWEEN_SCALINGS = 4, MOST_ROWS = 4 };
 
 static const expr *number(const rotors *r, double value) { return expr_const(r->pool, value); }
-static const expr *scaled(const rotors *r, const expr *x, double c) { return expr_mul(r->pool, x, number(r, c)); }
 
 bool rotors_are_quaternions(const spec *s) {
   int n = clifford_dimensions(s->algebra);
@@ -35,7 +34,7 @@ static void find_turn(rotors *r, int axis) {
   for (int i = 0; i < 3; i++) r->turn[axis][i] = number(r, 0);
   for (int t = 0; t < b->count; t++) {
     int sense, i = rotors_direction(r->spec, b->blade[t], &sense);
-    r->turn[axis][i] = expr_add(r->pool, r->turn[axis][i], scaled(r, b->coefficient[t], sense));
+    r->turn[axis][i] = expr_add(r->pool, r->turn[axis][i], expr_scaled(r->pool, b->coefficient[t], sense));
   }
 }
 
@@ -62,9 +61,8 @@ static const expr *sine_of(const rotors *r, const expr *half_turns, int first) {
   double term[SINE_TERMS] = {first ? PI : 1};
   for (int k = 1; k < SINE_TERMS; k++) term[k] = -term[k - 1] * PI * PI / ((2 * k - 1 + first) * (2 * k + first));
   const expr *whole = expr_unary(pool, EXPR_FLOOR, expr_add(pool, half_turns, number(r, 0.5)));
-  const expr *x = expr_sub(pool, half_turns, whole), *square = expr_mul(pool, x, x),
-             *sum = number(r, term[SINE_TERMS - 1]);
-  for (int k = SINE_TERMS - 2; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, square), number(r, term[k]));
+  const expr *x = expr_sub(pool, half_turns, whole);
+  const expr *sum = expr_polynomial(pool, expr_squared(pool, x), term, SINE_TERMS);
   return first ? expr_mul(pool, sum, x) : sum;
 }
 
@@ -76,7 +74,8 @@ static quaternion turned_by(const rotors *r, const expr *angle, const expr *cons
     const expr *square = dot(r, v, v);
     length = expr_unary(r->pool, EXPR_SQRT, expr_binary(r->pool, EXPR_MAX, square, number(r, TINY_SQUARE)));
   }
-  const expr *turns = scaled(r, expr_mul(r->pool, angle, length), 0.5 / PI); /* half of the angle, in half turns */
+  const expr *turns =
+      expr_scaled(r->pool, expr_mul(r->pool, angle, length), 0.5 / PI); /* half of the angle, in half turns */
   const expr *sine = sine_of(r, turns, 1);
   quaternion q = {sine_of(r, turns, 0), {NULL}};
   for (int i = 0; i < 3; i++) {
@@ -108,13 +107,13 @@ static quaternion logarithm(const rotors *r, const quaternion *x) {
   const expr *factor = expr_select(pool, is_other, number(r, -1), number(r, 1));
   const expr *w = expr_unary(pool, EXPR_ABS, x->w);
   for (int i = 0; i < HALVINGS; i++) { /* cos(h/2) = sqrt((1 + cos h)/2), sin(h/2) = sin(h) / (2 cos(h/2)) */
-    w = expr_unary(pool, EXPR_SQRT, expr_add(pool, scaled(r, w, 0.5), number(r, 0.5)));
-    factor = expr_div(pool, scaled(r, factor, 0.5), w);
+    w = expr_unary(pool, EXPR_SQRT, expr_add(pool, expr_scaled(r->pool, w, 0.5), number(r, 0.5)));
+    factor = expr_div(pool, expr_scaled(r->pool, factor, 0.5), w);
   }
   const expr *v[3];
   for (int i = 0; i < 3; i++) v[i] = expr_mul(pool, x->v[i], factor);
   const expr *tangent = expr_div(pool, dot(r, v, v), expr_mul(pool, w, w));
-  const expr *length = scaled(r, expr_div(pool, arc(r, tangent), w), 2 << HALVINGS);
+  const expr *length = expr_scaled(r->pool, expr_div(pool, arc(r, tangent), w), 2 << HALVINGS);
   quaternion b = {number(r, 0), {NULL}};
   for (int i = 0; i < 3; i++) b.v[i] = expr_mul(pool, v[i], length);
   return b;
@@ -215,7 +214,7 @@ static void longest_column(const rotors *r, const symmetric *m, const expr **out
  * on the diagonal, d of the eigenvalues. Where those are equal the first. */
 static void dominant_of_two(const rotors *r, const symmetric *m, const expr **out) {
   expr_pool *pool = r->pool;
-  const expr *h = scaled(r, expr_sub(pool, m->entry[0][0], m->entry[1][1]), 0.5), *b = m->entry[0][1];
+  const expr *h = expr_scaled(r->pool, expr_sub(pool, m->entry[0][0], m->entry[1][1]), 0.5), *b = m->entry[0][1];
   const expr *square = expr_add(pool, expr_mul(pool, h, h), expr_mul(pool, b, b));
   const expr *d = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, number(r, 0x1p-80)));
   const expr *is_second = expr_binary(pool, EXPR_LESS, h, number(r, 0));

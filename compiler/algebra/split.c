@@ -15,9 +15,7 @@ static const double TINY_DIFFERENCE = 0x1p-60;
 
 enum { FOUR = 4 };
 
-static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
 static const expr *number(const spec *s, double value) { return expr_const(s->pool, value); }
-static const expr *scaled(const spec *s, const expr *x, double c) { return expr_mul(s->pool, x, number(s, c)); }
 
 static const expr *at_least(const spec *s, const expr *x, double least) {
   return expr_binary(s->pool, EXPR_MAX, x, number(s, least));
@@ -70,7 +68,7 @@ unsigned split_vectors(const spec_bivector *plane) {
 spec_bivector split_without_zeros(const spec_bivector *plane) {
   spec_bivector clean = {0};
   for (int t = 0; t < plane->count; t++) {
-    if (vanishes(plane->coefficient[t])) continue;
+    if (expr_is_const(plane->coefficient[t], 0)) continue;
     clean.blade[clean.count] = plane->blade[t];
     clean.coefficient[clean.count++] = plane->coefficient[t];
   }
@@ -105,7 +103,7 @@ static const expr *square_of(const spec *s, const spec_bivector *plane) {
     int i = __builtin_ctz(plane->blade[t]), j = 31 - __builtin_clz(plane->blade[t]);
     const expr *square = expr_mul(s->pool, plane->coefficient[t], plane->coefficient[t]);
     int sign = clifford_square(s->algebra, i) * clifford_square(s->algebra, j);
-    if (sign) sum = expr_add(s->pool, sum, scaled(s, square, -sign));
+    if (sign) sum = expr_add(s->pool, sum, expr_scaled(s->pool, square, -sign));
   }
   return sum;
 }
@@ -124,9 +122,9 @@ split_invariants split_invariants_of(const spec *s, const spec_bivector *plane) 
       int sign = i + j == 2 || i + j == 4 ? -1 : 1; /* of e_02 and e_13 */
       sign *= clifford_square(s->algebra, __builtin_ctz(other));
       sign *= clifford_square(s->algebra, 31 - __builtin_clz(other));
-      if (!sign || vanishes(coefficient[other])) continue;
+      if (!sign || expr_is_const(coefficient[other], 0)) continue;
       found.dual.blade[found.dual.count] = blade;
-      found.dual.coefficient[found.dual.count++] = scaled(s, coefficient[other], sign);
+      found.dual.coefficient[found.dual.count++] = expr_scaled(s->pool, coefficient[other], sign);
     }
   return found;
 }
@@ -141,7 +139,7 @@ static spec_bivector combined(const spec *s, const expr *x, const spec_bivector 
   for (unsigned blade = 0; blade < SPEC_MAX_BLADES; blade++) {
     const expr *term = expr_mul(s->pool, y, second[blade]), *whole = expr_mul(s->pool, x, first[blade]);
     whole = expr_add(s->pool, whole, term);
-    if (vanishes(whole)) continue;
+    if (expr_is_const(whole, 0)) continue;
     sum.blade[sum.count] = blade;
     sum.coefficient[sum.count++] = whole;
   }
@@ -154,7 +152,7 @@ static spec_bivector combined(const spec *s, const expr *x, const spec_bivector 
  * (sinh(t r) - t r)/r^3, r^2 = z. A turn's angle is t times a root that operands alone may say. */
 static entire_functions of_part(const spec *s, const expr *quarters, const expr *z, entire_range range) {
   expr_pool *pool = s->pool;
-  const expr *t = scaled(s, quarters, RADIANS_PER_QUARTER_TURN), *tt = expr_mul(pool, t, t);
+  const expr *t = expr_scaled(s->pool, quarters, RADIANS_PER_QUARTER_TURN), *tt = expr_mul(pool, t, t);
   entire_functions f;
   if (range == ENTIRE_TURN) {
     const expr *length = root_of(s, at_least(s, expr_neg(pool, z), TINY_SQUARE));
@@ -213,7 +211,7 @@ static expr_matrix exp_half(arena *a, const spec *s, const expr *quarters, const
 static expr_matrix exp_boost_and_turn(arena *a, const spec *s, const expr *quarters, const spec_bivector *plane,
                                       const split_invariants *of) {
   expr_pool *pool = s->pool;
-  const expr *a_half = scaled(s, of->square, 0.5), *pf = of->pfaffian, *product = expr_mul(pool, pf, pf);
+  const expr *a_half = expr_scaled(s->pool, of->square, 0.5), *pf = of->pfaffian, *product = expr_mul(pool, pf, pf);
   const expr *distance = root_of(s, expr_add(pool, expr_mul(pool, a_half, a_half), product));
   const expr *large = expr_add(pool, expr_unary(pool, EXPR_ABS, a_half), distance);
   const expr *small = expr_div(pool, product, at_least(s, large, TINY_DIFFERENCE));

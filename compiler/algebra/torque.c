@@ -10,8 +10,6 @@
 
 /* ---- the basis ---- */
 
-static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
-
 /* The sign of 1/2 (e x - x e) for a basis bivector e: 0 where they commute, or where the vector that they share is
  * null. */
 static int bracket_sign(spec_algebra g, unsigned e, unsigned x) {
@@ -26,7 +24,7 @@ static void add_blade(torque_basis *t, unsigned blade) {
 /* A bivector that an axis turns in: where its angle is 0 the rotor's matrix need not mix what its planes would, and
  * rows are read by what mixes. */
 static bool is_turned(const spec *s, int axis, int i) {
-  return !vanishes(s->angle[axis]) && !vanishes(s->generator[axis].coefficient[i]);
+  return !expr_is_const(s->angle[axis], 0) && !expr_is_const(s->generator[axis].coefficient[i], 0);
 }
 
 /* The generators' bivectors, and what their commutators lead to. */
@@ -125,7 +123,7 @@ static void through_exponential(collector *c, const expr *const *m, const expr *
   double sense = c->frame == TORQUE_OF_Y ? 1 : -1;
   torque_through(c->basis, TORQUE_EXPONENTIAL, m, length, sense, tau, gradient);
   for (int k = 0; k < c->basis->count; k++)
-    if (!vanishes(m[k])) give(c, m[k], gradient[k]);
+    if (!expr_is_const(m[k], 0)) give(c, m[k], gradient[k]);
 }
 
 /* A factor exp(share angle B) of a product; tau becomes the torque of the next one. M commutes with B, so that a phase
@@ -146,7 +144,7 @@ static void through_factor(collector *c, int axis, double share, bool is_last, c
   const expr *angle = spec_angle(c->spec, axis), *length = torque_length(c->basis, of);
   if (length) length = expr_mul(c->pool, expr_mul(c->pool, angle, expr_const(c->pool, share)), length);
   if (is_learned(b)) through_exponential(c, m, length, tau);
-  else if (!vanishes(sum)) give(c, angle, expr_mul(c->pool, sum, expr_const(c->pool, share)));
+  else if (!expr_is_const(sum, 0)) give(c, angle, expr_mul(c->pool, sum, expr_const(c->pool, share)));
   double sense = c->frame == TORQUE_OF_Y ? 1 : -1;
   if (!is_last) torque_through(c->basis, TORQUE_ROTOR, m, length, sense, tau, tau);
 }

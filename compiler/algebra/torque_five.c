@@ -6,8 +6,6 @@
 
 enum { ENTRIES = FIVE * FIVE };
 
-static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, expr_const(pool, c)); }
-
 static expr_matrix transposed(arena *a, expr_matrix m) {
   expr_matrix back = {FIVE, arena_array(a, const expr *, ENTRIES)};
   for (int i = 0; i < ENTRIES; i++) back.entry[i % FIVE * FIVE + i / FIVE] = m.entry[i];
@@ -32,9 +30,9 @@ static expr_matrix torque_matrix(arena *a, const torque_basis *basis, const expr
   for (int i = 0; i < ENTRIES; i++) t.entry[i] = expr_const(pool, 0);
   for (int k = 0; k < basis->count; k++) {
     place p = place_of(basis->spec->algebra, basis->element[k].blade);
-    const expr *value = scaled(pool, expr_widen(pool, tau[k]), p.by_upper && p.by_lower ? 0.5 : 1);
-    t.entry[p.upper] = scaled(pool, value, p.by_upper);
-    t.entry[p.lower] = scaled(pool, value, p.by_lower);
+    const expr *value = expr_scaled(pool, expr_widen(pool, tau[k]), p.by_upper && p.by_lower ? 0.5 : 1);
+    t.entry[p.upper] = expr_scaled(pool, value, p.by_upper);
+    t.entry[p.lower] = expr_scaled(pool, value, p.by_lower);
   }
   return t;
 }
@@ -57,7 +55,7 @@ static exponent exponent_of(arena *a, const torque_basis *basis, const expr *con
     x.element[x.count] = k;
     x.leaf[x.count] = expr_cotangent(pool, TORQUE_FIRST_LEAF + k, m[k]->depends);
     whole.blade[x.count] = of_leaves.blade[x.count] = basis->element[k].blade;
-    whole.coefficient[x.count] = scaled(pool, expr_widen(pool, m[k]), sense);
+    whole.coefficient[x.count] = expr_scaled(pool, expr_widen(pool, m[k]), sense);
     of_leaves.coefficient[x.count] = x.leaf[x.count];
     whole.count = of_leaves.count = ++x.count;
   }
@@ -87,8 +85,8 @@ void torque_through_five(const torque_basis *basis, torque_map map, const expr *
     torque = expr_matrix_product(memory, pool, torque, back);
     for (int k = 0; k < basis->count; k++) {
       place p = place_of(basis->spec->algebra, basis->element[k].blade);
-      const expr *lower = scaled(pool, torque.entry[p.lower], p.by_lower);
-      gained[k] = expr_add(pool, scaled(pool, torque.entry[p.upper], p.by_upper), lower);
+      const expr *lower = expr_scaled(pool, torque.entry[p.lower], p.by_lower);
+      gained[k] = expr_add(pool, expr_scaled(pool, torque.entry[p.upper], p.by_upper), lower);
     }
     adjoint_replaced(memory, pool, gained, basis->count, x.leaf, x.value, x.count, out);
   } else {

@@ -4,29 +4,23 @@
 #include "algebra/split.h"
 #include "algebra/torque_five.h"
 
-static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
-static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, number(pool, c)); }
-static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
-
 /* What is float64 where `wide`, and float32 elsewhere. */
 static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : expr_narrow(pool, x); }
 
 /* ---- on torques ---- */
-
-static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
 
 /* ad_M^T tau. Returns whether any of it is not 0. */
 static bool turn_torque(const torque_basis *b, const expr *const *m, const expr *const *tau, const expr **out) {
   expr_pool *pool = b->spec->pool;
   bool any = false;
   for (int j = 0; j < b->count; j++) {
-    out[j] = number(pool, 0);
+    out[j] = expr_const(pool, 0);
     for (int i = 0; i < b->count; i++) {
       if (!b->sign[i][j]) continue;
       const expr *term = expr_mul(pool, m[i], tau[b->to[i][j]]);
       out[j] = b->sign[i][j] > 0 ? expr_add(pool, out[j], term) : expr_sub(pool, out[j], term);
     }
-    any = any || !vanishes(out[j]);
+    any = any || !expr_is_const(out[j], 0);
   }
   return any;
 }
@@ -47,8 +41,9 @@ static bool is_euclidean(const torque_basis *b) {
 /* -B^2 of a simple bivector. */
 static const expr *square_of(const torque_basis *b, const expr *const *m) {
   expr_pool *pool = b->spec->pool;
-  const expr *sum = number(pool, 0);
-  for (int k = 0; k < b->count; k++) sum = expr_add(pool, sum, scaled(pool, squared(pool, m[k]), plane_sign(b, k)));
+  const expr *sum = expr_const(pool, 0);
+  for (int k = 0; k < b->count; k++)
+    sum = expr_add(pool, sum, expr_scaled(pool, expr_squared(pool, m[k]), plane_sign(b, k)));
   return sum;
 }
 
@@ -76,7 +71,7 @@ enum { THREE = 3, FOUR = 4 };
 static void through_three(const torque_basis *b, const expr *const *m, const expr *length, double sense,
                           const expr *const *tau, const expr **out) {
   expr_pool *pool = b->spec->pool;
-  const expr *low[THREE], *of[THREE], *once[THREE], *dot = number(pool, 0);
+  const expr *low[THREE], *of[THREE], *once[THREE], *dot = expr_const(pool, 0);
   for (int k = 0; k < THREE; k++) {
     low[k] = expr_narrow(pool, m[k]);
     of[k] = expr_narrow(pool, tau[k]);
@@ -84,7 +79,7 @@ static void through_three(const torque_basis *b, const expr *const *m, const exp
   }
   turn_torque(b, low, of, once);
   entire_functions f = entire_circular(pool, length, false);
-  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = scaled(pool, f.cosine, sense);
+  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = expr_scaled(pool, f.cosine, sense);
   for (int k = 0; k < THREE; k++) {
     const expr *across = expr_add(pool, expr_mul(pool, f.sine, of[k]), expr_mul(pool, odd, once[k]));
     out[k] = expr_add(pool, expr_widen(pool, across), expr_mul(pool, along, m[k]));
@@ -113,7 +108,7 @@ static void through_simple(const torque_basis *b, torque_map map, const expr *co
   entire_functions f =
       length ? entire_circular(pool, length, wide) : entire_functions_of(pool, square_of(b, m), ENTIRE_EITHER, wide);
   const expr *odd = map == TORQUE_ROTOR ? f.sine : f.cosine, *even = map == TORQUE_ROTOR ? f.cosine : f.rest;
-  combine(b, of, once, twice, scaled(pool, odd, sense), even, out);
+  combine(b, of, once, twice, expr_scaled(pool, odd, sense), even, out);
 }
 
 /* ---- four vectors ---- */
@@ -147,7 +142,7 @@ static torque_basis half_basis(const spec *s, const unsigned e[FOUR], int side) 
 
 static const expr *at(const torque_basis *b, const expr *const *x, unsigned blade) {
   int k = torque_find(b, blade);
-  return k < 0 ? number(b->spec->pool, 0) : x[k];
+  return k < 0 ? expr_const(b->spec->pool, 0) : x[k];
 }
 
 static void through_halves(const torque_basis *b, torque_map map, const unsigned e[FOUR], const expr *const *m,
@@ -162,7 +157,7 @@ static void through_halves(const torque_basis *b, torque_map map, const unsigned
       expr_op op = (k == 1) != h ? EXPR_SUB : EXPR_ADD;
       part[k] = expr_binary(pool, op, at(b, m, e[0] | e[k + 1]), at(b, m, partner[k]));
       torque[k] = expr_binary(pool, op, at(b, tau, e[0] | e[k + 1]), at(b, tau, partner[k]));
-      torque[k] = scaled(pool, torque[k], 0.5);
+      torque[k] = expr_scaled(pool, torque[k], 0.5);
     }
     through_simple(&half, map, part, NULL, sense, torque, gained[h]);
   }
@@ -182,7 +177,7 @@ static void scaled_by_pair(const torque_basis *b, unsigned four, const expr *rea
     int sign = clifford_reorder_sign(four, b->element[k].blade) * plane_sign(b, k);
     int other = torque_find(b, four ^ b->element[k].blade);
     out[k] = expr_mul(pool, real, x[k]);
-    if (other >= 0) out[k] = expr_add(pool, out[k], expr_mul(pool, dual, scaled(pool, x[other], sign)));
+    if (other >= 0) out[k] = expr_add(pool, out[k], expr_mul(pool, dual, expr_scaled(pool, x[other], sign)));
   }
 }
 
@@ -194,13 +189,13 @@ static void through_boost_and_turn(const torque_basis *b, torque_map map, const 
   const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
   unsigned four = split_vectors(whole);
   split_invariants z = split_invariants_of(b->spec, whole);
-  entire_pair f = entire_of_complex(pool, z.square, scaled(pool, z.pfaffian, 2));
+  entire_pair f = entire_of_complex(pool, z.square, expr_scaled(pool, z.pfaffian, 2));
   for (int k = 0; k < b->count; k++) of[k] = expr_widen(pool, tau[k]);
   turn_torque(b, m, of, once);
   turn_torque(b, m, once, twice);
   bool is_rotor = map == TORQUE_ROTOR;
-  const expr *odd = scaled(pool, is_rotor ? f.real.sine : f.real.cosine, sense);
-  const expr *odd_dual = scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, sense);
+  const expr *odd = expr_scaled(pool, is_rotor ? f.real.sine : f.real.cosine, sense);
+  const expr *odd_dual = expr_scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, sense);
   scaled_by_pair(b, four, odd, odd_dual, once, first);
   scaled_by_pair(b, four, is_rotor ? f.real.cosine : f.real.rest, is_rotor ? f.dual.cosine : f.dual.rest, twice,
                  second);
@@ -220,7 +215,7 @@ static bool is_boost_and_turn(const torque_basis *b, const spec_bivector *whole)
 static spec_bivector bivector_of(const torque_basis *b, const expr *const *m) {
   spec_bivector whole = {0};
   for (int k = 0; k < b->count; k++) {
-    if (vanishes(m[k])) continue;
+    if (expr_is_const(m[k], 0)) continue;
     whole.blade[whole.count] = b->element[k].blade;
     whole.coefficient[whole.count++] = m[k];
   }

@@ -81,8 +81,7 @@ static const expr *cotangent_rest(const walk *w, const expr *square, const quate
                                   1.0 / 1209600, 1.0 / 47900160, 691.0 / 1307674368000};
   const double near = 0.25;
   expr_pool *pool = w->pool;
-  const expr *sum = number(w, series[5]);
-  for (int k = 4; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, square), number(w, series[k]));
+  const expr *sum = expr_polynomial(pool, square, series, 6);
   const expr *far = expr_binary(pool, EXPR_MAX, square, number(w, near)), *t = expr_unary(pool, EXPR_SQRT, far);
   vector v = part_of(x);
   const expr *sine = expr_binary(pool, EXPR_MAX, dot(w, v, v), number(w, near / 8));
@@ -109,10 +108,10 @@ static void through_exp(walk *w, const spec_rotor *node, int at) {
   vector b = part_of(&w->rotors.value[node->arg[0]]), v = part_of(x);
   const expr *square = dot(w, b, b), *size = expr_binary(pool, EXPR_MAX, square, number(w, tiny));
   const expr *first = expr_div(pool, expr_mul(pool, dot(w, v, v), number(w, -2)), size);
-  const expr *sine = expr_mul(pool, expr_mul(pool, x->w, dot(w, v, b)), number(w, 2)), *sum = number(w, series[5]);
+  const expr *sine = expr_mul(pool, expr_mul(pool, x->w, dot(w, v, b)), number(w, 2));
   const expr *far = expr_binary(pool, EXPR_MAX, square, number(w, near));
   const expr *rest = expr_div(pool, expr_sub(pool, number(w, 1), expr_div(pool, sine, far)), far);
-  for (int k = 4; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, square), number(w, series[k]));
+  const expr *sum = expr_polynomial(pool, square, series, 6);
   const expr *second = expr_select(pool, expr_binary(pool, EXPR_LESS, square, number(w, near)), sum, rest);
   give(w, node->arg[0], jacobian(w, b, w->gained[at], first, second));
 }

@@ -50,21 +50,12 @@ static const spec *without_pairs(arena *a, const spec *s) {
   return plain;
 }
 
-/* Row-major whole numbers of the smallest cube that holds all tokens, of the last `rows` of them. */
-static const DLTensor *cube(arena *a, int64_t tokens, int64_t rows, int axes) {
-  double *values = arena_array(a, double, tokens *axes);
-  int64_t side = 0;
-  for (double volume = 0; volume < (double)tokens;) {
-    side++;
-    volume = 1;
-    for (int axis = 0; axis < axes; axis++) volume *= (double)side;
-  }
-  for (int64_t n = 0; n < tokens; n++) {
-    int64_t rest = n;
-    for (int axis = axes - 1; axis >= 0; axis--, rest /= side)
-      values[n * axes + axis] = (double)(axis ? rest % side : rest);
-  }
-  return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){rows, axes}, values + (tokens - rows) * axes);
+/* Places of so many tokens, of the last `rows` of them. */
+static const DLTensor *places(arena *a, int64_t tokens, int64_t rows, int axes) {
+  const float *values = bench_positions(a, tokens, axes) + (tokens - rows) * axes;
+  double *wide = arena_array(a, double, rows *axes);
+  for (int64_t i = 0; i < rows * axes; i++) wide[i] = values[i];
+  return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){rows, axes}, wide);
 }
 
 /* One of the two kernels, with the fastest times of its entries. */
@@ -226,8 +217,8 @@ static int lay_tensors(arena *a, figures *f, const spec *bare) {
   *t = (attention_trial){.spec = f->s, .operands = trial_random_operands(a, f->s, NUMBER_F32, &random)};
   attention_sizes sizes = {size->batch, size->heads, size->k_heads, size->tokens, size->keys};
   attention_trial_fill(a, t, &sizes, f->type, ROWS_BHND, &random);
-  if (!f->s->grid[0]) t->positions = cube(a, size->keys, size->tokens, f->s->n_axes);
-  if (size->keys != size->tokens) t->k_positions = cube(a, size->keys, size->keys, f->s->n_axes);
+  if (!f->s->grid[0]) t->positions = places(a, size->keys, size->tokens, f->s->n_axes);
+  if (size->keys != size->tokens) t->k_positions = places(a, size->keys, size->keys, f->s->n_axes);
   f->without.trial = *t;
   f->without.trial.spec = bare;
   t->causal = f->bench->causal;

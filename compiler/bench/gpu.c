@@ -167,17 +167,12 @@ static bool sample(const request *r, const bed *b, bool (*run)(const bed *, int)
   return true;
 }
 
-static int ascending(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
 static bool measure(const request *r, const bed *b, double medians[2]) {
   double samples[2][WARM_UP + REPETITIONS];
   for (int i = 0; i < WARM_UP + REPETITIONS; i++)
     if (!sample(r, b, call, &samples[0][i]) || !sample(r, b, copy, &samples[1][i])) return false;
   for (int c = 0; c < 2; c++) {
-    qsort(samples[c] + WARM_UP, REPETITIONS, sizeof(double), ascending);
+    qsort(samples[c] + WARM_UP, REPETITIONS, sizeof(double), number_compare);
     medians[c] = samples[c][WARM_UP + REPETITIONS / 2];
   }
   return true;

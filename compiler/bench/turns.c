@@ -2,6 +2,7 @@
 #include "bench/turns.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -41,11 +42,6 @@ static void call(contender *c) {
   if (c->then) run(c, c->then); /* all parts are written by now */
 }
 
-static int ascending(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
 static void calibrate(contender *c) {
   for (c->calls = 1;; c->calls *= 2) {
     double start = turns_now();
@@ -74,7 +70,7 @@ int turns_measure(contender *contenders, int count, const bed *b, int repetition
   }
   for (int i = 0; i < count; i++) {
     if (atomic_load(&contenders[i].error)) return atomic_load(&contenders[i].error);
-    qsort(contenders[i].sample, (size_t)repetitions, sizeof(double), ascending);
+    qsort(contenders[i].sample, (size_t)repetitions, sizeof(double), number_compare);
     contenders[i].seconds = contenders[i].sample[repetitions / 2];
   }
   return 0;

@@ -414,6 +414,12 @@ static const expr *fold_terms(expr_pool *pool, expr_op op, int terms, const expr
   return expr_terms(pool, terms, values);
 }
 
+const expr *expr_polynomial(expr_pool *pool, const expr *x, const double *c, int count) {
+  const expr *sum = expr_const(pool, c[count - 1]);
+  for (int k = count - 2; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, x), expr_const(pool, c[k]));
+  return sum;
+}
+
 bool expr_is_const(const expr *x, double value) { return x->op == EXPR_CONST && x->value == value; }
 
 /* ---- simplification ---- */

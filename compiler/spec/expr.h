@@ -139,6 +139,13 @@ const expr *expr_unrolled(expr_pool *pool, const expr *x);
 #define expr_div(p, x, y) expr_binary((p), EXPR_DIV, (x), (y))
 #define expr_neg(p, x) expr_unary((p), EXPR_NEG, (x))
 
+static inline const expr *expr_scaled(expr_pool *pool, const expr *x, double factor) {
+  return expr_mul(pool, x, expr_const(pool, factor));
+}
+static inline const expr *expr_squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
+/* c[0] + x (c[1] + x (...)) */
+const expr *expr_polynomial(expr_pool *pool, const expr *x, const double *c, int count);
+
 /* x as a float32 unless it is one or fixed, and as a float64. */
 const expr *expr_narrow(expr_pool *pool, const expr *x);
 const expr *expr_widen(expr_pool *pool, const expr *x);

@@ -34,12 +34,6 @@ static bool is_identifier(const char *name) {
   return true;
 }
 
-static int bits(unsigned mask) {
-  int count = 0;
-  for (; mask; mask &= mask - 1) count++;
-  return count;
-}
-
 /* Names of pegen.h and of what every object has in it are no kernel's. */
 static bool is_reserved(const char *name) { return !strncasecmp(name, "pegen", 5) && (!name[5] || name[5] == '_'); }
 
@@ -272,7 +266,7 @@ static bool check_duals(const spec *s) {
   for (int a = 0; a < s->n_axes; a++)
     for (int i = 0; i < s->generator[a].count; i++) {
       unsigned blade = s->generator[a].blade[i];
-      if (blade & null || (bits(blade & negative) == 1) != (s->dual_axes >> a & 1))
+      if (blade & null || (__builtin_popcount(blade & negative) == 1) != (s->dual_axes >> a & 1))
         return wrong(s, "a generator of axis '%s' with no inverse transpose", s->axis[a]);
     }
   return true;
@@ -320,7 +314,7 @@ static bool keeps_block(const spec *s, unsigned plane) {
   for (int i = 0; i < s->n_components; i++) present[s->component[i].blade] = true;
   for (int i = 0; i < s->n_components; i++) {
     unsigned blade = s->component[i].blade, shared = blade & plane;
-    if (bits(shared) == 1 && shared & regular && !present[blade ^ plane]) return false;
+    if (__builtin_popcount(shared) == 1 && shared & regular && !present[blade ^ plane]) return false;
   }
   return true;
 }
@@ -336,7 +330,8 @@ static bool check_generators(const spec *s, visited *seen) {
     if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS)
       return wrong(s, "the generator of axis '%s' has %d blades", s->axis[a], b->count);
     for (int i = 0; i < b->count; i++) {
-      if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
+      if (__builtin_popcount(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions ||
+          (i > 0 && b->blade[i] <= b->blade[i - 1]))
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
       if (!keeps_block(s, b->blade[i]))
         return wrong(s, "the generator of axis '%s' turns a blade of the block into one outside of it", s->axis[a]);

@@ -10,45 +10,21 @@
 #include <string.h>
 
 /* Best first within an architecture: the dispatcher takes the first that the processor can run. */
+#define X86(version, words, ...) \
+  {.name = "x86-64-v" #version, \
+   .description = words, \
+   .suffix = "v" #version, \
+   .triple = TARGET_X86_TRIPLE, \
+   .cpu = "x86-64-v" #version, \
+   .features = "", \
+   .level = PEGEN_LEVEL_X86_64_V##version, \
+   __VA_ARGS__}
 static const cpu_target TARGETS[] = {
-    {.name = "x86-64-v4",
-     .description = "AVX-512 (F, BW, CD, DQ, VL)",
-     .suffix = "v4",
-     .triple = TARGET_X86_TRIPLE,
-     .cpu = "x86-64-v4",
-     .features = "",
-     .dots = "+avx512bf16",
-     .level = PEGEN_LEVEL_X86_64_V4,
-     .lanes = 16,
-     .registers = 32,
-     .has_fma = true,
-     .native = NUMBER_BIT(NUMBER_F16),
-     .has_streaming = true},
-    {.name = "x86-64-v3",
-     .description = "AVX2, FMA, F16C",
-     .suffix = "v3",
-     .triple = TARGET_X86_TRIPLE,
-     .cpu = "x86-64-v3",
-     .features = "",
-     .level = PEGEN_LEVEL_X86_64_V3,
-     .lanes = 8,
-     .registers = 16,
-     .has_fma = true,
-     .native = NUMBER_BIT(NUMBER_F16),
-     .has_streaming = true},
-    {.name = "x86-64-v2",
-     .description = "SSE4.2; runs on every x86-64 of the last fifteen years",
-     .suffix = "v2",
-     .triple = TARGET_X86_TRIPLE,
-     .cpu = "x86-64-v2",
-     .features = "",
-     .level = PEGEN_LEVEL_X86_64_V2,
-     .lanes = 4,
-     .registers = 16,
-     .has_fma = false,
-     .native = 0,
-     .has_streaming = false,
-     .is_compact = true},
+    X86(4, "AVX-512 (F, BW, CD, DQ, VL)", .dots = "+avx512bf16", .lanes = 16, .registers = 32, .has_fma = true,
+        .native = NUMBER_BIT(NUMBER_F16), .has_streaming = true),
+    X86(3, "AVX2, FMA, F16C", .lanes = 8, .registers = 16, .has_fma = true, .native = NUMBER_BIT(NUMBER_F16),
+        .has_streaming = true),
+    X86(2, "SSE4.2; runs on every x86-64 of the last fifteen years", .lanes = 4, .registers = 16, .is_compact = true),
     {.name = "aarch64",
      .description = "Armv8-A with NEON; not together with x86-64",
      .suffix = "neon",
@@ -59,8 +35,7 @@ static const cpu_target TARGETS[] = {
      .lanes = 4,
      .registers = 32,
      .has_fma = true,
-     .native = NUMBER_BIT(NUMBER_F16),
-     .has_streaming = false},
+     .native = NUMBER_BIT(NUMBER_F16)},
 };
 enum { TARGET_COUNT = sizeof TARGETS / sizeof *TARGETS };
 
