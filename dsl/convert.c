@@ -56,35 +56,55 @@ int convert_merge(lua_State *L) {
 
 /* ---- fields of the table on the top ---- */
 
-static const char *text_field(lua_State *L, const char *name) {
-  lua_getfield(L, -1, name);
+/* What is on the top, popped. */
+static const char *take_text(lua_State *L) {
   const char *text = arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1));
   lua_pop(L, 1);
   return text;
 }
 
-static lua_Integer integer_field(lua_State *L, const char *name) {
-  lua_getfield(L, -1, name);
+static lua_Integer take_integer(lua_State *L) {
   lua_Integer value = luaL_checkinteger(L, -1);
   lua_pop(L, 1);
   return value;
 }
 
-static double number_field(lua_State *L, const char *name) {
-  lua_getfield(L, -1, name);
+static double take_number(lua_State *L) {
   double value = luaL_checknumber(L, -1);
   lua_pop(L, 1);
   return value;
 }
 
-static bool flag_field(lua_State *L, const char *name) {
-  lua_getfield(L, -1, name);
+static bool take_flag(lua_State *L) {
   bool value = lua_toboolean(L, -1);
   lua_pop(L, 1);
   return value;
 }
 
-/* Pushes table[name], a list; its length, at most `most`. The caller pops. */
+static const expr *take_expr(lua_State *L) {
+  if (!lua_islightuserdata(L, -1)) diag_bug("spec loader", "an expression was not merged");
+  const expr *x = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return x;
+}
+
+/* NAME_field(L, field) of the table on the top, and NAME_at(L, i) of the list there. */
+#define READERS(type, name) \
+  static type name##_field(lua_State *L, const char *field) { \
+    lua_getfield(L, -1, field); \
+    return take_##name(L); \
+  } \
+  __attribute__((unused)) static type name##_at(lua_State *L, int i) { \
+    lua_rawgeti(L, -1, i + 1); \
+    return take_##name(L); \
+  }
+READERS(const char *, text)
+READERS(lua_Integer, integer)
+READERS(double, number)
+READERS(bool, flag)
+READERS(const expr *, expr)
+
+/* Pushes table[name], a list; its length, at most `most`. */
 static int open_list(lua_State *L, const char *name, int most) {
   lua_getfield(L, -1, name);
   luaL_checktype(L, -1, LUA_TTABLE);
@@ -93,44 +113,33 @@ static int open_list(lua_State *L, const char *name, int most) {
   return (int)length;
 }
 
-static lua_Integer integer_at(lua_State *L, int i) {
-  lua_rawgeti(L, -1, i + 1);
-  lua_Integer value = luaL_checkinteger(L, -1);
+/* A loop over the list in a field, which is on the top in the loop and popped behind it; and over tables, each of which
+ * is on the top. */
+#define EACH(L, i, n, field, most) for (int i = 0, n = open_list(L, field, most); i < n || (lua_pop(L, 1), false); i++)
+#define EACH_TABLE(L, i, n, field, most) \
+  for (int i = 0, n = open_list(L, field, most); i < n ? (lua_rawgeti(L, -1, i + 1), true) : (lua_pop(L, 1), false); \
+       lua_pop(L, 1), i++)
+
+static int length_of(lua_State *L, const char *field, int most) {
+  int length = open_list(L, field, most);
   lua_pop(L, 1);
-  return value;
+  return length;
 }
 
-static double number_at(lua_State *L, int i) {
-  lua_rawgeti(L, -1, i + 1);
-  double value = luaL_checknumber(L, -1);
+/* Whether the table has a field, which then is on the top. */
+static bool open_field(lua_State *L, const char *field) {
+  if (lua_getfield(L, -1, field) != LUA_TNIL) return true;
   lua_pop(L, 1);
-  return value;
+  return false;
 }
 
-static const char *text_at(lua_State *L, int i) {
-  lua_rawgeti(L, -1, i + 1);
-  const char *text = arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1));
-  lua_pop(L, 1);
-  return text;
-}
-
-/* The merged expression on the top, popped. */
-static const expr *take_expr(lua_State *L) {
-  if (!lua_islightuserdata(L, -1)) diag_bug("spec loader", "an expression was not merged");
-  const expr *x = lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  return x;
-}
-
-static const expr *expr_at(lua_State *L, int i) {
-  lua_rawgeti(L, -1, i + 1);
-  return take_expr(L);
-}
-
-static const expr *expr_field(lua_State *L, const char *name) {
-  lua_getfield(L, -1, name);
-  return take_expr(L);
-}
+/* Reads a field that may be missing, with the field on the top. */
+#define OPTIONAL(L, field, read) \
+  do { \
+    if (!open_field(L, field)) break; \
+    read; \
+    lua_pop(L, 1); \
+  } while (0)
 
 /* ---- parts of the description ---- */
 
@@ -147,10 +156,6 @@ static const spec_initial *read_initial(lua_State *L) {
       INITIAL_KINDS(X)
 #undef X
   };
-  if (lua_getfield(L, -1, "initial") == LUA_TNIL) {
-    lua_pop(L, 1);
-    return NULL;
-  }
   arena *memory = dsl_state_of(L)->memory;
   spec_initial *first = arena_array(memory, spec_initial, 1);
   first->kind = (spec_initial_kind)index_of(text_field(L, "kind"), kinds);
@@ -159,17 +164,11 @@ static const spec_initial *read_initial(lua_State *L) {
   first->low = number_field(L, "low");
   first->high = number_field(L, "high");
   first->direction = (int)integer_field(L, "direction");
-  int count = open_list(L, "same", SPEC_MAX_RANK);
-  for (int i = 0; i < count; i++) first->same |= 1u << integer_at(L, i);
-  lua_pop(L, 1);
-  count = open_list(L, "sizes", SPEC_MAX_RANK);
-  for (int i = 0; i < count; i++) first->sizes[i] = integer_at(L, i);
-  lua_pop(L, 1);
-  count = open_list(L, "factor", SPEC_MAX_FACTORS);
-  double *factor = arena_array(memory, double, count);
-  for (int i = 0; i < count; i++) factor[i] = number_at(L, i);
+  EACH(L, i, count, "same", SPEC_MAX_RANK) first->same |= 1u << integer_at(L, i);
+  EACH(L, i, count, "sizes", SPEC_MAX_RANK) first->sizes[i] = integer_at(L, i);
+  double *factor = arena_array(memory, double, length_of(L, "factor", SPEC_MAX_FACTORS));
+  EACH(L, i, count, "factor", SPEC_MAX_FACTORS) factor[i] = number_at(L, i);
   first->factor = factor;
-  lua_pop(L, 2);
   return first;
 }
 
@@ -179,41 +178,27 @@ static void read_operand(lua_State *L, spec_operand *o) {
   o->units = text_field(L, "units");
   o->source = text_field(L, "source");
   o->initializer = text_field(L, "init");
-  o->initial = read_initial(L);
+  OPTIONAL(L, "initial", o->initial = read_initial(L));
   o->test_scale = number_field(L, "test_scale");
   o->line = (int)integer_field(L, "line");
-  o->rank = open_list(L, "sizes", SPEC_MAX_RANK);
-  for (int i = 0; i < o->rank; i++) o->shape[i] = integer_at(L, i);
-  lua_pop(L, 1);
-  open_list(L, "dimensions", SPEC_MAX_RANK);
-  for (int i = 0; i < o->rank; i++) o->dimension[i] = text_at(L, i);
-  lua_pop(L, 1);
+  o->rank = length_of(L, "sizes", SPEC_MAX_RANK);
+  EACH(L, i, rank, "sizes", SPEC_MAX_RANK) o->shape[i] = integer_at(L, i);
+  EACH(L, i, rank, "dimensions", SPEC_MAX_RANK) o->dimension[i] = text_at(L, i);
 }
 
 static void read_generator(lua_State *L, spec_bivector *b) {
-  b->count = open_list(L, "blades", SPEC_MAX_BIVECTORS);
-  for (int i = 0; i < b->count; i++) b->blade[i] = (unsigned)integer_at(L, i);
-  lua_pop(L, 1);
-  open_list(L, "coefficients", SPEC_MAX_BIVECTORS);
-  for (int i = 0; i < b->count; i++) b->coefficient[i] = expr_at(L, i);
-  lua_pop(L, 1);
+  b->count = length_of(L, "blades", SPEC_MAX_BIVECTORS);
+  EACH(L, i, count, "blades", SPEC_MAX_BIVECTORS) b->blade[i] = (unsigned)integer_at(L, i);
+  EACH(L, i, count, "coefficients", SPEC_MAX_BIVECTORS) b->coefficient[i] = expr_at(L, i);
 }
 
 static void read_skew(lua_State *L, spec_skew *m) {
   m->operand = (int)integer_field(L, "operand");
   m->rule = strcmp(text_field(L, "rule"), "upper") == 0 ? SKEW_UPPER : SKEW_DIFFERENCE;
   m->n_heads = (int)integer_field(L, "rows");
-  int count = open_list(L, "offsets", DSL_MAX_ROWS);
-  int32_t *offset = arena_array(dsl_state_of(L)->memory, int32_t, count);
-  for (int i = 0; i < count; i++) offset[i] = (int32_t)integer_at(L, i);
+  int32_t *offset = arena_array(dsl_state_of(L)->memory, int32_t, length_of(L, "offsets", DSL_MAX_ROWS));
+  EACH(L, i, count, "offsets", DSL_MAX_ROWS) offset[i] = (int32_t)integer_at(L, i);
   m->offset = offset;
-  lua_pop(L, 1);
-}
-
-/* Reads the generator of the axis whose table is on the top. */
-static void read_generator_of(lua_State *L, spec *d, spec_dense *dense, int axis) {
-  if (dense) read_skew(L, &dense->generator[axis]);
-  else read_generator(L, &d->generator[axis]);
 }
 
 /* What is made of a dense block's matrix. */
@@ -229,23 +214,15 @@ static spec_dense_map read_map(lua_State *L) {
 static void read_generators(lua_State *L, spec *d) {
   arena *memory = dsl_state_of(L)->memory;
   spec_dense *dense = flag_field(L, "dense") ? arena_new(memory, spec_dense) : NULL;
-  open_list(L, "generators", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    read_generator_of(L, d, dense, i);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH_TABLE(L, i, n, "generators", SPEC_MAX_AXES)
+  if (dense) read_skew(L, &dense->generator[i]);
+  else read_generator(L, &d->generator[i]);
   if (dense) dense->map = read_map(L);
   if (dense) dense->is_f64 = flag_field(L, "is_f64");
   d->dense = dense;
   const expr *phase[SPEC_MAX_AXES], *position[SPEC_MAX_AXES];
-  open_list(L, "phases", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) phase[i] = expr_at(L, i);
-  lua_pop(L, 1);
-  open_list(L, "positions", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) position[i] = expr_at(L, i);
-  lua_pop(L, 1);
+  EACH(L, i, n, "phases", SPEC_MAX_AXES) phase[i] = expr_at(L, i);
+  EACH(L, i, n, "positions", SPEC_MAX_AXES) position[i] = expr_at(L, i);
   for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, phase[i], position[i]);
   if (!flag_field(L, "rounds_phases")) return;
   for (int i = 0; i < d->n_axes; i++) { /* two float32 multiplied as a float32 */
@@ -259,40 +236,29 @@ static void read_blades(lua_State *L, spec *d) {
   open_list(L, "algebra", 3);
   d->algebra = (spec_algebra){(int)integer_at(L, 0), (int)integer_at(L, 1), (int)integer_at(L, 2)};
   lua_pop(L, 1);
-  int count = open_list(L, "blades", SPEC_MAX_BLADES);
-  for (int i = 0; i < count; i++) d->component[i].blade = (unsigned)integer_at(L, i);
-  lua_pop(L, 1);
-  open_list(L, "signs", SPEC_MAX_BLADES);
-  for (int i = 0; i < count; i++) d->component[i].sign = (int)integer_at(L, i);
-  lua_pop(L, 1);
+  EACH(L, i, count, "blades", SPEC_MAX_BLADES) d->component[i].blade = (unsigned)integer_at(L, i);
+  EACH(L, i, count, "signs", SPEC_MAX_BLADES) d->component[i].sign = (int)integer_at(L, i);
 }
 
 static void read_block(lua_State *L, spec *d, arena *memory) {
   if (!d->dense) read_blades(L, d);
   d->n_components = (int)integer_field(L, "size");
   d->n_blocks = (int)integer_field(L, "blocks");
-  int count = open_list(L, "channels", SPEC_MAX_HEAD_DIM);
+  int count = length_of(L, "channels", SPEC_MAX_HEAD_DIM);
   if (count != d->n_components * d->n_blocks) diag_bug("spec loader", "%d channels", count);
   int *channel = arena_array(memory, int, count);
-  for (int i = 0; i < count; i++) channel[i] = (int)integer_at(L, i);
+  EACH(L, i, n, "channels", SPEC_MAX_HEAD_DIM) channel[i] = (int)integer_at(L, i);
   d->channel = channel;
-  lua_pop(L, 1);
 }
 
 static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   spec_pairwise *p = arena_new(memory, spec_pairwise);
   p->value_dim = (int)integer_field(L, "value_dim");
   p->scale = number_field(L, "scale");
-  bool biased = lua_getfield(L, -1, "bias") != LUA_TNIL;
-  lua_pop(L, 1);
-  p->bias = biased ? expr_field(L, "bias") : NULL;
-  bool scored = lua_getfield(L, -1, "score") != LUA_TNIL;
-  lua_pop(L, 1);
-  p->score = scored ? expr_field(L, "score") : NULL;
+  if (open_field(L, "bias")) p->bias = take_expr(L);
+  if (open_field(L, "score")) p->score = take_expr(L);
   p->rotates = d->n_components > 0;
-  lua_getfield(L, -1, "turns_values");
-  p->turns_values = lua_toboolean(L, -1);
-  lua_pop(L, 1);
+  p->turns_values = flag_field(L, "turns_values");
   if (!p->rotates) d->n_blocks = 1;
   d->pairwise = p;
 }
@@ -303,55 +269,33 @@ static void read_input(lua_State *L, spec_input *in) {
   in->units = text_field(L, "units");
   in->source = text_field(L, "source");
   in->size = integer_field(L, "size");
-  lua_getfield(L, -1, "of_keys");
-  in->of_keys = lua_toboolean(L, -1);
-  lua_pop(L, 1);
+  in->of_keys = flag_field(L, "of_keys");
   in->test_scale = number_field(L, "test_scale");
   in->line = (int)integer_field(L, "line");
 }
 
 static void read_inputs(lua_State *L, spec *d, arena *memory) {
-  d->n_inputs = open_list(L, "inputs", SPEC_MAX_INPUTS);
+  d->n_inputs = length_of(L, "inputs", SPEC_MAX_INPUTS);
   d->input = arena_array(memory, spec_input, d->n_inputs + 1);
-  for (int i = 0; i < d->n_inputs; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    read_input(L, &d->input[i]);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH_TABLE(L, i, n, "inputs", SPEC_MAX_INPUTS) read_input(L, &d->input[i]);
 }
 
-/* The list on the top, of which each entry's text is made by `text`. */
-static const char **read_texts(lua_State *L, const char *field, int most, int *count,
-                               const char *(*text)(lua_State *L)) {
-  *count = open_list(L, field, most);
-  const char **texts = arena_array(dsl_state_of(L)->memory, const char *, *count + 1);
-  for (int i = 0; i < *count; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    texts[i] = text(L);
-    lua_pop(L, 1);
+static void read_model(lua_State *L, spec_model *m, arena *memory) {
+  m->n_names = length_of(L, "names", SPEC_MAX_MODELS);
+  m->name = arena_array(memory, const char *, m->n_names + 1);
+  EACH(L, i, n, "names", SPEC_MAX_MODELS) m->name[i] = text_at(L, i);
+  m->n_defines = length_of(L, "defines", DSL_OPTIONS);
+  m->define = arena_array(memory, const char *, m->n_defines + 1);
+  EACH_TABLE(L, i, n, "defines", DSL_OPTIONS) {
+    const char *name = text_field(L, "name");
+    m->define[i] = arena_printf(memory, "%s=%s", name, text_field(L, "value"));
   }
-  lua_pop(L, 1);
-  return texts;
-}
-
-static const char *text_on_top(lua_State *L) { return arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1)); }
-
-static const char *define_on_top(lua_State *L) {
-  return arena_printf(dsl_state_of(L)->memory, "%s=%s", text_field(L, "name"), text_field(L, "value"));
 }
 
 static void read_models(lua_State *L, spec *d, arena *memory) {
-  d->n_models = open_list(L, "models", SPEC_MAX_MODELS);
+  d->n_models = length_of(L, "models", SPEC_MAX_MODELS);
   d->model = arena_array(memory, spec_model, d->n_models + 1);
-  for (int i = 0; i < d->n_models; i++) {
-    spec_model *m = &d->model[i];
-    lua_rawgeti(L, -1, i + 1);
-    m->name = read_texts(L, "names", SPEC_MAX_MODELS, &m->n_names, text_on_top);
-    m->define = read_texts(L, "defines", DSL_OPTIONS, &m->n_defines, define_on_top);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH_TABLE(L, i, n, "models", SPEC_MAX_MODELS) read_model(L, &d->model[i], memory);
 }
 
 static void read_polynomial(lua_State *L, spec *d, arena *memory) {
@@ -362,13 +306,7 @@ static void read_polynomial(lua_State *L, spec *d, arena *memory) {
   p->has_call_origin = flag_field(L, "has_call_origin");
   p->exact_scores = flag_field(L, "exact_scores");
   p->split_columns = flag_field(L, "split_columns");
-  open_list(L, "origin", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    p->origin[i] = luaL_checknumber(L, -1);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH(L, i, n, "origin", SPEC_MAX_AXES) p->origin[i] = number_at(L, i);
   d->polynomial = p;
 }
 
@@ -387,12 +325,9 @@ static void read_rotor(lua_State *L, spec_rotor *r) {
   };
   r->op = (spec_rotor_op)index_of(text_field(L, "op"), words);
   r->axis = (int)integer_field(L, "axis");
-  r->n_args = open_list(L, "arguments", SPEC_MAX_ARGUMENTS);
-  for (int i = 0; i < r->n_args; i++) r->arg[i] = (int)integer_at(L, i);
-  lua_pop(L, 1);
-  int factors = open_list(L, "factors", SPEC_MAX_ARGUMENTS);
-  for (int i = 0; i < factors; i++) r->factor[i] = expr_at(L, i);
-  lua_pop(L, 1);
+  r->n_args = length_of(L, "arguments", SPEC_MAX_ARGUMENTS);
+  EACH(L, i, n, "arguments", SPEC_MAX_ARGUMENTS) r->arg[i] = (int)integer_at(L, i);
+  EACH(L, i, n, "factors", SPEC_MAX_ARGUMENTS) r->factor[i] = expr_at(L, i);
 }
 
 /* A function of rotors, on the top. */
@@ -400,30 +335,22 @@ static const spec_function *read_function(lua_State *L) {
   arena *memory = dsl_state_of(L)->memory;
   spec_function *f = arena_new(memory, spec_function);
   f->text = text_field(L, "text");
-  f->count = open_list(L, "nodes", SPEC_MAX_ROTORS);
+  f->count = length_of(L, "nodes", SPEC_MAX_ROTORS);
   f->node = arena_array(memory, spec_rotor, f->count);
-  for (int i = 0; i < f->count; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    read_rotor(L, &f->node[i]);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH_TABLE(L, i, n, "nodes", SPEC_MAX_ROTORS) read_rotor(L, &f->node[i]);
   return f;
 }
 
 static void read_combine(lua_State *L, spec *d) {
   static const char *const names[] = {"sum", "mean", "product", "symmetric", "function"}; /* ORDER spec_combine */
   d->combine = (spec_combine)index_of(text_field(L, "combine"), names);
-  if (lua_getfield(L, -1, "rotors") != LUA_TNIL) d->function = read_function(L);
-  lua_pop(L, 1);
+  OPTIONAL(L, "rotors", d->function = read_function(L));
   if (d->dense && d->combine == COMBINE_MEAN) { /* a sum of smaller angles */
     for (int i = 0; i < d->n_axes; i++)
       d->angle[i] = expr_mul(d->pool, d->angle[i], expr_const(d->pool, 1.0 / d->n_axes));
     d->combine = COMBINE_SUM;
   }
-  open_list(L, "order", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) d->order[i] = (int)integer_at(L, i);
-  lua_pop(L, 1);
+  EACH(L, i, n, "order", SPEC_MAX_AXES) d->order[i] = (int)integer_at(L, i);
 }
 
 /* Reads the gains of q and of k. */
@@ -449,21 +376,13 @@ static void read_matrices(lua_State *L, spec *d) {
 
 /* The map of a channel; one that changes nothing is none. */
 static void read_map_of_channels(lua_State *L, spec *d) {
-  if (lua_getfield(L, -1, "pre") != LUA_TNIL) {
-    const expr *map = take_expr(L);
-    d->pre = map->op == EXPR_CHANNEL ? NULL : map;
-    return;
-  }
-  lua_pop(L, 1);
+  const expr *map = open_field(L, "pre") ? take_expr(L) : NULL;
+  d->pre = map && map->op == EXPR_CHANNEL ? NULL : map;
 }
 
 static const spec_basis *read_basis(lua_State *L) {
-  spec_basis *basis = NULL;
-  if (lua_getfield(L, -1, "basis") != LUA_TNIL) {
-    basis = arena_new(dsl_state_of(L)->memory, spec_basis);
-    read_skew(L, &basis->matrix);
-  }
-  lua_pop(L, 1);
+  spec_basis *basis = arena_new(dsl_state_of(L)->memory, spec_basis);
+  read_skew(L, &basis->matrix);
   return basis;
 }
 
@@ -474,7 +393,7 @@ static void read_blocks(lua_State *L, spec *d, arena *memory) {
   read_matrices(L, d);
   read_map_of_channels(L, d);
   d->dual_axes = (unsigned)integer_field(L, "dual_axes");
-  d->basis = read_basis(L);
+  OPTIONAL(L, "basis", d->basis = read_basis(L));
   read_generators(L, d);
   read_block(L, d, memory);
   read_combine(L, d);
@@ -491,9 +410,8 @@ int convert_part(lua_State *L) {
   part->first = (int)integer_field(L, "first");
   part->count = (int)integer_field(L, "count");
   d->pool = s->pool;
-  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) part->axis[i] = (int)integer_at(L, i);
-  lua_pop(L, 1);
+  d->n_axes = length_of(L, "axes", SPEC_MAX_AXES);
+  EACH(L, i, n, "axes", SPEC_MAX_AXES) part->axis[i] = (int)integer_at(L, i);
   lua_getfield(L, -1, "blocks");
   read_blocks(L, d, s->memory);
   return 0;
@@ -523,30 +441,18 @@ int convert_finish(lua_State *L) {
   d->amplitude = 1;
   d->skip_tokens = (int)integer_field(L, "skip_tokens");
   d->inverse = flag_field(L, "inverse");
-  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) d->axis[i] = text_at(L, i);
-  lua_pop(L, 1);
-  int sizes = open_list(L, "grid", SPEC_MAX_AXES);
-  for (int i = 0; i < sizes; i++) d->grid[i] = integer_at(L, i);
-  lua_pop(L, 1);
-  d->n_operands = open_list(L, "operands", SPEC_MAX_OPERANDS);
+  d->n_axes = length_of(L, "axes", SPEC_MAX_AXES);
+  EACH(L, i, n, "axes", SPEC_MAX_AXES) d->axis[i] = text_at(L, i);
+  EACH(L, i, n, "grid", SPEC_MAX_AXES) d->grid[i] = integer_at(L, i);
+  d->n_operands = length_of(L, "operands", SPEC_MAX_OPERANDS);
   d->operand = arena_array(s->memory, spec_operand, d->n_operands);
-  for (int i = 0; i < d->n_operands; i++) {
-    lua_rawgeti(L, -1, i + 1);
-    read_operand(L, &d->operand[i]);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  EACH_TABLE(L, i, n, "operands", SPEC_MAX_OPERANDS) read_operand(L, &d->operand[i]);
   read_inputs(L, d, s->memory);
   read_models(L, d, s->memory);
-  if (lua_getfield(L, -1, "blocks") != LUA_TNIL) read_blocks(L, d, s->memory);
-  lua_pop(L, 1);
-  if (lua_getfield(L, -1, "pairwise") != LUA_TNIL) read_pairwise(L, d, s->memory);
-  lua_pop(L, 1);
-  if (lua_getfield(L, -1, "polynomial") != LUA_TNIL) read_polynomial(L, d, s->memory);
-  lua_pop(L, 1);
-  if (lua_getfield(L, -1, "additive") != LUA_TNIL) read_additive(L, d, s->memory);
-  lua_pop(L, 1);
+  OPTIONAL(L, "blocks", read_blocks(L, d, s->memory));
+  OPTIONAL(L, "pairwise", read_pairwise(L, d, s->memory));
+  OPTIONAL(L, "polynomial", read_polynomial(L, d, s->memory));
+  OPTIONAL(L, "additive", read_additive(L, d, s->memory));
   read_parts(s, d);
   s->result = d;
   /* A spec can hold what is returned and raise it as an error: it stands for the description, and is nothing of it. */

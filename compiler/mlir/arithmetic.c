@@ -9,18 +9,20 @@ typedef const arithmetic_context *context;
 
 /* ---- numbers of one part: float32 and float64, scalars or vectors ---- */
 
-#define ONE_OP2(name, op) \
-  static two_float name(context c, const two_float *v) { return two_float_f32(ir_op2(c->b, op, v[0].hi, v[1].hi)); }
-ONE_OP2(one_add, "arith.addf")
-ONE_OP2(one_sub, "arith.subf")
-ONE_OP2(one_mul, "arith.mulf")
-ONE_OP2(one_div, "arith.divf")
-
-#define ONE_OP1(name, op) \
-  static two_float name(context c, const two_float *v) { return two_float_f32(ir_op1(c->b, op, v[0].hi)); }
-ONE_OP1(one_neg, "arith.negf")
-ONE_OP1(one_abs, "math.absf")
-ONE_OP1(one_sqrt, "math.sqrt")
+/* An operation, whose value is of the builder b and the arguments v; and one whose value is a number of one part. */
+#define OPERATION(name, value) \
+  static two_float name(context c, const two_float *v) { \
+    ir *b = c->b; \
+    return value; \
+  }
+#define ONE(name, value) OPERATION(name, two_float_f32(value))
+ONE(one_add, ir_op2(b, "arith.addf", v[0].hi, v[1].hi))
+ONE(one_sub, ir_op2(b, "arith.subf", v[0].hi, v[1].hi))
+ONE(one_mul, ir_op2(b, "arith.mulf", v[0].hi, v[1].hi))
+ONE(one_div, ir_op2(b, "arith.divf", v[0].hi, v[1].hi))
+ONE(one_neg, ir_op1(b, "arith.negf", v[0].hi))
+ONE(one_abs, ir_op1(b, "math.absf", v[0].hi))
+ONE(one_sqrt, ir_op1(b, "math.sqrt", v[0].hi))
 
 static ir_value one_less(ir *b, two_float x, two_float y) { return ir_compare_float(b, "olt", x.hi, y.hi); }
 static ir_value one_nonzero(ir *b, two_float x) {
@@ -29,12 +31,8 @@ static ir_value one_nonzero(ir *b, two_float x) {
 static two_float one_select(ir *b, ir_value condition, two_float x, two_float y) {
   return two_float_f32(ir_select(b, condition, x.hi, y.hi));
 }
-static two_float one_min(context c, const two_float *v) {
-  return one_select(c->b, one_less(c->b, v[1], v[0]), v[1], v[0]);
-}
-static two_float one_max(context c, const two_float *v) {
-  return two_float_f32(ir_select(c->b, ir_compare_float(c->b, "ogt", v[1].hi, v[0].hi), v[1].hi, v[0].hi));
-}
+OPERATION(one_min, one_select(b, one_less(b, v[1], v[0]), v[1], v[0]))
+ONE(one_max, ir_select(b, ir_compare_float(b, "ogt", v[1].hi, v[0].hi), v[1].hi, v[0].hi))
 
 /* What one instruction does, in float32 as in float64. */
 #define ONE_CYCLE \
@@ -42,12 +40,8 @@ static two_float one_max(context c, const two_float *v) {
   [EXPR_NEG] = one_neg, [EXPR_ABS] = one_abs
 #define ONE_INSTRUCTION ONE_CYCLE, [EXPR_DIV] = one_div, [EXPR_SQRT] = one_sqrt
 
-static two_float exp_f32(context c, const two_float *v) {
-  return two_float_f32(math_exp_f32(c->b, v[0].hi, c->has_fma));
-}
-static two_float tanh_f32(context c, const two_float *v) {
-  return two_float_f32(math_tanh_f32(c->b, v[0].hi, c->has_fma));
-}
+ONE(exp_f32, math_exp_f32(b, v[0].hi, c->has_fma))
+ONE(tanh_f32, math_tanh_f32(b, v[0].hi, c->has_fma))
 
 /* exp(-|x|): what a sigmoid and a softplus are made of, and no overflow. */
 static ir_value minus_size(ir *b, ir_value x) { return ir_op1(b, "arith.negf", ir_op1(b, "math.absf", x)); }
@@ -62,16 +56,13 @@ static ir_value sigmoid_of(ir *b, ir_value x, ir_value decay) {
 static ir_value softplus_of(ir *b, ir_value x, ir_value log1p) {
   return add(b, ir_select(b, below_0(b, x), one_number(b, x, 0), x), log1p);
 }
-static two_float sigmoid_f32(context c, const two_float *v) {
-  return two_float_f32(sigmoid_of(c->b, v[0].hi, math_exp_f32(c->b, minus_size(c->b, v[0].hi), c->has_fma)));
+static ir_value log1p_of_decay(context c, ir_value x) {
+  return math_log1p_unit_f32(c->b, math_decay_f32(c->b, minus_size(c->b, x), c->has_fma));
 }
-static two_float softplus_f32(context c, const two_float *v) {
-  ir_value decay = math_decay_f32(c->b, minus_size(c->b, v[0].hi), c->has_fma);
-  return two_float_f32(softplus_of(c->b, v[0].hi, math_log1p_unit_f32(c->b, decay)));
-}
+ONE(sigmoid_f32, sigmoid_of(b, v[0].hi, math_exp_f32(b, minus_size(b, v[0].hi), c->has_fma)))
+ONE(softplus_f32, softplus_of(b, v[0].hi, log1p_of_decay(c, v[0].hi)))
 
-#define FLOAT64(name, function) \
-  static two_float name(context c, const two_float *v) { return two_float_f32(function(c->b, v[0].hi)); }
+#define FLOAT64(name, function) ONE(name, function(b, v[0].hi))
 FLOAT64(floor_f64, math_floor_f64)
 FLOAT64(exp_f64, math_exp_f64)
 FLOAT64(log_f64, math_log_f64)
@@ -82,12 +73,8 @@ static ir_value sigmoid(ir *b, ir_value x) { return sigmoid_of(b, x, decay_f64(b
 static ir_value softplus(ir *b, ir_value x) { return softplus_of(b, x, math_log1p_f64(b, decay_f64(b, x))); }
 FLOAT64(sigmoid_f64, sigmoid)
 FLOAT64(softplus_f64, softplus)
-static two_float round32_f64(context c, const two_float *v) {
-  return two_float_f32(ir_cast(c->b, "arith.extf", ir_cast(c->b, "arith.truncf", v[0].hi, c->b->f32), c->b->f64));
-}
-static two_float atan2_f64(context c, const two_float *v) {
-  return two_float_f32(math_atan2_f64(c->b, v[0].hi, v[1].hi));
-}
+ONE(round32_f64, ir_cast(b, "arith.extf", ir_cast(b, "arith.truncf", v[0].hi, b->f32), b->f64))
+ONE(atan2_f64, math_atan2_f64(b, v[0].hi, v[1].hi))
 static ir_value sinq(ir *b, ir_value x) { return math_sinq_f64(b, (math_phase){.factor = {x}}); }
 static ir_value cosq(ir *b, ir_value x) { return math_cosq_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
@@ -111,15 +98,12 @@ static two_float to_float64(ir *b, two_float x) {
   return is_float32(b, x.hi) ? two_float_f32(ir_cast(b, "arith.extf", x.hi, b->f64)) : x;
 }
 
-static const arithmetic FLOAT32 = {
-    .operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32, [EXPR_TANH] = tanh_f32, [EXPR_SIGMOID] = sigmoid_f32,
-                  [EXPR_SOFTPLUS] = softplus_f32},
-    .constant = constant_f32,
-    .convert = to_float32,
-    .less = one_less,
-    .nonzero = one_nonzero,
-    .select = one_select,
-};
+#define ONE_CHOICES(constant_of_type, to_type) \
+  .constant = constant_of_type, .convert = to_type, .less = one_less, .nonzero = one_nonzero, .select = one_select
+
+static const arithmetic FLOAT32 = {.operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32, [EXPR_TANH] = tanh_f32,
+                                                 [EXPR_SIGMOID] = sigmoid_f32, [EXPR_SOFTPLUS] = softplus_f32},
+                                   ONE_CHOICES(constant_f32, to_float32)};
 
 /* There is no floor in SSE2, and no vector of elementary functions anywhere. */
 static const arithmetic FLOAT64 = {
@@ -128,29 +112,20 @@ static const arithmetic FLOAT64 = {
                   [EXPR_SOFTPLUS] = softplus_f64, [EXPR_ATAN2] = atan2_f64, [EXPR_ROUND32] = round32_f64,
                   [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64, [EXPR_SIN_FOLDED] = sin_folded_f64,
                   [EXPR_COS_FOLDED] = cos_folded_f64},
-    .constant = constant_f64,
-    .convert = to_float64,
-    .less = one_less,
-    .nonzero = one_nonzero,
-    .select = one_select,
-};
+    ONE_CHOICES(constant_f64, to_float64)};
 
 /* ---- sums of two float32: scalars of a GPU's thread ---- */
 
-#define TWO_OP2(name, function) \
-  static two_float name(context c, const two_float *v) { return function(c->b, v[0], v[1]); }
+#define TWO_OP2(name, function) OPERATION(name, function(b, v[0], v[1]))
 TWO_OP2(two_add, two_float_add)
 TWO_OP2(two_sub, two_float_sub)
 TWO_OP2(two_mul, two_float_mul)
 TWO_OP2(two_div, two_float_div)
 TWO_OP2(loose_add, two_float_add_loosely)
 TWO_OP2(loose_mul, two_float_mul_loosely)
-static two_float loose_sub(context c, const two_float *v) {
-  return two_float_add_loosely(c->b, v[0], two_float_neg(c->b, v[1]));
-}
+OPERATION(loose_sub, two_float_add_loosely(b, v[0], two_float_neg(b, v[1])))
 
-#define TWO_OP1(name, function) \
-  static two_float name(context c, const two_float *v) { return function(c->b, v[0]); }
+#define TWO_OP1(name, function) OPERATION(name, function(b, v[0]))
 TWO_OP1(two_neg, two_float_neg)
 TWO_OP1(two_abs, two_float_abs)
 TWO_OP1(two_sqrt, two_float_sqrt)
@@ -160,28 +135,24 @@ TWO_OP1(two_log, two_float_log)
 TWO_OP1(two_log1p, two_float_log1p)
 TWO_OP1(two_tanh, two_float_tanh)
 TWO_OP2(two_atan2, two_float_atan2)
-static two_float two_round32(context c, const two_float *v) { return two_float_f32(two_float_narrow(c->b, v[0])); }
-static two_float two_sinq(context c, const two_float *v) { return two_float_f32(two_float_sinq(c->b, v[0])); }
-static two_float two_cosq(context c, const two_float *v) { return two_float_f32(two_float_cosq(c->b, v[0])); }
+ONE(two_round32, two_float_narrow(b, v[0]))
+ONE(two_sinq, two_float_sinq(b, v[0]))
+ONE(two_cosq, two_float_cosq(b, v[0]))
 
 /* Both with the sign that makes the cosine positive. */
-static two_float two_folded(context c, two_float x, bool is_sine) {
-  two_float quarters = two_float_add(c->b, x, x);
-  two_float cosine = two_float_f32(two_float_cosq(c->b, quarters));
-  if (!is_sine) return two_float_abs(c->b, cosine);
-  two_float sine = two_float_f32(two_float_sinq(c->b, quarters));
-  ir_value turned = two_float_less(c->b, cosine, two_float_const(c->b, 0));
-  return two_float_select(c->b, turned, two_float_neg(c->b, sine), sine);
+static two_float two_folded(ir *b, two_float x, bool is_sine) {
+  two_float quarters = two_float_add(b, x, x);
+  two_float cosine = two_float_f32(two_float_cosq(b, quarters));
+  if (!is_sine) return two_float_abs(b, cosine);
+  two_float sine = two_float_f32(two_float_sinq(b, quarters));
+  ir_value turned = two_float_less(b, cosine, two_float_const(b, 0));
+  return two_float_select(b, turned, two_float_neg(b, sine), sine);
 }
-static two_float two_sin_folded(context c, const two_float *v) { return two_folded(c, v[0], true); }
-static two_float two_cos_folded(context c, const two_float *v) { return two_folded(c, v[0], false); }
+OPERATION(two_sin_folded, two_folded(b, v[0], true))
+OPERATION(two_cos_folded, two_folded(b, v[0], false))
 
-static two_float two_min(context c, const two_float *v) {
-  return two_float_select(c->b, two_float_less(c->b, v[1], v[0]), v[1], v[0]);
-}
-static two_float two_max(context c, const two_float *v) {
-  return two_float_select(c->b, two_float_less(c->b, v[0], v[1]), v[1], v[0]);
-}
+OPERATION(two_min, two_float_select(b, two_float_less(b, v[1], v[0]), v[1], v[0]))
+OPERATION(two_max, two_float_select(b, two_float_less(b, v[0], v[1]), v[1], v[0]))
 
 /* The errors of infinite sums and products are NaN: what the leading parts alone give is then all there is. */
 static two_float two_settle(context c, expr_op op, const two_float *v, two_float y) {
@@ -237,14 +208,7 @@ static const arithmetic TWO_FLOAT = {.operation = {TWO_FLOAT_OPERATIONS(two, two
 static const arithmetic TWO_FLOAT_LOOSE = {.operation = {TWO_FLOAT_OPERATIONS(loose, two)}, TWO_FLOAT_CHOICES};
 
 /* A thread's float32: elementary functions are those of two-float numbers. */
-static const arithmetic FLOAT32_OF_TWO = {
-    .operation = {ONE_INSTRUCTION},
-    .constant = constant_f32,
-    .convert = to_narrow,
-    .less = one_less,
-    .nonzero = one_nonzero,
-    .select = one_select,
-};
+static const arithmetic FLOAT32_OF_TWO = {.operation = {ONE_INSTRUCTION}, ONE_CHOICES(constant_f32, to_narrow)};
 
 /* ---- a thread's float32 by the instructions of a GPU that are a few units of the last place off ---- */
 
@@ -292,33 +256,20 @@ FAST(fast_tanh_of, two_tanh(c, v), fast_tanh(b, x))
 FAST(fast_sqrt, two_sqrt(c, v), fast_root(b, x))
 FAST(fast_div, two_div(c, v), mul(b, x, fast_reciprocal(b, v[1].hi)))
 
-static two_float fast_sigmoid(context c, const two_float *v) {
-  if (!c->b->gpu) return to_narrow(c->b, two_sigmoid(c, v));
-  return two_float_f32(fast_sigmoid_of(c->b, v[0].hi));
-}
-static two_float fast_softplus(context c, const two_float *v) {
-  if (!c->b->gpu) return to_narrow(c->b, two_softplus(c, v));
-  ir_value decay = fast_decay(c->b, v[0].hi);
-  return two_float_f32(softplus_of(c->b, v[0].hi, fast_log_of_1_and(c->b, decay)));
-}
+FAST(fast_sigmoid, two_sigmoid(c, v), fast_sigmoid_of(b, x))
+FAST(fast_softplus, two_softplus(c, v), softplus_of(b, x, fast_log_of_1_and(b, fast_decay(b, x))))
 
-static const arithmetic FAST32 = {
-    .operation = {ONE_CYCLE, [EXPR_EXP] = fast_exp, [EXPR_LOG] = fast_log, [EXPR_LOG1P] = fast_log1p,
-                  [EXPR_TANH] = fast_tanh_of, [EXPR_SIGMOID] = fast_sigmoid, [EXPR_SOFTPLUS] = fast_softplus,
-                  [EXPR_DIV] = fast_div, [EXPR_SQRT] = fast_sqrt},
-    .constant = constant_f32,
-    .convert = to_narrow,
-    .less = one_less,
-    .nonzero = one_nonzero,
-    .select = one_select,
-};
+static const arithmetic FAST32 = {.operation = {ONE_CYCLE, [EXPR_EXP] = fast_exp, [EXPR_LOG] = fast_log,
+                                                [EXPR_LOG1P] = fast_log1p, [EXPR_TANH] = fast_tanh_of,
+                                                [EXPR_SIGMOID] = fast_sigmoid, [EXPR_SOFTPLUS] = fast_softplus,
+                                                [EXPR_DIV] = fast_div, [EXPR_SQRT] = fast_sqrt},
+                                  ONE_CHOICES(constant_f32, to_narrow)};
 
 /* ---- two-float numbers for what is rounded after a sine with an error of 2^-20: rotations of 16-bit rows ----
  *
  * Phases keep some 2^-44 of their size; quotients and roots come from a fast one and a step that mends it. */
 
-static two_float fast_turn(context c, two_float x, bool is_cosine) {
-  ir *b = c->b;
+static two_float fast_turn(ir *b, two_float x, bool is_cosine) {
   const char *name = b->gpu ? (is_cosine ? b->gpu->cosine : b->gpu->sine) : NULL;
   if (!name) return two_float_f32(is_cosine ? two_float_cosq(b, x) : two_float_sinq(b, x));
   ir_value rounder = ir_float(b, b->f32, 0x1.8p23);
@@ -328,8 +279,8 @@ static two_float fast_turn(context c, two_float x, bool is_cosine) {
   angle = times(b, angle, 1.57079632679489661923);
   return two_float_f32(ir_intrinsic(b, name, b->f32, 1, &angle));
 }
-static two_float mended_sinq(context c, const two_float *v) { return fast_turn(c, v[0], false); }
-static two_float mended_cosq(context c, const two_float *v) { return fast_turn(c, v[0], true); }
+OPERATION(mended_sinq, fast_turn(b, v[0], false))
+OPERATION(mended_cosq, fast_turn(b, v[0], true))
 
 static two_float mended_sqrt(context c, const two_float *v) {
   ir *b = c->b;
@@ -351,9 +302,8 @@ static two_float mended_div(context c, const two_float *v) {
   return (two_float){.hi = quotient, .lo = mul(b, rest, inverse), .is_loose = true};
 }
 
-static two_float mended_floor(context c, const two_float *v) {
-  return two_float_floor(c->b, two_float_add(c->b, v[0], two_float_const(c->b, 0))); /* of one that is not loose */
-}
+/* Of one that is not loose. */
+OPERATION(mended_floor, two_float_floor(b, two_float_add(b, v[0], two_float_const(b, 0))))
 
 static const arithmetic TWO_FLOAT_TURNING = {.operation = {TWO_FLOAT_OPERATIONS(loose, mended)}, TWO_FLOAT_CHOICES};
 
