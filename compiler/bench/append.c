@@ -239,13 +239,15 @@ static void write_row(json_writer *w, const serving *v, const pegen_kernel *kern
   report_row_end(w);
 }
 
-static void print_head(arena *a, const pegen_kernel *kernel, number_type type, const bench_options *bench) {
+static void print_head(const turns_request *r) {
+  const pegen_kernel *kernel = r->kernel;
+  const bench_options *bench = r->bench;
   printf(
       "%s %s\n%s, %s, %d thread%s; times are medians of %d; NAME_append with norms of q and k, and without; separate: "
       "NAME_encode, then a copy of k and v to their slots; the limit moves the same bytes%s%s\n",
-      kernel->name, kernel->options, kernel->targets, number_type_info(type)->name, bench->threads,
+      kernel->name, kernel->options, kernel->targets, number_type_info(r->type)->name, bench->threads,
       bench->threads > 1 ? "s" : "", TURNS_MOST, bench->table ? " and reads the table" : "",
-      bench->group > 1 ? arena_printf(a, "; %d heads of q for each of k and v", bench->group) : "");
+      bench->group > 1 ? arena_printf(r->memory, "; %d heads of q for each of k and v", bench->group) : "");
   printf("%-8s %-16s %-4s %-3s %12s %12s %12s %8s %12s %6s %7s  %-17s %11s\n", "shape", "[B,N,H,D]", "mem", "to",
          "norms", "without", "separate", "of that", "limit", "norms", "without", "(loop)", "bytes");
 }
@@ -291,11 +293,5 @@ int bench_refuse_append(const spec *s, const char *what) {
 
 int bench_append(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench) {
   if (!kernel->append) return bench_refuse_append(s, "the kernel");
-  turns_request request = {.memory = a, .spec = s, .kernel = kernel, .type = NUMBER_F32, .bench = bench};
-  while (number_type_info(request.type)->dtype != dtype) request.type++;
-  if (!turns_crew(bench->threads, &request.threads)) return STATUS_ERROR;
-  if (!bench->report) print_head(a, kernel, request.type, bench);
-  int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit, &request);
-  crew_destroy(request.threads);
-  return status;
+  return turns_each_shape(a, s, kernel, dtype, bench, print_head, visit);
 }

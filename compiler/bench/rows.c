@@ -121,16 +121,19 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   report_row_end(w);
 }
 
-static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
-                     bench_layout layout, bool in_place, crew *threads, const bench_options *bench) {
+static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
+  const turns_request *r = context;
+  const bench_options *bench = r->bench;
+  const pegen_kernel *kernel = r->kernel;
+  crew *threads = r->threads;
   bool tabled = bench->table;
-  contender *contenders = arena_array(a, contender, CONTENDERS_MOST);
+  contender *contenders = arena_array(r->memory, contender, CONTENDERS_MOST);
   bed b;
-  if (!bed_lay(a, &b, s, kernel, size, type, layout, in_place)) return bench_no_memory(size);
+  if (!bed_lay(r->memory, &b, r->spec, kernel, size, r->type, layout, in_place)) return bench_no_memory(size);
   int error = tabled ? bed_lay_table(&b, kernel) : 0;
   bool has_room = !tabled || b.table;
   if (!error && has_room && bench->backward) {
-    error = bed_lay_backward(a, &b, s, kernel);
+    error = bed_lay_backward(r->memory, &b, r->spec, kernel);
     has_room = b.backward.workspace != NULL;
   }
   if (!has_room) {
@@ -138,17 +141,13 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
     return bench_no_memory(size);
   }
   int count = 0;
-  contenders[count++] = (contender){.name = "kernel", .work = turns_call_kernel, .on = &b, .entry = kernel->encode};
-  if (threads)
-    contenders[count++] =
-        (contender){.name = "kernel", .work = turns_call_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
+  for (int shared = 0; shared <= (threads != NULL); shared++)
+    contenders[count++] = (contender){.name = "kernel", .entry = kernel->encode, .threads = shared ? threads : NULL};
   int n_kernels = count;
   const contender *backward = &contenders[count];
   int n_backward = !bench->backward ? 0 : b.backward.rows_alone ? 1 : 2;
   for (int i = 0; i < n_backward; i++)
     contenders[count++] = (contender){.name = "backward",
-                                      .work = turns_call_kernel,
-                                      .on = &b,
                                       .entry = kernel->encode_backward,
                                       .args = i ? &b.backward.all : &b.backward.rows,
                                       .finish = i ? kernel->encode_backward_finish : NULL,
@@ -156,10 +155,13 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   const limit_loop *loops;
   int n_loops = size->time_only ? 0 : limit_loops(in_place, &loops);
   for (int i = 0; i < n_loops; i++)
-    contenders[count++] =
-        (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
-  for (int i = 0; i < count; i++) contenders[i].then = bench->then_read ? work_reader : NULL;
-  contender *preparing = arena_array(a, contender, 2);
+    contenders[count++] = (contender){.name = loops[i].name, .limit = loops[i].run, .threads = threads};
+  for (int i = 0; i < count; i++) {
+    contenders[i].on = &b;
+    contenders[i].work = contenders[i].limit ? work_limit : turns_call_kernel;
+    contenders[i].then = bench->then_read ? work_reader : NULL;
+  }
+  contender *preparing = arena_array(r->memory, contender, 2);
   preparing[0] =
       (contender){.name = "prepare", .work = turns_call_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
   preparing[1] = (contender){.name = "prepare_backward",
@@ -179,15 +181,12 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   return error ? STATUS_ERROR : STATUS_OK;
 }
 
-static int visit_row(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
-  const turns_request *r = context;
-  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->bench);
-}
-
-static void print_head(const pegen_kernel *kernel, number_type type, const bench_options *bench) {
+static void print_head(const turns_request *r) {
+  const pegen_kernel *kernel = r->kernel;
+  const bench_options *bench = r->bench;
   printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s%s\n", kernel->name,
-         kernel->options, kernel->targets, number_type_info(type)->name, bench->threads, bench->threads > 1 ? "s" : "",
-         REPETITIONS, bench->table ? " and reads the table" : "",
+         kernel->options, kernel->targets, number_type_info(r->type)->name, bench->threads,
+         bench->threads > 1 ? "s" : "", REPETITIONS, bench->table ? " and reads the table" : "",
          bench->then_read ? "; each is followed by one reading of q and k" : "");
   printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
          "GB/s", "limit", "(loop)", "ratio");
@@ -207,13 +206,5 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
     diag_error(s->file, s->line, "bench: --backward, but the kernel has no NAME_encode_backward");
     return STATUS_ERROR;
   }
-  number_type type = NUMBER_F32;
-  while (number_type_info(type)->dtype != dtype) type++;
-  crew *threads;
-  if (!turns_crew(bench->threads, &threads)) return STATUS_ERROR;
-  if (!bench->report) print_head(kernel, type, bench);
-  turns_request request = {a, s, kernel, type, threads, bench};
-  int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
-  crew_destroy(threads);
-  return status;
+  return turns_each_shape(a, s, kernel, dtype, bench, print_head, visit);
 }

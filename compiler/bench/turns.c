@@ -96,9 +96,16 @@ void turns_json_limits(json_writer *w, const contender *contenders, int count) {
   json_end(w, ']');
 }
 
-bool turns_crew(int threads, crew **made) {
-  *made = threads > 1 ? crew_create(threads) : NULL;
-  if (threads <= 1 || *made) return true;
-  diag_error(NULL, 0, "bench: cannot start %d threads", threads);
-  return false;
+int turns_each_shape(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench,
+                     void (*print_head)(const turns_request *r), bench_visit *visit) {
+  turns_request r = {.memory = a, .spec = s, .kernel = kernel, .type = NUMBER_F32, .bench = bench};
+  while (number_type_info(r.type)->dtype != dtype) r.type++;
+  if (bench->threads > 1 && !(r.threads = crew_create(bench->threads))) {
+    diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
+    return STATUS_ERROR;
+  }
+  if (!bench->report) print_head(&r);
+  int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit, &r);
+  crew_destroy(r.threads);
+  return status;
 }

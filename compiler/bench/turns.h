@@ -47,8 +47,9 @@ void turns_call_kernel(void *context, int part, int parts);
 /* Reads a part of whole units at `from`. */
 void turns_read_part(const void *from, size_t bytes, int part, int parts);
 
-/* The crew of so many threads; NULL for one. False after a message. */
-bool turns_crew(int threads, crew **made);
+/* Measures a kernel of one number type (a PEGEN_DTYPE_) shape by shape, behind a head of the table. */
+int turns_each_shape(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench,
+                     void (*print_head)(const turns_request *r), bench_visit *visit);
 
 /* Times them all, with q and k of the bed filled anew before each turn. The kernel's error, or 0.
  * repetitions: at most TURNS_MOST. */

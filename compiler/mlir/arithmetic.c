@@ -256,8 +256,15 @@ FAST(fast_tanh_of, two_tanh(c, v), fast_tanh(b, x))
 FAST(fast_sqrt, two_sqrt(c, v), fast_root(b, x))
 FAST(fast_div, two_div(c, v), mul(b, x, fast_reciprocal(b, v[1].hi)))
 
-FAST(fast_sigmoid, two_sigmoid(c, v), fast_sigmoid_of(b, x))
-FAST(fast_softplus, two_softplus(c, v), softplus_of(b, x, fast_log_of_1_and(b, fast_decay(b, x))))
+static two_float fast_sigmoid(context c, const two_float *v) {
+  if (!c->b->gpu) return to_narrow(c->b, two_sigmoid(c, v));
+  return two_float_f32(fast_sigmoid_of(c->b, v[0].hi));
+}
+static two_float fast_softplus(context c, const two_float *v) {
+  if (!c->b->gpu) return to_narrow(c->b, two_softplus(c, v));
+  ir_value decay = fast_decay(c->b, v[0].hi);
+  return two_float_f32(softplus_of(c->b, v[0].hi, fast_log_of_1_and(c->b, decay)));
+}
 
 static const arithmetic FAST32 = {.operation = {ONE_CYCLE, [EXPR_EXP] = fast_exp, [EXPR_LOG] = fast_log,
                                                 [EXPR_LOG1P] = fast_log1p, [EXPR_TANH] = fast_tanh_of,

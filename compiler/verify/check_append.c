@@ -111,24 +111,12 @@ static int call_append(const appended *t, DLTensor *q, DLTensor *k_cache, DLTens
                        const DLTensor *k_norm) {
   const pegen_kernel *kernel = t->c->kernel;
   const trial_operands *operands = t->call->operands;
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = kernel->n_operands,
-                     .operands = operands->tensors,
-                     .positions = t->call->positions,
-                     .n_inputs = kernel->n_inputs,
-                     .inputs = operands->inputs,
-                     .q = q,
-                     .q_out = q,
-                     .k = t->k,
-                     .k_out = k_cache,
-                     .v = t->v,
-                     .v_out = v_cache,
-                     .slots = &t->slots_tensor,
-                     .q_norm = q_norm,
-                     .k_norm = k_norm,
-                     .k_scale = t->scales[0],
-                     .v_scale = t->scales[1],
-                     .norm_epsilon = q_norm || k_norm ? EPSILON : 0};
+  pegen_args args = trial_args(kernel, operands, t->call->positions);
+  args.q = args.q_out = q, args.q_norm = q_norm;
+  args.k = t->k, args.k_out = k_cache, args.k_norm = k_norm, args.k_scale = t->scales[0];
+  args.v = t->v, args.v_out = v_cache, args.v_scale = t->scales[1];
+  args.slots = &t->slots_tensor;
+  args.norm_epsilon = q_norm || k_norm ? EPSILON : 0;
   if (kernel->n_inputs && !args.inputs)
     args.inputs = trial_repeated_inputs(t->c->memory, kernel, operands, t->k->shape[2]);
   return trial_run(&args, kernel->workspace, kernel->append, NULL, CHECK_PARTS);

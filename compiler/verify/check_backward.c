@@ -228,15 +228,11 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
                           .operands = to->operand,
                           .inputs = to->input,
                           .positions = to->position};
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = c->kernel->n_operands,
-                     .operands = of->operands->tensors,
-                     .positions = t->positions,
-                     .inputs = trial_repeated_inputs(c->memory, c->kernel, of->operands, t->tokens),
-                     .n_inputs = c->kernel->n_inputs,
-                     .q = sums || needs_input(c) ? of->kept[0] : NULL,
-                     .k = sums || needs_input(c) ? of->kept[1] : NULL,
-                     .grad = &grad};
+  pegen_args args = trial_args(c->kernel, of->operands, t->positions);
+  args.inputs = trial_repeated_inputs(c->memory, c->kernel, of->operands, t->tokens);
+  args.q = sums || needs_input(c) ? of->kept[0] : NULL;
+  args.k = sums || needs_input(c) ? of->kept[1] : NULL;
+  args.grad = &grad;
   return trial_run(&args, c->kernel->encode_backward_workspace, c->kernel->encode_backward,
                    to->operand ? c->kernel->encode_backward_finish : NULL, parts);
 }
@@ -272,11 +268,8 @@ static int fill_table(const checker *c, const call *of, const gradients *to, peg
 static int run_tabled(const checker *c, const call *of, const gradients *to, int parts) {
   void *given[2];
   pegen_grad_args grad = {.struct_size = sizeof grad};
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = c->kernel->n_operands,
-                     .operands = of->operands->tensors,
-                     .positions = c->gradients->positions,
-                     .grad = &grad};
+  pegen_args args = trial_args(c->kernel, of->operands, c->gradients->positions);
+  args.grad = &grad;
   args.table_bytes = c->kernel->table_bytes(&args);
   grad.table_bytes = c->kernel->gradient_table_bytes(&args);
   args.table = new_table(args.table_bytes, &given[0]);

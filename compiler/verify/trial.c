@@ -294,6 +294,15 @@ int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_e
   return error;
 }
 
+pegen_args trial_args(const pegen_kernel *kernel, const trial_operands *operands, const DLTensor *positions) {
+  return (pegen_args){.struct_size = sizeof(pegen_args),
+                      .n_operands = kernel->n_operands,
+                      .operands = operands->tensors,
+                      .positions = positions,
+                      .n_inputs = kernel->n_inputs,
+                      .inputs = operands->inputs};
+}
+
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
   return trial_call_scaled(kernel, positions, operands, q, q_out, k, k_out, NULL, NULL, parts);
@@ -317,19 +326,10 @@ const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, con
 int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands,
                       const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, const DLTensor *q_scale,
                       const DLTensor *k_scale, int parts) {
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = kernel->n_operands,
-                     .q = q,
-                     .k = k,
-                     .q_out = q_out,
-                     .k_out = k_out,
-                     .positions = positions,
-                     .operands = operands->tensors,
-                     .q_scale = q_scale,
-                     .k_scale = k_scale};
+  pegen_args args = trial_args(kernel, operands, positions);
   arena *scratch = arena_create();
-  args.n_inputs = kernel->n_inputs;
-  args.inputs = operands->inputs;
+  args.q = q, args.q_out = q_out, args.q_scale = q_scale;
+  args.k = k, args.k_out = k_out, args.k_scale = k_scale;
   if (kernel->n_inputs && !args.inputs)
     args.inputs = trial_repeated_inputs(scratch, kernel, operands, (q ? q : k)->shape[2]);
   int error = trial_run(&args, kernel->workspace, kernel->encode, NULL, parts);

@@ -108,6 +108,9 @@ typedef int trial_entry(const pegen_args *args, int part, int parts);
 int trial_run(pegen_args *args, size_t (*needs)(const pegen_args *args), trial_entry *entry, trial_entry *finish,
               int parts);
 
+/* Arguments of a call: operands with their inputs, and positions; the rest is the caller's to set. */
+pegen_args trial_args(const pegen_kernel *kernel, const trial_operands *operands, const DLTensor *positions);
+
 /* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);

@@ -35,21 +35,12 @@ DLTensor *attention_trial_lse(arena *a, const attention_trial *t) {
 }
 
 pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
-  return (pegen_args){.struct_size = sizeof(pegen_args),
-                      .n_operands = kernel->n_operands,
-                      .q = t->q,
-                      .k = t->k,
-                      .v = t->v,
-                      .out = out,
-                      .positions = t->positions,
-                      .k_positions = t->k_positions,
-                      .operands = t->operands.tensors,
-                      .inputs = t->inputs.tensors,
-                      .n_inputs = kernel->n_inputs,
-                      .causal = t->causal,
-                      .scale = t->scale,
-                      .lse = t->lse,
-                      .split_keys = t->splits};
+  pegen_args args = trial_args(kernel, &t->operands, t->positions);
+  args.q = t->q, args.k = t->k, args.v = t->v, args.out = out, args.lse = t->lse;
+  args.k_positions = t->k_positions;
+  args.inputs = t->inputs.tensors;
+  args.causal = t->causal, args.scale = t->scale, args.split_keys = t->splits;
+  return args;
 }
 
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts) {

@@ -56,18 +56,12 @@ widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kern
 
 int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which,
                      int parts) {
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = kernel->n_operands,
-                     .operands = t->operands.tensors,
-                     .q = which & 1 ? t->q : NULL,
-                     .q_out = which & 1 ? q_out : NULL,
-                     .k = which & 2 ? t->k : NULL,
-                     .k_out = which & 2 ? k_out : NULL,
-                     .positions = t->positions,
-                     .k_positions = t->k_positions,
-                     .inputs = t->inputs.tensors,
-                     .n_inputs = kernel->n_inputs,
-                     .origin = which == 3 ? NULL : t->origin};
+  pegen_args args = trial_args(kernel, &t->operands, t->positions);
+  if (which & 1) args.q = t->q, args.q_out = q_out;
+  if (which & 2) args.k = t->k, args.k_out = k_out;
+  args.k_positions = t->k_positions;
+  args.inputs = t->inputs.tensors;
+  args.origin = which == 3 ? NULL : t->origin;
   return trial_run(&args, NULL, kernel->encode, NULL, parts);
 }
 

@@ -99,14 +99,10 @@ int widen_gradients_call(const pegen_kernel *kernel, const widen_gradients *g, c
   grad.flags = flags;
   grad.q_out = g->q_out;
   grad.k_out = g->k_out;
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = kernel->n_operands,
-                     .operands = t->operands.tensors,
-                     .positions = t->positions,
-                     .k_positions = t->k_positions,
-                     .inputs = t->inputs.tensors,
-                     .n_inputs = kernel->n_inputs,
-                     .grad = &grad};
+  pegen_args args = trial_args(kernel, &t->operands, t->positions);
+  args.k_positions = t->k_positions;
+  args.inputs = t->inputs.tensors;
+  args.grad = &grad;
   return trial_run(&args, kernel->encode_backward_workspace, kernel->encode_backward,
                    out->operands ? kernel->encode_backward_finish : NULL, parts);
 }
