@@ -309,7 +309,7 @@ static two_float mended_div(context c, const two_float *v) {
   return (two_float){.hi = quotient, .lo = mul(b, rest, inverse), .is_loose = true};
 }
 
-/* Of one that is not loose. */
+/* The sum with 0 is not loose. */
 OPERATION(mended_floor, two_float_floor(b, two_float_add(b, v[0], two_float_const(b, 0))))
 
 static const arithmetic TWO_FLOAT_TURNING = {.operation = {TWO_FLOAT_OPERATIONS(loose, mended)}, TWO_FLOAT_CHOICES};
