@@ -155,9 +155,6 @@ static void emit_transposes(ir *b, const cpu_target *target, int size, matrix_la
 void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const program *scheduled = cpu_schedule(a, encode);
   dense_shape shape = dense_shape_of(a, scheduled, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   emit_transposes(b, target, shape.matrix->blocks.size, shape.layout, emit_transpose_name(a, target));
   emit_gains(b, a, scheduled, &shape, target, dtypes);
-  b->target_cpu = b->target_features = NULL;
 }
