@@ -40,40 +40,28 @@ static int64_t keys_of(const pegen_pages *p, const pegen_driver *driver, const D
   return room;
 }
 
-/* [1,H,keys,D] as [keys,H,D]. */
+/* [1,H,keys,..] as [keys,H,..]. */
 static void leave_out_batch(pegen_permuted *rows) {
   int64_t tokens = rows->shape[2], step = rows->stride[2];
   rows->shape[2] = rows->shape[1];
   rows->stride[2] = rows->stride[1];
   rows->shape[1] = tokens;
   rows->stride[1] = step;
-  rows->tensor.ndim = 3;
+  rows->tensor.ndim--;
   rows->tensor.shape = rows->shape + 1;
   rows->tensor.strides = rows->stride + 1;
 }
 
 /* An input of keys, [pages,page_size,H,size] or, of one number a key, [pages,page_size,H]. */
 static int flatten_input(pegen_pages *p, int i, const DLTensor *of, const int64_t *batches) {
-  int64_t size = p->kernel->inputs[i].size, shape[4] = {0, 0, 0, 1}, strides[4] = {0, 0, 0, 1};
-  pegen_permuted *rows = &p->input_rows[i], *row = &p->input[i];
-  DLTensor wide;
-  if (of->ndim != (size ? 4 : 3)) return PEGEN_ERROR_INPUT_SHAPE;
+  if (of->ndim != (p->kernel->inputs[i].size ? 4 : 3)) return PEGEN_ERROR_INPUT_SHAPE;
   if (!of->shape) return PEGEN_ERROR_NULL_SHAPE;
-  for (int dim = 0; dim < of->ndim; dim++) {
+  for (int dim = 0; dim < of->ndim; dim++)
     if (of->shape[dim] < 0) return PEGEN_ERROR_INPUT_SHAPE;
-    shape[dim] = of->shape[dim];
-    if (of->strides) strides[dim] = of->strides[dim];
-  }
-  if (shape[0] != p->count || shape[1] != p->size) return PEGEN_ERROR_INPUT_SHAPE;
-  pegen_tensor_like(&wide, of);
-  wide.ndim = 4;
-  wide.shape = shape;
-  wide.strides = of->strides ? strides : 0;
-  PEGEN_TRY(pegen_permute_pages(rows, row, &wide, batches ? *batches : 1, p->keys));
-  if (!batches) leave_out_batch(row);
-  rows->tensor.ndim -= !size;
-  row->tensor.ndim -= !size;
-  p->inputs[i] = &row->tensor;
+  if (of->shape[0] != p->count || of->shape[1] != p->size) return PEGEN_ERROR_INPUT_SHAPE;
+  PEGEN_TRY(pegen_permute_pages(&p->input_rows[i], &p->input[i], of, batches ? *batches : 1, p->keys));
+  if (!batches) leave_out_batch(&p->input[i]);
+  p->inputs[i] = &p->input[i].tensor;
   return 0;
 }
 

@@ -376,13 +376,7 @@ static int view_scale(const DLTensor *scale, pegen_view *view, double *gain) {
 
 /* Inputs that there are not: nothing meets them, and their strides are 0. */
 static void clear_inputs(const pegen_kernel *kernel, pegen_call *call) {
-  for (int i = 0; i < kernel->n_inputs; i++) {
-    pegen_view *view = &call->input[i];
-    view->empty = 1;
-    view->base = view->low = view->high = 0;
-    view->width = 0;
-    for (int k = 0; k < PEGEN_VIEW_DIMS; k++) view->size[k] = view->stride[k] = 0;
-  }
+  for (int i = 0; i < kernel->n_inputs; i++) pegen_view_memory(0, 0, &call->input[i]);
 }
 
 /* ---- all of them ---- */

@@ -148,9 +148,8 @@ void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward
   call->facts = facts;
   call->torque_memory.empty = 1;
   for (int s = 0; s < 2; s++) {
-    call->kept[s].empty = call->positions[s].empty = 1;
-    call->kept[s].base = 0;
-    for (int i = 0; i < PEGEN_VIEW_DIMS; i++) call->kept[s].stride[i] = 0;
+    pegen_view_memory(0, 0, &call->kept[s]);
+    call->positions[s].empty = 1;
   }
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }

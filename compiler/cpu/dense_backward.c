@@ -3,12 +3,11 @@
 
 #include "cpu/apply_rows.h"
 #include "cpu/basis_adjoint.h"
-#include "cpu/exponential_adjoint.h"
+#include "cpu/exponential.h"
 #include "cpu/gradient.h"
 #include "cpu/product.h"
 #include "cpu/schedule.h"
 #include "cpu/torus.h"
-#include "cpu/wedge.h"
 #include "mlir/arith.h"
 
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target) {
