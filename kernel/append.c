@@ -60,17 +60,15 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, cons
 static int check(const pegen_driver *driver, const pegen_args *args, int part, int parts, append_call *call) {
   static const int64_t is_written[2] = {1, 1};
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_append);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_append));
   double epsilon = PEGEN_GIVEN(args, norm_epsilon);
   if (!PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_SLOTS;
-  if ((error = pegen_check_written(driver, args, row_bytes, is_written, 0, &call->rows)) != 0 ||
-      (error = check_values(driver, args, call)) != 0 ||
-      (error = check_norm(driver, PEGEN_GIVEN(args, q_norm), args->q != 0, &call->norms[0])) != 0 ||
-      (error = check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1])) != 0)
-    return error;
+  PEGEN_TRY(pegen_check_written(driver, args, row_bytes, is_written, 0, &call->rows));
+  PEGEN_TRY(check_values(driver, args, call));
+  PEGEN_TRY(check_norm(driver, PEGEN_GIVEN(args, q_norm), args->q != 0, &call->norms[0]));
+  PEGEN_TRY(check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1]));
   if (!(epsilon >= 0 && epsilon <= DBL_MAX)) return PEGEN_ERROR_NORM;
-  if ((error = check_memory(driver, args, call)) != 0) return error;
+  PEGEN_TRY(check_memory(driver, args, call));
   pegen_go_to_page(&call->rows.stream[1]);
   if (call->values.given) pegen_go_to_page(&call->values);
   return 0;
@@ -138,7 +136,7 @@ static void move_values(const pegen_stream *v, pegen_plain_function *convert, co
     int64_t slot = v->slots[item], batch = item / tokens, token = item - batch * tokens;
     if (slot < 0) continue;
     int64_t page = slot / v->page_size;
-    rows.in = (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN]));
+    rows.in = pegen_at(in, batch, 0, token);
     rows.out =
         (char *)(v->cache + (uintptr_t)(page * v->page + (slot - page * v->page_size) * out->stride[PEGEN_TOKEN]));
     if (convert) convert(&rows);
@@ -168,8 +166,7 @@ static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon,
 int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   append_call call;
   pegen_tuning tuning;
-  int error = check(driver, args, part, parts, &call);
-  if (error) return error;
+  PEGEN_TRY(check(driver, args, part, parts, &call));
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
@@ -178,11 +175,11 @@ int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int 
   if (v->given && pegen_converts(v) && !convert) return PEGEN_ERROR_DTYPE;
 
   int64_t head_dim = driver->kernel->head_dim;
-  float *weights = __builtin_alloca_with_align(sizeof(float) * 2 * (size_t)head_dim, 512);
+  float *weights = PEGEN_STACK(sizeof(float) * 2 * (size_t)head_dim);
   pegen_stream *q = &call.rows.stream[0], *k = &call.rows.stream[1];
   if (!call.norms[0].empty) set_norm(q, args->q_norm, args->norm_epsilon, head_dim, weights);
   if (!call.norms[1].empty) set_norm(k, args->k_norm, args->norm_epsilon, head_dim, weights + head_dim);
-  error = pegen_encode_checked(driver, args, &call.rows, target, &tuning, 0, part, parts);
-  if (!error && v->given && !v->in.empty) move_values(v, convert, copy_of(driver->levels[chosen]), part, parts);
-  return error;
+  PEGEN_TRY(pegen_encode_checked(driver, args, &call.rows, target, &tuning, 0, part, parts));
+  if (v->given && !v->in.empty) move_values(v, convert, copy_of(driver->levels[chosen]), part, parts);
+  return 0;
 }

@@ -51,8 +51,7 @@ static int check_pages(attention_call *r, const pegen_args *args) {
   pegen_attention_call *c = &r->call;
   const pegen_attention *form = r->driver->form; /* the grid's points are of one sequence */
   if (r->by_bounds) {
-    int error = pegen_read_bounds(args, 0, c->q.size[PEGEN_TOKEN], &c->bounds[0]);
-    if (error) return error;
+    PEGEN_TRY(pegen_read_bounds(args, 0, c->q.size[PEGEN_TOKEN], &c->bounds[0]));
     r->sequences = c->bounds[0].sequences;
     if (form->placed && c->position_type < 0 && r->sequences > 1) return PEGEN_ERROR_SEQUENCE_POSITIONS;
   }
@@ -60,8 +59,8 @@ static int check_pages(attention_call *r, const pegen_args *args) {
 }
 
 static int check(attention_call *r, const pegen_args *args, int part, int parts) {
-  int error = take_args(r, args);
-  if (error || (error = pegen_check_attention(r->driver, &r->args, part, parts, &r->call)) != 0) return error;
+  PEGEN_TRY(take_args(r, args));
+  PEGEN_TRY(pegen_check_attention(r->driver, &r->args, part, parts, &r->call));
   r->sequences = r->by_bounds ? r->call.bounds[0].sequences : r->has_pages ? r->call.q.size[PEGEN_BATCH] : 1;
   return r->has_pages ? check_pages(r, args) : 0;
 }
@@ -165,8 +164,7 @@ static __attribute__((noinline)) int check_room(attention_call *r, const pegen_a
 static int begin_call(attention_call *r, const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   r->driver = driver;
   r->sequence = 0;
-  int error = check(r, args, part, parts);
-  if (error) return error;
+  PEGEN_TRY(check(r, args, part, parts));
   const pegen_attention *form = driver->form;
   r->target = pegen_dispatch(driver, &r->tuning);
   if (r->target < 0) return PEGEN_ERROR_PROCESSOR;

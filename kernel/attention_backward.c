@@ -24,9 +24,9 @@ void pegen_attention_backward_set_head(backward *w, int64_t batch, int64_t head,
   const pegen_attention_backward_call *c = w->call;
   pegen_attention_gradient_tile *t = &w->tile;
   w->walk.spoilt = is_spoilt | pegen_attention_spoils(&w->walk, &c->forward.q, &c->g_out, batch, head);
-  t->g_out = (const char *)row_zero(&c->g_out, batch, head);
+  t->g_out = pegen_at(&c->g_out, batch, head, 0);
   t->g_out_token = c->g_out.stride[PEGEN_TOKEN];
-  t->g_lse = c->g_lse.empty ? 0 : (const char *)row_zero(&c->g_lse, batch, head);
+  t->g_lse = c->g_lse.empty ? 0 : pegen_at(&c->g_lse, batch, head, 0);
   t->g_lse_token = c->g_lse.empty ? 0 : c->g_lse.stride[PEGEN_TOKEN];
   t->g_q_token = c->g_q.empty ? 0 : c->g_q.stride[PEGEN_TOKEN];
   if (w->weights.unweigh) pegen_weights_set_head(&w->weights, batch, head);
@@ -91,7 +91,7 @@ static int64_t larger_of(int64_t x, int64_t y) { return x > y ? x : y; }
 
 static void add_ahead(backward *w, const pegen_view *view, int64_t batch, int64_t head, int64_t begin, int64_t end) {
   int64_t stride = view->stride[PEGEN_TOKEN];
-  const char *row = (const char *)row_zero(view, batch, head) + begin * stride;
+  const char *row = pegen_at(view, batch, head, 0) + begin * stride;
   if (end > begin + PEGEN_ATTENTION_QUERIES) end = begin + PEGEN_ATTENTION_QUERIES;
   if (end > begin + PEGEN_BACKWARD_AHEAD - w->tile.n_ahead) end = begin + PEGEN_BACKWARD_AHEAD - w->tile.n_ahead;
   for (int64_t i = begin; i < end; i++, row += stride) w->ahead[w->tile.n_ahead++] = row;
@@ -196,7 +196,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
     set_ahead(w, batch, shared, i, of_queries && of_keys);
     if (t->tile.end > end) t->tile.end = end;
     t->begin = begin;
-    t->g_q = of_queries && !w->call->g_q.empty ? (char *)row_zero(&w->call->g_q, batch, head) : 0;
+    t->g_q = of_queries && !w->call->g_q.empty ? pegen_at(&w->call->g_q, batch, head, 0) : 0;
     t->key_sums = of_keys ? w->key_sums : 0;
     t->value_sums = of_keys ? w->value_sums : 0;
     t->weight_gains = of_queries && w->weights.unweigh ? (float *)(uintptr_t)w->weights.work.weights : 0;
@@ -272,7 +272,7 @@ static void clear(float *sums, int64_t from, int64_t to) {
 static void store(const pegen_view *rows, pegen_attention_store_function *write, const float *sums, int64_t pitch,
                   int64_t batch, int64_t shared, int64_t begin, int64_t end, double factor) {
   if (!sums || begin >= end) return;
-  char *to = (char *)row_zero(rows, batch, shared) + begin * rows->stride[PEGEN_TOKEN];
+  char *to = pegen_at(rows, batch, shared, 0) + begin * rows->stride[PEGEN_TOKEN];
   write(sums + begin * pitch, to, rows->stride[PEGEN_TOKEN], end - begin, factor);
 }
 
@@ -499,7 +499,7 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
   }
   if (w.turns_values) {
     size_t lanes = sizeof(float) * (size_t)(2 * w.walk.queries * driver->kernel->head_dim);
-    w.turner.lanes = __builtin_alloca_with_align(lanes, 8 * CACHE_LINE);
+    w.turner.lanes = PEGEN_STACK(lanes);
   }
   pegen_attention_cut_of(driver, call, &w.cut);
   w.chunk_sums = (double *)(void *)(workspace + pegen_attention_key_bytes(call));

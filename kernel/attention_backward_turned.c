@@ -138,7 +138,7 @@ static void give_queries(const group *g) {
   const pegen_view *rows = &w->call->g_q;
   for (int64_t i = 0; i < w->together.count; i++) {
     const pegen_attention_tile *tile = &w->together.tiles[i];
-    char *to = (char *)row_zero(rows, g->batch, g->head) + tile->tokens[0] * rows->stride[PEGEN_TOKEN];
+    char *to = pegen_at(rows, g->batch, g->head, 0) + tile->tokens[0] * rows->stride[PEGEN_TOKEN];
     w->code->store_keys[w->call->forward.type](gained_of(w, i), to, rows->stride[PEGEN_TOKEN], tile->queries, 1);
   }
 }

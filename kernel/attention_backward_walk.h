@@ -78,8 +78,8 @@ PEGEN_INTERNAL void pegen_attention_backward_reframe(pegen_attention_backward_wa
            rows = (size_t)(of->tiles * (w)->walk.queries), \
            pitch = sizeof(float) * (size_t)pegen_attention_pitch((w)->walk.driver->kernel->head_dim); \
     (w)->together.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)of->tiles); \
-    (w)->together.queries = __builtin_alloca_with_align(rows * row, 512); \
-    (w)->together.gained = __builtin_alloca_with_align(rows * pitch, 512); \
+    (w)->together.queries = PEGEN_STACK(rows * row); \
+    (w)->together.gained = PEGEN_STACK(rows * pitch); \
     PEGEN_ATTENTION_PANEL_ROOM(&(w)->together.panel, (w)->walk.driver->kernel->head_dim, of->keys, \
                                (w)->turns_values ? of->keys : 0); \
   } while (0)

@@ -67,8 +67,8 @@ static void set_head(walk *f, int64_t batch, int64_t head) {
   if (f->w->driver->per_head || f->head < 0) gather(f, head * f->group);
   f->batch = batch;
   f->head = head;
-  f->few.tile.k[0] = (const char *)row_zero(&c->k, batch, head);
-  f->few.tile.v[0] = (const char *)row_zero(&c->v, batch, head);
+  f->few.tile.k[0] = pegen_at(&c->k, batch, head, 0);
+  f->few.tile.v[0] = pegen_at(&c->v, batch, head, 0);
 }
 
 static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
@@ -77,9 +77,9 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
   pegen_attention_few *few = &f->few;
   int64_t head = f->head * f->group + of_group, limit = w->keys, ahead = w->keys - w->tokens;
   double place[PEGEN_MAX_ROTOR_AXES];
-  few->q[lane] = (const char *)row_zero(&c->q, f->batch, head) + token * c->q.stride[PEGEN_TOKEN];
-  few->out[lane] = (char *)row_zero(&c->out, f->batch, head) + token * c->out.stride[PEGEN_TOKEN];
-  if (!c->lse.empty) few->lse[lane] = (char *)row_zero(&c->lse, f->batch, head) + token * c->lse.stride[PEGEN_TOKEN];
+  few->q[lane] = pegen_at(&c->q, f->batch, head, 0) + token * c->q.stride[PEGEN_TOKEN];
+  few->out[lane] = pegen_at(&c->out, f->batch, head, 0) + token * c->out.stride[PEGEN_TOKEN];
+  if (!c->lse.empty) few->lse[lane] = pegen_at(&c->lse, f->batch, head, 0) + token * c->lse.stride[PEGEN_TOKEN];
   few->leaves[lane] = f->leaves + (w->driver->per_head ? of_group * w->form->n_leaves * w->form->lanes : 0);
   if (c->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
   few->tile.tokens[lane] = token;

@@ -45,10 +45,9 @@ PEGEN_INTERNAL void pegen_few_end(pegen_few_walk *f, char *state);
             width = ((f)->w->driver->kernel->head_dim + PEGEN_ATTENTION_PITCH - 1) / PEGEN_ATTENTION_PITCH * \
                     PEGEN_ATTENTION_PITCH, \
             rows = (f)->rows < PEGEN_FEW_ROWS ? (f)->rows : PEGEN_FEW_ROWS; \
-    (f)->leaves = __builtin_alloca_with_align( \
-        sizeof(double) * (size_t)(heads * few_form->n_leaves * few_form->lanes) + 64, 512); \
-    (f)->few.queries = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * width) + 64, 512); \
-    (f)->few.scores = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * PEGEN_FEW_KEYS) + 64, 512); \
-    (f)->few.decay = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * PEGEN_ATTENTION_PITCH) + 64, 512); \
-    (f)->state = __builtin_alloca_with_align((size_t)(rows * pegen_few_state_bytes(few_form->value_dim)) + 64, 512); \
+    (f)->leaves = PEGEN_STACK(sizeof(double) * (size_t)(heads * few_form->n_leaves * few_form->lanes) + 64); \
+    (f)->few.queries = PEGEN_STACK(sizeof(float) * (size_t)(rows * width) + 64); \
+    (f)->few.scores = PEGEN_STACK(sizeof(float) * (size_t)(rows * PEGEN_FEW_KEYS) + 64); \
+    (f)->few.decay = PEGEN_STACK(sizeof(float) * (size_t)(rows * PEGEN_ATTENTION_PITCH) + 64); \
+    (f)->state = PEGEN_STACK((rows * pegen_few_state_bytes(few_form->value_dim)) + 64); \
   } while (0)

@@ -36,8 +36,7 @@ int pegen_driver_attention_backward(const pegen_driver *driver, const pegen_args
   pegen_attention_backward_call call;
   pegen_tuning tuning;
   windows w;
-  int error = pegen_check_attention_backward(driver, args, part, parts, 1, &call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_attention_backward(driver, args, part, parts, 1, &call));
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_attention *form = driver->form;
@@ -84,8 +83,7 @@ static void finish_operands(const pegen_driver *driver, const pegen_args *args, 
 int pegen_driver_attention_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_backward_call call;
   windows w;
-  int error = pegen_check_attention_backward(driver, args, part, parts, 1, &call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_attention_backward(driver, args, part, parts, 1, &call));
   open_windows(&w, driver, args, &call);
   while (next_window(&w)) pegen_attention_finish_places(driver, args, &call, w.workspace, part, parts);
   if (!call.of_operands) return 0;

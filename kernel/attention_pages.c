@@ -40,41 +40,28 @@ static int64_t keys_of(const pegen_pages *p, const pegen_driver *driver, const D
   return room;
 }
 
-/* [1,H,keys,D] as [keys,H,D]. */
+/* [1,H,keys,..] as [keys,H,..]. */
 static void leave_out_batch(pegen_permuted *rows) {
   int64_t tokens = rows->shape[2], step = rows->stride[2];
   rows->shape[2] = rows->shape[1];
   rows->stride[2] = rows->stride[1];
   rows->shape[1] = tokens;
   rows->stride[1] = step;
-  rows->tensor.ndim = 3;
+  rows->tensor.ndim--;
   rows->tensor.shape = rows->shape + 1;
   rows->tensor.strides = rows->stride + 1;
 }
 
 /* An input of keys, [pages,page_size,H,size] or, of one number a key, [pages,page_size,H]. */
 static int flatten_input(pegen_pages *p, int i, const DLTensor *of, const int64_t *batches) {
-  int64_t size = p->kernel->inputs[i].size, shape[4] = {0, 0, 0, 1}, strides[4] = {0, 0, 0, 1};
-  pegen_permuted *rows = &p->input_rows[i], *row = &p->input[i];
-  DLTensor wide;
-  if (of->ndim != (size ? 4 : 3)) return PEGEN_ERROR_INPUT_SHAPE;
+  if (of->ndim != (p->kernel->inputs[i].size ? 4 : 3)) return PEGEN_ERROR_INPUT_SHAPE;
   if (!of->shape) return PEGEN_ERROR_NULL_SHAPE;
-  for (int dim = 0; dim < of->ndim; dim++) {
+  for (int dim = 0; dim < of->ndim; dim++)
     if (of->shape[dim] < 0) return PEGEN_ERROR_INPUT_SHAPE;
-    shape[dim] = of->shape[dim];
-    if (of->strides) strides[dim] = of->strides[dim];
-  }
-  if (shape[0] != p->count || shape[1] != p->size) return PEGEN_ERROR_INPUT_SHAPE;
-  pegen_tensor_like(&wide, of);
-  wide.ndim = 4;
-  wide.shape = shape;
-  wide.strides = of->strides ? strides : 0;
-  int error = pegen_permute_pages(rows, row, &wide, batches ? *batches : 1, p->keys);
-  if (error) return error;
-  if (!batches) leave_out_batch(row);
-  rows->tensor.ndim -= !size;
-  row->tensor.ndim -= !size;
-  p->inputs[i] = &row->tensor;
+  if (of->shape[0] != p->count || of->shape[1] != p->size) return PEGEN_ERROR_INPUT_SHAPE;
+  PEGEN_TRY(pegen_permute_pages(&p->input_rows[i], &p->input[i], of, batches ? *batches : 1, p->keys));
+  if (!batches) leave_out_batch(&p->input[i]);
+  p->inputs[i] = &p->input[i].tensor;
   return 0;
 }
 
@@ -94,8 +81,8 @@ int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_
                  *places = args->k_positions;
   const pegen_attention *form = driver->form;
   int64_t rows = batches ? *batches : 1;
-  int error = check_pool(args->k);
-  if (error || (error = check_pool(args->v)) != 0) return error;
+  PEGEN_TRY(check_pool(args->k));
+  PEGEN_TRY(check_pool(args->v));
   for (int i = 0; i < 3; i++)
     if (args->k->shape[i] != args->v->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (!is_integers(table, 2) || !is_integers(lengths, 1) || table->shape[0] != lengths->shape[0] ||
@@ -111,9 +98,8 @@ int pegen_pages_flatten(pegen_pages *p, const pegen_driver *driver, const pegen_
   p->count = args->k->shape[0];
   p->size = args->k->shape[1];
   p->keys = keys_of(p, driver, places);
-  if ((error = pegen_permute_pages(&p->k_rows, &p->k, args->k, rows, p->keys)) != 0 ||
-      (error = pegen_permute_pages(&p->v_rows, &p->v, args->v, rows, p->keys)) != 0)
-    return error;
+  PEGEN_TRY(pegen_permute_pages(&p->k_rows, &p->k, args->k, rows, p->keys));
+  PEGEN_TRY(pegen_permute_pages(&p->v_rows, &p->v, args->v, rows, p->keys));
   if (!batches) leave_out_batch(&p->k);
   if (!batches) leave_out_batch(&p->v);
   flat->k = &p->k.tensor;
@@ -183,23 +169,21 @@ static int view_inputs(pegen_pages *p) {
 }
 
 int pegen_pages_check(pegen_pages *p, const pegen_args *args, int64_t sequences, pegen_attention_call *call) {
-  int error;
   if (p->sequences != sequences) return PEGEN_ERROR_PAGES;
-  if ((error = pegen_view_rows(&p->k_rows.tensor, &p->k_view)) != 0 ||
-      (error = pegen_view_rows(&p->v_rows.tensor, &p->v_view)) != 0 || (error = view_inputs(p)) != 0 ||
-      (error = view_integers(args->block_table, &p->table_view)) != 0 ||
-      (error = view_integers(args->lengths, &p->lengths_view)) != 0)
-    return error;
+  PEGEN_TRY(pegen_view_rows(&p->k_rows.tensor, &p->k_view));
+  PEGEN_TRY(pegen_view_rows(&p->v_rows.tensor, &p->v_view));
+  PEGEN_TRY(view_inputs(p));
+  PEGEN_TRY(view_integers(args->block_table, &p->table_view));
+  PEGEN_TRY(view_integers(args->lengths, &p->lengths_view));
   p->lengths = (const int32_t *)p->lengths_view.base;
-  if (call->k_position_type >= 0 && (error = pegen_view_of(args->k_positions, 0, &call->k_positions)) != 0)
-    return error;
-  if ((error = check_sequences(p)) != 0) return error;
+  if (call->k_position_type >= 0) PEGEN_TRY(pegen_view_of(args->k_positions, 0, &call->k_positions));
+  PEGEN_TRY(check_sequences(p));
   pegen_memory memory;
   pegen_memory_begin(&memory, 0, args, 0); /* the rest was checked with the call without pages */
   pegen_memory_of_pages(&memory, p, call);
   pegen_memory_writes(&memory, &call->out);
   pegen_memory_writes(&memory, &call->lse);
-  if ((error = pegen_check_memory(&memory)) != 0) return error;
+  PEGEN_TRY(pegen_check_memory(&memory));
   call->pages.size = p->size;
   call->pages.k_page = go_to_pages(&call->k, &p->k_view);
   call->pages.v_page = go_to_pages(&call->v, &p->v_view);

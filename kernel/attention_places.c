@@ -51,9 +51,7 @@ static void finish_input(const pegen_driver *driver, const pegen_args *args, con
     for (int64_t head = 0; head < view->size[PEGEN_HEAD]; head++)
       for (int64_t token = begin; token < end; token++)
         for (int64_t element = 0; element < (size ? size : 1); element++) {
-          char *row =
-              (char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD] +
-                                                token * view->stride[PEGEN_TOKEN]));
+          char *row = pegen_at(view, batch, head, token);
           double sum = input_sum(driver->form, &s, view, input, element, batches, batch, head, token);
           pegen_gain(row + element * (int64_t)sizeof(float), 0, call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
         }
@@ -80,10 +78,8 @@ void pegen_attention_finish_places(const pegen_driver *driver, const pegen_args 
       int64_t first = sets > 1 ? set : 0, last = sets > 1 ? set + 1 : batches;
       double sum = sum_of(takes_q ? &of_q : &none, first, last, 0, of_q.heads, token, axis) +
                    sum_of(takes_k ? &of_k : &none, first, last, 0, of_k.heads, token, axis);
-      uintptr_t at = view->base +
-                     (uintptr_t)(set * view->stride[PEGEN_POSITION_BATCH] + token * view->stride[PEGEN_POSITION_TOKEN] +
-                                 axis * view->stride[PEGEN_POSITION_AXIS]);
-      pegen_gain((char *)at, tensor[own]->dtype.bits == 64, call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
+      pegen_gain(pegen_at(view, set, token, axis), tensor[own]->dtype.bits == 64,
+                 call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
     }
   }
 }

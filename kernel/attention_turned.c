@@ -10,8 +10,6 @@
  */
 #include "attention_turner.h"
 
-enum { CACHE_LINE = 64 };
-
 typedef struct turned {
   pegen_attention_walk *w;
   const pegen_attention_turned *form;
@@ -148,7 +146,7 @@ void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t beg
   pegen_attention_turner_begin(&t.turner, w, target);
   PEGEN_ATTENTION_TURNER_ROOM(&t.turner);
   t.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)form->tiles);
-  t.states = __builtin_alloca_with_align(sizeof(float) * (size_t)(form->tiles * form->state_numbers), 8 * CACHE_LINE);
+  t.states = PEGEN_STACK(sizeof(float) * (size_t)(form->tiles * form->state_numbers));
   int64_t keys = form->keys > w->lanes ? form->keys : w->lanes,
           outputs = form->keys > w->queries ? form->keys : w->queries;
   PEGEN_ATTENTION_PANEL_ROOM(&t.panel, t.width, keys, form->values ? outputs : 0);

@@ -144,7 +144,7 @@ void pegen_attention_values(const pegen_attention_tile *tile, int64_t first, int
 static void take_lanes(const pegen_attention_turner *t, const pegen_attention_tile *tile, const pegen_view *view,
                        int64_t batch, int64_t head, float *rows) {
   int64_t width = t->w->driver->kernel->head_dim, token = view->stride[PEGEN_TOKEN];
-  const char *from = (const char *)row_zero(view, batch, head);
+  const char *from = pegen_at(view, batch, head, 0);
   for (int64_t lane = 0; lane < tile->queries; lane++) {
     float *row = rows + lane * width;
     if (tile->tokens[lane] >= 0) t->read(from + tile->tokens[lane] * token, token, 1, row);

@@ -74,14 +74,14 @@ PEGEN_INTERNAL void pegen_attention_turn_sums(const pegen_attention_turner *t, f
 #define PEGEN_ATTENTION_PANEL_ROOM(panel, width, n_keys, n_values) \
   do { \
     size_t row_bytes = sizeof(float) * (size_t)(width); \
-    (panel)->keys = __builtin_alloca_with_align(row_bytes * (size_t)(n_keys), 512); \
-    (panel)->values = (n_values) ? __builtin_alloca_with_align(row_bytes * (size_t)(n_values), 512) : 0; \
+    (panel)->keys = PEGEN_STACK(row_bytes * (size_t)(n_keys)); \
+    (panel)->values = (n_values) ? PEGEN_STACK(row_bytes * (size_t)(n_values)) : 0; \
     (panel)->places = __builtin_alloca(sizeof(double) * (size_t)((n_keys) * PEGEN_MAX_ROTOR_AXES)); \
   } while (0)
 
 #define PEGEN_ATTENTION_TURNER_ROOM(t) \
   do { \
     size_t line = 64, leaves = (size_t)((t)->rows->n_leaves * (t)->rows->lanes); \
-    (t)->prepared = __builtin_alloca_with_align((size_t)(t)->rows->prepared_bytes + line, 512); \
-    (t)->leaves = __builtin_alloca_with_align(sizeof(double) * leaves + line, 512); \
+    (t)->prepared = PEGEN_STACK((t)->rows->prepared_bytes + line); \
+    (t)->leaves = PEGEN_STACK(sizeof(double) * leaves + line); \
   } while (0)

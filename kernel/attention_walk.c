@@ -102,8 +102,8 @@ int64_t pegen_attention_is_spoilt(walk *w) {
   if (!w->look || (first == w->looked && last == w->looked_last)) return w->found;
   const char *k = w->tile.k[0], *v = w->tile.v[0];
   for (int64_t shared = first; shared <= last; shared++) {
-    w->tile.k[0] = (const char *)row_zero(&c->k, w->batch, shared - before);
-    w->tile.v[0] = (const char *)row_zero(&c->v, w->batch, shared - before);
+    w->tile.k[0] = pegen_at(&c->k, w->batch, shared - before, 0);
+    w->tile.v[0] = pegen_at(&c->v, w->batch, shared - before, 0);
     look(w);
     some |= w->spoilt;
   }
@@ -122,8 +122,8 @@ void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
     if (n->input < 0) continue;
     const pegen_view *view = &c->input[n->input];
     pegen_attention_places *p = n->of_key ? &w->key_places : &w->places;
-    const char *rows = (const char *)row_zero(view, view->size[PEGEN_BATCH] == 1 ? 0 : batch,
-                                              pegen_attention_input_head(view, head, c->q.size[PEGEN_HEAD]));
+    const char *rows = pegen_at(view, view->size[PEGEN_BATCH] == 1 ? 0 : batch,
+                                pegen_attention_input_head(view, head, c->q.size[PEGEN_HEAD]), 0);
     if (n->of_key && rows != p->input[n->input]) w->is_bounded = 0;
     p->input[n->input] = rows;
     p->input_token[n->input] = view->stride[PEGEN_TOKEN];
@@ -143,16 +143,15 @@ void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
   w->tile.heads = left < w->heads ? left : w->heads;
   for (int64_t i = 0; i < w->tile.heads; i++) {
     int64_t shared = (head + i) / c->group;
-    w->tile.q[i] = (const char *)row_zero(&c->q, batch, head + i);
-    w->tile.k[i] = (const char *)row_zero(&c->k, batch, shared);
-    w->tile.v[i] = (const char *)row_zero(&c->v, batch, shared);
-    w->tile.out[i] = (char *)row_zero(&c->out, batch, head + i);
-    w->tile.lse[i] = c->lse.empty ? 0 : (char *)row_zero(&c->lse, batch, head + i);
+    w->tile.q[i] = pegen_at(&c->q, batch, head + i, 0);
+    w->tile.k[i] = pegen_at(&c->k, batch, shared, 0);
+    w->tile.v[i] = pegen_at(&c->v, batch, shared, 0);
+    w->tile.out[i] = pegen_at(&c->out, batch, head + i, 0);
+    w->tile.lse[i] = c->lse.empty ? 0 : pegen_at(&c->lse, batch, head + i, 0);
   }
   w->spoilt = w->is_late ? 0 : pegen_attention_is_spoilt(w);
   for (int i = 0; i < w->driver->kernel->n_inputs && w->weigh; i++)
-    if (!pegen_input_is_of_pairs(w->driver->kernel, i))
-      w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
+    if (!pegen_input_is_of_pairs(w->driver->kernel, i)) w->tile.input[i] = pegen_at(&c->input[i], batch, head, 0);
   if (!w->driver->per_head && !is_first) return;
   pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->lanes, w->args, head, w->leaves);
   if (w->prepare) w->prepare(w->leaves, w->prepared);
@@ -249,8 +248,8 @@ int64_t pegen_attention_spoils(walk *w, const pegen_view *keys, const pegen_view
   pegen_attention_tile *t = &w->tile;
   const char *k = t->k[0], *v = t->v[0];
   int64_t k_token = t->k_token, v_token = t->v_token, n_keys = t->n_keys, spoilt = w->spoilt, found;
-  t->k[0] = (const char *)row_zero(keys, batch, head);
-  t->v[0] = (const char *)row_zero(values, batch, head);
+  t->k[0] = pegen_at(keys, batch, head, 0);
+  t->v[0] = pegen_at(values, batch, head, 0);
   t->k_token = keys->stride[PEGEN_TOKEN];
   t->v_token = values->stride[PEGEN_TOKEN];
   t->n_keys = keys->size[PEGEN_TOKEN];

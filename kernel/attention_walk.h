@@ -78,10 +78,6 @@ static inline int64_t pegen_attention_input_head(const pegen_view *view, int64_t
 /* Where the keys of the batch and heads at hand are, of forms that skip. */
 PEGEN_INTERNAL void pegen_attention_bound(pegen_attention_walk *w);
 
-static inline uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
-  return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
-}
-
 /* Items [begin, end), tiles of queries of heads, where rows of q and k are turned at their own positions; target: of
  * the driver's. */
 PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t begin, int64_t end);
@@ -90,22 +86,20 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
 #define PEGEN_ATTENTION_ROOM(w) \
   do { \
     const pegen_driver *of = (w)->driver; \
-    (w)->leaves = \
-        __builtin_alloca_with_align(sizeof(double) * (size_t)((w)->form->n_leaves * (w)->form->lanes) + 64, 512); \
-    (w)->prepared = __builtin_alloca_with_align((size_t)(w)->form->prepared_bytes + 64, 512); \
-    (w)->tile.weights = __builtin_alloca_with_align( \
-        sizeof(float) * (size_t)((w)->form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512); \
+    (w)->leaves = PEGEN_STACK(sizeof(double) * (size_t)((w)->form->n_leaves * (w)->form->lanes) + 64); \
+    (w)->prepared = PEGEN_STACK((w)->form->prepared_bytes + 64); \
+    (w)->tile.weights = PEGEN_STACK(sizeof(float) * (size_t)((w)->form->n_weights * PEGEN_ATTENTION_QUERIES) + 64); \
     const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(of->kernel->n_operands + 1)); \
     for (int i = 0; i < of->kernel->n_operands; i++) \
       operands[i] = (const char *)(w)->args->operands[i]->data + (w)->args->operands[i]->byte_offset; \
     pegen_attention_seen *seen = &(w)->seen; \
     size_t blocks = (w)->form->skips ? (size_t)seen->pitch : 0, \
            axes = (size_t)((w)->places.axes + (w)->form->n_numbers); \
-    seen->bounds = __builtin_alloca_with_align(sizeof(float) * (2 * axes * blocks + 1), 512); \
+    seen->bounds = PEGEN_STACK(sizeof(float) * (2 * axes * blocks + 1)); \
     seen->wide = 0; \
     if ((w)->form->skips && (w)->form->n_weights) \
-      seen->wide = __builtin_alloca_with_align(sizeof(double) * (2 * (size_t)(w)->places.axes * blocks + 1), 512); \
-    seen->states = __builtin_alloca_with_align(sizeof(int32_t) * (blocks + 1), 512); \
+      seen->wide = PEGEN_STACK(sizeof(double) * (2 * (size_t)(w)->places.axes * blocks + 1)); \
+    seen->states = PEGEN_STACK(sizeof(int32_t) * (blocks + 1)); \
     seen->runs = __builtin_alloca(sizeof(pegen_attention_run) * (blocks / 2 + 1)); \
     (w)->tile.seen = (w)->form->skips ? seen : 0; \
     (w)->tile.leaves = (w)->leaves; \

@@ -107,9 +107,7 @@ static void set_inputs(walk *w, int64_t begin, int64_t end) {
     for (int64_t b = 0; b < gains->size[PEGEN_BATCH] && !adds; b++)
       for (int64_t h = 0; h < gains->size[PEGEN_HEAD]; h++)
         for (int64_t n = begin; n < end; n++) {
-          float *row =
-              (float *)(gains->base + (uintptr_t)(b * gains->stride[PEGEN_BATCH] + h * gains->stride[PEGEN_HEAD] +
-                                                  n * gains->stride[PEGEN_TOKEN]));
+          float *row = (float *)(void *)pegen_at(gains, b, h, n);
           for (int64_t k = 0; k < gains->width / (int64_t)sizeof *row; k++) row[k] = 0;
         }
   }
@@ -145,7 +143,7 @@ static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
   const pegen_view *positions = w->which < 0 ? 0 : &w->call->positions[w->which];
   w->loop.positions = 0;
   if (positions) {
-    w->loop.positions = (char *)(positions->base + (uintptr_t)(batch_begin * positions->stride[PEGEN_POSITION_BATCH]));
+    w->loop.positions = pegen_at(positions, batch_begin, 0, 0);
     w->loop.position_is_f64 = w->call->position_is_f64[w->which];
     w->loop.position_token = positions->stride[PEGEN_POSITION_TOKEN];
     w->loop.position_axis = positions->stride[PEGEN_POSITION_AXIS];
@@ -234,8 +232,8 @@ static void run_heads(walk *w, const pegen_args *args, const pegen_target_code *
   int64_t leaves_count = blades->n_leaves > w->of->n_leaves ? blades->n_leaves : w->of->n_leaves;
   int64_t larger = bytes > own ? bytes : own; /* each has as much room as encode's */
   while (tile < heads && (tile + 1) * larger <= PEGEN_STACK_PREPARED) tile++;
-  char *prepared = __builtin_alloca_with_align((size_t)(tile * both), 512);
-  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(leaves_count * blades->lanes) + 64, 512);
+  char *prepared = PEGEN_STACK(tile * both);
+  double *leaves = PEGEN_STACK(sizeof(double) * (size_t)(leaves_count * blades->lanes) + 64);
   int64_t sums_stride = w->of->n_sums * blades->lanes * 8;
   w->loop.loop.prepared = prepared;
   w->loop.loop.prepared_stride = bytes;
@@ -345,7 +343,7 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
   if (!pegen_share(w.chunks, part, parts, &w.first_chunk, &w.last_chunk)) return 0;
   int64_t touched = 0, sums = call->of_operands ? call->facts->sums_bytes : 0;
   pegen_clear(w.workspace + w.first_chunk * sums, (w.last_chunk - w.first_chunk) * sums);
-  char *scratch = __builtin_alloca_with_align((size_t)driver->kernel->head_dim * 4 + 64, 512);
+  char *scratch = PEGEN_STACK(driver->kernel->head_dim * 4 + 64);
   for (int s = 0; s < 2; s++) {
     pegen_stream *stream = &call->rows.stream[s];
     if (stream->given && stream->in.empty) stream->given = 0;
@@ -380,8 +378,7 @@ int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *a
   pegen_tuning tuning;
   int chosen;
   pegen_blades_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
-  if (error) return error;
+  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
   if (call.of_operands || call.of_positions || call.of_inputs || call.of_table)
     return run_torques(driver, args, &call, chosen, &tuning, part, parts);
   if (blades->backward)
@@ -396,24 +393,10 @@ void pegen_blades_finish(const pegen_driver *driver, const pegen_args *args, con
   const pegen_blades *blades = driver->form;
   pegen_finish f;
   f.of = blades->gradient;
-  f.code = &f.of->targets[chosen];
   f.n_blocks = blades->n_blocks;
   f.lanes = blades->lanes;
-  if (!pegen_finish_begin(&f, driver, args, call, part, parts)) return;
-  int64_t count = f.of->n_sums * f.lanes;
-  for (int64_t head = 0; head < pegen_heads_apart(driver); head++) pegen_finish_head(&f, head, head * count);
-  pegen_finish_store(&f);
+  if (pegen_finish_begin(&f, driver, args, call, part, parts)) pegen_finish_heads(&f, chosen);
 }
 
-int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int chosen;
-  pegen_blades_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
-  if (!error) pegen_blades_finish(driver, args, &call, chosen, part, parts);
-  return error;
-}
-
+PEGEN_FINISH_ENTRY(pegen_driver_encode_backward_finish, pegen_blades_facts, pegen_backward_begin, pegen_blades_finish)
 PEGEN_SIZE_ENTRY(pegen_driver_encode_backward_workspace, pegen_blades_facts, pegen_backward_needs)

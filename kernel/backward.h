@@ -73,10 +73,10 @@ PEGEN_INTERNAL int64_t pegen_backward_sums(const pegen_driver *driver, const peg
 PEGEN_INTERNAL int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call);
 
 /* Parts of the checks, of prepare_backward's calls, too (check_prepare_backward.c): gradients of operands and positions
- * and what was kept; what is written against every other tensor. */
+ * and what was kept; the workspace, and what is written against every other tensor. */
 PEGEN_INTERNAL int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call);
-PEGEN_INTERNAL int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args,
-                                              const pegen_backward_call *call, const pegen_view *workspace);
+PEGEN_INTERNAL int pegen_check_gained_memory(const pegen_driver *driver, const pegen_args *args, int with_workspace,
+                                             const pegen_backward_call *call);
 PEGEN_INTERNAL void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward_call *call);
 
 /* What encode does once its call is checked, with the functions of `target`. kept [2]: rows of q and k that these take

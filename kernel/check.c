@@ -58,19 +58,17 @@ static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
 static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, int64_t is_written,
                             int64_t narrows) {
   if (in->ndim != out->ndim) return PEGEN_ERROR_RANK;
-  int error = pegen_check_rows_shape(in, narrows ? out_dim(kernel, in) : kernel->head_dim);
-  if (!error && !(narrows && !is_written)) /* what goes nowhere is as wide as it came */
-    error = pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out));
-  if (error) return error;
+  PEGEN_TRY(pegen_check_rows_shape(in, narrows ? out_dim(kernel, in) : kernel->head_dim));
+  if (!(narrows && !is_written)) /* what goes nowhere is as wide as it came */
+    PEGEN_TRY(pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out)));
   return in == out || pegen_same_rows(in, 4, out, 4) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
 }
 
 /* Rows, and the cache in pages, [pages,page_size,heads,width], that they go to. */
 static int check_cache_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *cache) {
-  int error = pegen_check_rows_shape(in, kernel->head_dim);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_rows_shape(in, kernel->head_dim));
   if (cache->ndim != 4) return PEGEN_ERROR_RANK;
-  if ((error = pegen_check_rows_shape(cache, out_dim(kernel, cache))) != 0) return error;
+  PEGEN_TRY(pegen_check_rows_shape(cache, out_dim(kernel, cache)));
   return cache->shape[2] == pegen_rows_size(in, 4, PEGEN_HEAD) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
 }
 
@@ -85,12 +83,9 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, cons
                         int is_paged) {
   const pegen_kernel *kernel = driver->kernel;
   const DLTensor *q = args->q, *k = args->k;
-  int error = 0;
-  if (q) error = check_pair_shape(kernel, q, args->q_out, is_written[0], narrows);
-  if (!error && k)
-    error = is_paged ? check_cache_shape(kernel, k, args->k_out)
-                     : check_pair_shape(kernel, k, args->k_out, is_written[1], narrows);
-  if (error) return error;
+  if (q) PEGEN_TRY(check_pair_shape(kernel, q, args->q_out, is_written[0], narrows));
+  if (k && is_paged) PEGEN_TRY(check_cache_shape(kernel, k, args->k_out));
+  else if (k) PEGEN_TRY(check_pair_shape(kernel, k, args->k_out, is_written[1], narrows));
   if (q && k && q->ndim != k->ndim) return PEGEN_ERROR_RANK;
   if (q && k && pegen_rows_size(q, 4, PEGEN_BATCH) != pegen_rows_size(k, 4, PEGEN_BATCH))
     return PEGEN_ERROR_SHAPE_MISMATCH;
@@ -132,13 +127,11 @@ static int check_sequences(const pegen_kernel *kernel, const pegen_args *args, p
   const DLTensor *rows[2] = {args->q, args->k};
   int64_t several = 0;
   for (int s = 0; s < 2; s++) {
-    int error = 0;
     call->as_batches[s] = 0;
     pegen_no_bounds(&call->bounds[s]);
     if (!rows[s] || !pegen_has_bounds(args)) continue;
     if (rows[s]->ndim != 3 || PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_RANK;
-    error = pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s]);
-    if (error) return error;
+    PEGEN_TRY(pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s]));
     several |= pegen_count_sequences(&call->bounds[s]) > 1;
   }
   if (rows[0] && rows[1] && call->bounds[0].sequences != call->bounds[1].sequences) return PEGEN_ERROR_SEQUENCES;
@@ -189,11 +182,11 @@ static int check_input_shape(const pegen_input *want, const DLTensor *tensor, co
 
 int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows) {
   const pegen_kernel *kernel = driver->kernel;
-  for (int i = 0, error; i < kernel->n_inputs; i++) {
+  for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *of = pegen_input_is_of_keys(kernel, i) ? args->k : rows;
     int64_t heads = pegen_rows_size(rows, 4, PEGEN_HEAD),
             repeats = driver->turns_rows || pegen_input_is_of_pairs(kernel, i);
-    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats)) != 0) return error;
+    PEGEN_TRY(check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats));
   }
   return 0;
 }
@@ -236,17 +229,15 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   call->wide_inputs = 0; /* also of k alone, whose call has no inputs */
   if (call->type < 0 || !(driver->kernel->dtypes & bits_of(call->type))) return PEGEN_ERROR_DTYPE;
   if (args->k && !pegen_same_type(args->k, first)) return PEGEN_ERROR_DTYPE_MISMATCH;
-  int error = 0;
-  if (args->q) error = check_output(driver->kernel, args->q, args->q_out, PEGEN_GIVEN(args, q_scale), &call->stream[0]);
-  if (!error && args->k)
-    error = check_output(driver->kernel, args->k, args->k_out, PEGEN_GIVEN(args, k_scale), &call->stream[1]);
-  return error;
+  const DLTensor *q_scale = PEGEN_GIVEN(args, q_scale), *k_scale = PEGEN_GIVEN(args, k_scale);
+  if (args->q) PEGEN_TRY(check_output(driver->kernel, args->q, args->q_out, q_scale, &call->stream[0]));
+  return args->k ? check_output(driver->kernel, args->k, args->k_out, k_scale, &call->stream[1]) : 0;
 }
 
 /* Inputs that pairs read are of float32; all others of q's type, or all of float32. */
 int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide,
                        pegen_view *views) {
-  int is_first = 1, error;
+  int is_first = 1;
   *are_wide = 0;
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
@@ -259,7 +250,7 @@ int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64
       return PEGEN_ERROR_INPUT_DTYPE;
     }
     if (!pegen_on_host(input)) return PEGEN_ERROR_DEVICE;
-    if ((error = pegen_view_like_rows(input, kernel->inputs[i].size > 0, &views[i])) != 0) return error;
+    PEGEN_TRY(pegen_view_like_rows(input, kernel->inputs[i].size > 0, &views[i]));
   }
   return 0;
 }
@@ -336,13 +327,11 @@ static int view_given_origin(const pegen_kernel *kernel, const DLTensor *given, 
 /* positions of q, which may not be given. */
 static int view_middle(const pegen_kernel *kernel, const pegen_args *args, int64_t batches, pegen_origin *o) {
   const DLTensor *positions = args->positions;
-  int error = check_positions_alone(kernel, positions);
-  if (error) return error;
+  PEGEN_TRY(check_positions_alone(kernel, positions));
   o->type = pegen_position_type_of(positions);
   if (o->type < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
   if (!pegen_on_host(positions)) return PEGEN_ERROR_DEVICE;
-  error = pegen_view_positions(positions, pegen_bare_positions(kernel, positions, -1), &o->view);
-  if (error) return error;
+  PEGEN_TRY(pegen_view_positions(positions, pegen_bare_positions(kernel, positions, -1), &o->view));
   if (o->view.size[PEGEN_POSITION_BATCH] != 1 && o->view.size[PEGEN_POSITION_BATCH] != batches)
     return PEGEN_ERROR_POSITIONS_SHAPE;
   return pegen_has_bounds(args) ? pegen_read_bounds(args, 0, o->view.size[PEGEN_POSITION_TOKEN], &o->bounds) : 0;
@@ -377,24 +366,17 @@ static int view_scale(const DLTensor *scale, pegen_view *view, double *gain) {
   view->empty = 1;
   if (!scale) return 0;
   if (!pegen_on_host(scale)) return PEGEN_ERROR_DEVICE;
-  int error = pegen_view_contiguous(scale, view);
+  PEGEN_TRY(pegen_view_contiguous(scale, view));
 #ifndef PEGEN_CHECK_ANY_DEVICE
-  if (error) return error;
   float value = *(const float *)view->base;
   *gain = value >= FLT_MIN && value <= FLT_MAX ? 1 / value : __builtin_nan("");
 #endif
-  return error;
+  return 0;
 }
 
 /* Inputs that there are not: nothing meets them, and their strides are 0. */
 static void clear_inputs(const pegen_kernel *kernel, pegen_call *call) {
-  for (int i = 0; i < kernel->n_inputs; i++) {
-    pegen_view *view = &call->input[i];
-    view->empty = 1;
-    view->base = view->low = view->high = 0;
-    view->width = 0;
-    for (int k = 0; k < PEGEN_VIEW_DIMS; k++) view->size[k] = view->stride[k] = 0;
-  }
+  for (int i = 0; i < kernel->n_inputs; i++) pegen_view_memory(0, 0, &call->input[i]);
 }
 
 /* ---- all of them ---- */
@@ -409,8 +391,7 @@ int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t kn
 
 int pegen_check_part(const pegen_args *args, int part, int parts, pegen_argument_use use) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
-  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args));
   if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
   int64_t token = PEGEN_GIVEN(args, first_token);
 #ifdef PEGEN_CHECK_ANY_DEVICE /* boundaries are read here, and entries know how many tokens are skipped */
@@ -441,14 +422,13 @@ int pegen_check_operands(const pegen_kernel *kernel, const pegen_args *args) {
   pegen_view view;
   if (args->n_operands < kernel->n_operands || (kernel->n_operands && !args->operands))
     return PEGEN_ERROR_MISSING_OPERAND;
-  for (int i = 0, error; i < kernel->n_operands; i++) {
+  for (int i = 0; i < kernel->n_operands; i++) {
     const DLTensor *operand = args->operands[i];
     if (!operand) return PEGEN_ERROR_MISSING_OPERAND;
-    if ((error = pegen_check_operand_shape(&kernel->operands[i], operand, PEGEN_ERROR_OPERAND_SHAPE)) != 0)
-      return error;
+    PEGEN_TRY(pegen_check_operand_shape(&kernel->operands[i], operand, PEGEN_ERROR_OPERAND_SHAPE));
     if (!pegen_number_is_operand(operand->dtype)) return PEGEN_ERROR_OPERAND_DTYPE;
     if (!pegen_on_host(operand)) return PEGEN_ERROR_DEVICE;
-    if ((error = pegen_view_contiguous(operand, &view)) != 0) return error;
+    PEGEN_TRY(pegen_view_contiguous(operand, &view));
   }
   return 0;
 }
@@ -456,7 +436,7 @@ int pegen_check_operands(const pegen_kernel *kernel, const pegen_args *args) {
 int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes,
                         const int64_t *is_written, int64_t narrows, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error, is_paged = PEGEN_GIVEN(args, slots) != 0;
+  int is_paged = PEGEN_GIVEN(args, slots) != 0;
   const DLTensor *q = args->q, *k = args->k, *with_inputs = driver->turns_rows && !q ? k : q;
   if (!q != !args->q_out || !k != !args->k_out || (is_paged && !k)) return PEGEN_ERROR_MISSING_OUTPUT;
   if (!q && !k) return PEGEN_ERROR_NOTHING_TO_DO;
@@ -471,25 +451,20 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_MISSING_POSITIONS;
   if (PEGEN_GIVEN(args, first_token) && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_FIRST_TOKEN;
-  if ((!tabled && (error = pegen_check_operands(kernel, args)) != 0) ||
-      (with_inputs && (error = pegen_check_inputs_given(kernel, args)) != 0))
-    return error;
+  if (!tabled) PEGEN_TRY(pegen_check_operands(kernel, args));
+  if (with_inputs) PEGEN_TRY(pegen_check_inputs_given(kernel, args));
 
-  if ((error = check_shapes(driver, args, is_written, narrows, is_paged)) != 0 ||
-      (error = check_sequences(kernel, args, call)) != 0)
-    return error;
-  if (!tabled && ((q && (error = check_places(kernel, call, 0, q_positions, q)) != 0) ||
-                  (k && (error = check_places(kernel, call, 1, k_positions, k)) != 0)))
-    return error;
-  if ((with_inputs && (error = pegen_check_input_shapes(driver, args, with_inputs)) != 0) ||
-      (driver->turns_rows && k && (error = pegen_check_input_shapes(driver, args, k)) != 0))
-    return error;
+  PEGEN_TRY(check_shapes(driver, args, is_written, narrows, is_paged));
+  PEGEN_TRY(check_sequences(kernel, args, call));
+  if (!tabled && q) PEGEN_TRY(check_places(kernel, call, 0, q_positions, q));
+  if (!tabled && k) PEGEN_TRY(check_places(kernel, call, 1, k_positions, k));
+  if (with_inputs) PEGEN_TRY(pegen_check_input_shapes(driver, args, with_inputs));
+  if (driver->turns_rows && k) PEGEN_TRY(pegen_check_input_shapes(driver, args, k));
 
-  if ((error = check_types(driver, args, call)) != 0) return error;
+  PEGEN_TRY(check_types(driver, args, call));
   clear_inputs(kernel, call);
-  if (with_inputs && (error = pegen_check_inputs(kernel, args, driver->turns_rows ? PEGEN_NUMBER_F32 : call->type,
-                                                 &call->wide_inputs, call->input)) != 0)
-    return error;
+  int64_t input_type = driver->turns_rows ? PEGEN_NUMBER_F32 : call->type;
+  if (with_inputs) PEGEN_TRY(pegen_check_inputs(kernel, args, input_type, &call->wide_inputs, call->input));
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
   for (int s = 0; s < 2; s++) {
@@ -501,24 +476,22 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
     stream->norm = 0;
     stream->epsilon = 0;
   }
-  if ((q && (error = view_pair(q, args->q_out, is_written[0], 0, queries)) != 0) ||
-      (k && (error = view_pair(k, args->k_out, is_written[1], is_paged, keys)) != 0) ||
-      (q && (error = view_positions(kernel, q_positions, pegen_rows_size(q, 4, PEGEN_TOKEN), queries)) != 0) ||
-      (k && (error = view_positions(kernel, k_positions, pegen_rows_size(k, 4, PEGEN_TOKEN), keys)) != 0) ||
-      (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
-      (k && (error = view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain)) != 0))
-    return error;
+  if (q) PEGEN_TRY(view_pair(q, args->q_out, is_written[0], 0, queries));
+  if (k) PEGEN_TRY(view_pair(k, args->k_out, is_written[1], is_paged, keys));
+  if (q) PEGEN_TRY(view_positions(kernel, q_positions, pegen_rows_size(q, 4, PEGEN_TOKEN), queries));
+  if (k) PEGEN_TRY(view_positions(kernel, k_positions, pegen_rows_size(k, 4, PEGEN_TOKEN), keys));
+  if (q) PEGEN_TRY(view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain));
+  if (k) PEGEN_TRY(view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain));
   int is_known = narrows || (q && k && is_written[0] && is_written[1] && !is_paged);
-  if ((error = check_origin(kernel, args, is_known, call)) != 0 ||
-      (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0))
-    return error;
+  PEGEN_TRY(check_origin(kernel, args, is_known, call));
+  if (tabled) PEGEN_TRY(pegen_table_check(driver, args, row_bytes));
 
-  if (is_paged && (error = pegen_check_slots(args->slots, k, keys)) != 0) return error;
+  if (is_paged) PEGEN_TRY(pegen_check_slots(args->slots, k, keys));
   const pegen_view *const written[2] = {is_written[0] ? queries->out : 0, is_written[1] ? keys->out : 0};
   pegen_memory memory;
   pegen_memory_of_rows(&memory, driver, args, call, written);
   if (is_paged) pegen_memory_reads(&memory, &keys->slot_view);
-  if ((error = pegen_check_memory(&memory)) != 0) return error;
+  PEGEN_TRY(pegen_check_memory(&memory));
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
   call->joint = q && k && !both_convert && !driver->has_sides && q_positions == k_positions &&
@@ -534,39 +507,35 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int6
 
 int pegen_check_values(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream) {
   const DLTensor *scale = PEGEN_GIVEN(args, v_scale);
-  int error;
-  if ((error = check_cache_shape(driver->kernel, args->v, args->v_out)) != 0 ||
-      (error = check_output(driver->kernel, args->v, args->v_out, scale, stream)) != 0 ||
-      (error = view_pair(args->v, args->v_out, 1, 1, stream)) != 0 ||
-      (error = view_scale(scale, &stream->scale, &stream->gain)) != 0)
-    return error;
+  PEGEN_TRY(check_cache_shape(driver->kernel, args->v, args->v_out));
+  PEGEN_TRY(check_output(driver->kernel, args->v, args->v_out, scale, stream));
+  PEGEN_TRY(view_pair(args->v, args->v_out, 1, 1, stream));
+  PEGEN_TRY(view_scale(scale, &stream->scale, &stream->gain));
   return pegen_check_slots(args->slots, args->v, stream);
 }
 
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                 pegen_call *call) {
   static const int64_t is_written[2] = {1, 1};
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_encode);
-  if (error || (error = pegen_check_written(driver, args, row_bytes, is_written, 0, call)) != 0) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_encode));
+  PEGEN_TRY(pegen_check_written(driver, args, row_bytes, is_written, 0, call));
   if (PEGEN_GIVEN(args, slots)) pegen_go_to_page(&call->stream[1]);
   return 0;
 }
 
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_prepare);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_prepare));
   const DLTensor *positions[2] = {args->positions, args->k_positions};
   call->origin.view.empty = 1;
   if (driver->has_sides && !positions[1]) positions[1] = positions[0];
   if (!positions[0] && !kernel->grid) return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((error = pegen_check_operands(kernel, args)) != 0) return error;
+  PEGEN_TRY(pegen_check_operands(kernel, args));
   for (int s = 0; s < 2; s++)
-    if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0) return error;
+    if (positions[s]) PEGEN_TRY(check_positions_alone(kernel, positions[s]));
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s] || driver->has_sides;
-    if (call->stream[s].given && (error = view_positions(kernel, positions[s], -1, &call->stream[s])) != 0)
-      return error;
+    if (call->stream[s].given) PEGEN_TRY(view_positions(kernel, positions[s], -1, &call->stream[s]));
   }
   return 0;
 }

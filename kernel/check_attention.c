@@ -70,20 +70,18 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, pege
   const pegen_attention *form = driver->form;
   const DLTensor *q = args->q, *k = args->k, *v = args->v, *out = args->out;
   int64_t dim = driver->kernel->head_dim;
-  int error;
   if (k->ndim != q->ndim || v->ndim != q->ndim || out->ndim != q->ndim) return PEGEN_ERROR_RANK;
-  if ((error = check_rows(q, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
-      (error = check_rows(k, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
-      (error = check_rows(v, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0 ||
-      (error = check_rows(out, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0)
-    return error;
+  PEGEN_TRY(check_rows(q, dim, PEGEN_ERROR_HEAD_DIM));
+  PEGEN_TRY(check_rows(k, dim, PEGEN_ERROR_HEAD_DIM));
+  PEGEN_TRY(check_rows(v, form->value_dim, PEGEN_ERROR_VALUE_DIM));
+  PEGEN_TRY(check_rows(out, form->value_dim, PEGEN_ERROR_VALUE_DIM));
   if (!pegen_same_rows(q, 4, out, 4) || !pegen_same_rows(k, 4, v, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
   int64_t heads = pegen_rows_size(q, 4, PEGEN_HEAD), k_heads = pegen_rows_size(k, 4, PEGEN_HEAD);
   if (pegen_rows_size(q, 4, PEGEN_BATCH) != pegen_rows_size(k, 4, PEGEN_BATCH)) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (pegen_rows_size(k, 4, PEGEN_TOKEN) > INT32_MAX) /* keys are counted in 32 bits where lanes compare them */
     return PEGEN_ERROR_SIZE_OVERFLOW;
   if (driver->per_head && heads != driver->kernel->heads) return PEGEN_ERROR_HEADS;
-  if ((error = pegen_check_lse(PEGEN_GIVEN(args, lse), q)) != 0) return error;
+  PEGEN_TRY(pegen_check_lse(PEGEN_GIVEN(args, lse), q));
   call->group = 1;
   if (heads == k_heads) return 0;
   if (k_heads == 0 || heads % k_heads != 0) return PEGEN_ERROR_HEAD_GROUPS;
@@ -95,11 +93,11 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, pege
 
 static int check_bounds(const pegen_args *args, pegen_attention_call *call) {
   const DLTensor *rows[2] = {args->q, args->k};
-  for (int s = 0, error; s < 2; s++) {
+  for (int s = 0; s < 2; s++) {
     pegen_no_bounds(&call->bounds[s]);
     if (!pegen_has_bounds(args)) continue;
     if (rows[s]->ndim != 3) return PEGEN_ERROR_RANK;
-    if ((error = pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s])) != 0) return error;
+    PEGEN_TRY(pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s]));
   }
   return call->bounds[0].sequences == call->bounds[1].sequences ? 0 : PEGEN_ERROR_SEQUENCES;
 }
@@ -114,11 +112,9 @@ static int check_coordinates(const pegen_kernel *kernel, const DLTensor *positio
 static int check_places(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const pegen_kernel *kernel = driver->kernel;
-  int error = check_bounds(args, call);
-  if (error) return error;
-  if (form->placed && ((error = check_coordinates(kernel, args->positions, args->q, &call->bounds[0])) != 0 ||
-                       (error = check_coordinates(kernel, key_positions(args), args->k, &call->bounds[1])) != 0))
-    return error;
+  PEGEN_TRY(check_bounds(args, call));
+  if (form->placed) PEGEN_TRY(check_coordinates(kernel, args->positions, args->q, &call->bounds[0]));
+  if (form->placed) PEGEN_TRY(check_coordinates(kernel, key_positions(args), args->k, &call->bounds[1]));
   if (form->placed && !args->positions && kernel->skip_tokens &&
       pegen_rows_size(args->q, 4, PEGEN_TOKEN) != pegen_rows_size(args->k, 4, PEGEN_TOKEN))
     return PEGEN_ERROR_GRID_SIZE; /* the grid says that its first tokens are prefix tokens, and the keys' end others */
@@ -151,12 +147,11 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
   if ((error = pegen_view_rows(args->q, &call->q)) != 0 || (error = pegen_view_rows(args->k, &call->k)) != 0 ||
       (error = pegen_view_rows(args->v, &call->v)) != 0 || (error = pegen_view_rows(args->out, &call->out)) != 0)
     return error == PEGEN_ERROR_SIZE_OVERFLOW && call->v.high && args->out->strides ? PEGEN_ERROR_STRIDE : error;
-  if ((error = pegen_view_lse(PEGEN_GIVEN(args, lse), &call->lse)) != 0) return error;
-  if ((error = pegen_view_coordinates(driver->kernel, placed ? args->positions : 0, call->q.size[PEGEN_TOKEN],
-                                      &call->position_type, &call->bare, &call->positions)) != 0 ||
-      (error = pegen_view_coordinates(driver->kernel, placed ? key_positions(args) : 0, call->k.size[PEGEN_TOKEN],
-                                      &call->k_position_type, &call->k_bare, &call->k_positions)) != 0)
-    return error;
+  PEGEN_TRY(pegen_view_lse(PEGEN_GIVEN(args, lse), &call->lse));
+  PEGEN_TRY(pegen_view_coordinates(driver->kernel, placed ? args->positions : 0, call->q.size[PEGEN_TOKEN],
+                                   &call->position_type, &call->bare, &call->positions));
+  PEGEN_TRY(pegen_view_coordinates(driver->kernel, placed ? key_positions(args) : 0, call->k.size[PEGEN_TOKEN],
+                                   &call->k_position_type, &call->k_bare, &call->k_positions));
   for (int i = 0; i < driver->kernel->n_inputs; i++)
     if (pegen_input_is_of_pairs(driver->kernel, i) && call->input[i].size[PEGEN_BATCH] == 1)
       call->input[i].stride[PEGEN_BATCH] = 0; /* of all batches */
@@ -181,20 +176,19 @@ void pegen_memory_of_attention(pegen_memory *m, const pegen_driver *driver, cons
 
 int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_attention_call *call) {
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_attention);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_attention));
   call->pages.size = 0;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;
-  if ((error = check_given(driver, args, call)) != 0 || (error = check_shapes(driver, args, call)) != 0 ||
-      (error = check_places(driver, args, call)) != 0 || (error = check_types(driver, args, call)) != 0)
-    return error;
+  PEGEN_TRY(check_given(driver, args, call));
+  PEGEN_TRY(check_shapes(driver, args, call));
+  PEGEN_TRY(check_places(driver, args, call));
+  PEGEN_TRY(check_types(driver, args, call));
   return check_memory(driver, args, call);
 }
 
 int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                           pegen_attention_call *call) {
-  int error = pegen_check_attention_read(driver, args, part, parts, call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, call));
   if ((!call->out.empty && !pegen_view_nests(&call->out)) || (!call->lse.empty && !pegen_view_nests(&call->lse)))
     return PEGEN_ERROR_STRIDE;
   pegen_memory memory;

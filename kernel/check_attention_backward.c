@@ -20,8 +20,7 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
   if (grad->q_out || grad->k_out || PEGEN_GRAD_GIVEN(grad, table)) return PEGEN_ERROR_NO_GRADIENT;
   if (!form->gradients) return PEGEN_ERROR_NO_GRADIENT;
   pegen_gained gained;
-  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
-  if (error) return error;
+  PEGEN_TRY(pegen_find_gained(driver->kernel, args, grad, &gained));
   call->of_operands = gained.operands != 0;
   call->of_inputs = gained.inputs != 0;
   if ((gained.inputs && !form->weights && !form->n_sums) || gained.operands & ~form->gaining ||
@@ -37,20 +36,17 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
 static int check_rows(const DLTensor *rows, const DLTensor *of, pegen_view *view, int is_written) {
   view->empty = 1;
   if (!rows) return 0;
-  int error = pegen_check_rows_like(rows, of, of->shape[of->ndim - 1], 1, view);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_rows_like(rows, of, of->shape[of->ndim - 1], 1, view));
   return !is_written || view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
 static int check_rows_of_all(const pegen_args *args, pegen_attention_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
-  int error;
-  if ((error = check_rows(grad->out, args->out, &call->g_out, 0)) != 0 ||
-      (error = check_rows(grad->q, args->q, &call->g_q, 1)) != 0 ||
-      (error = check_rows(grad->k, args->k, &call->g_k, 1)) != 0 ||
-      (error = check_rows(grad->v, args->v, &call->g_v, 1)) != 0)
-    return error;
-  if ((error = pegen_check_lse(grad->lse, args->q)) != 0) return error;
+  PEGEN_TRY(check_rows(grad->out, args->out, &call->g_out, 0));
+  PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, 1));
+  PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, 1));
+  PEGEN_TRY(check_rows(grad->v, args->v, &call->g_v, 1));
+  PEGEN_TRY(pegen_check_lse(grad->lse, args->q));
   return pegen_view_lse(grad->lse, &call->g_lse);
 }
 
@@ -227,16 +223,14 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
 
 int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                    int with_workspace, pegen_attention_backward_call *call) {
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_attention_backward);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_attention_backward));
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE)) != 0 || (error = check_wanted(driver, args, call)) != 0 ||
-      (error = pegen_check_attention_read(driver, args, part, parts, &call->forward)) != 0 ||
-      (error = check_rows_of_all(args, call)) != 0)
-    return error;
+  PEGEN_TRY(pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE));
+  PEGEN_TRY(check_wanted(driver, args, call));
+  PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, &call->forward));
+  PEGEN_TRY(check_rows_of_all(args, call));
   const int64_t is_bare[2] = {call->forward.bare, call->forward.k_bare};
-  error = pegen_check_gradients(driver->kernel, args, grad, is_bare, call->g_positions, call->g_input);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_gradients(driver->kernel, args, grad, is_bare, call->g_positions, call->g_input));
   /* Positions that k shares gain of both: of the same tokens. */
   if (grad->positions && !args->k_positions && !pegen_same_bounds(&call->forward.bounds[0], &call->forward.bounds[1]))
     return PEGEN_ERROR_SEQUENCES;
@@ -245,6 +239,6 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   if (!with_workspace) return 0;
   int64_t bytes = pegen_attention_backward_bytes(driver, args, call);
   if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
-  if ((error = pegen_check_workspace(args, bytes, &workspace)) != 0) return error;
+  PEGEN_TRY(pegen_check_workspace(args, bytes, &workspace));
   return check_overlap(driver, args, call, &workspace);
 }

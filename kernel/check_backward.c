@@ -40,8 +40,7 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
                        pegen_backward_call *call) {
   const pegen_backward_facts *of = call->facts;
   pegen_gained gained;
-  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
-  if (error) return error;
+  PEGEN_TRY(pegen_find_gained(driver->kernel, args, grad, &gained));
   call->of_operands = gained.operands != 0;
   call->of_positions = gained.positions;
   call->of_inputs = gained.inputs != 0;
@@ -88,9 +87,12 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
 
 /* ---- 7. overlap ---- */
 
-/* workspace: empty where there is none. Gradients of positions and inputs meet nothing where they are not wanted. */
-int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                               const pegen_view *workspace) {
+/* Gradients of positions and inputs meet nothing where they are not wanted. */
+int pegen_check_gained_memory(const pegen_driver *driver, const pegen_args *args, int with_workspace,
+                              const pegen_backward_call *call) {
+  pegen_view workspace;
+  workspace.empty = 1;
+  if (with_workspace) PEGEN_TRY(pegen_check_workspace(args, pegen_backward_workspace(driver, call), &workspace));
   const pegen_stream *stream = call->rows.stream;
   const pegen_view *const written[2] = {call->is_written[0] ? stream[0].out : 0,
                                         call->is_written[1] ? stream[1].out : 0};
@@ -103,7 +105,7 @@ int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *arg
   for (int i = 0; i < driver->kernel->n_inputs; i++) pegen_memory_writes(&memory, &call->inputs[i]);
   if (call->of_table && call->rows.tabled) pegen_memory_writes(&memory, &call->torque_memory);
   else pegen_memory_reads(&memory, &call->torque_memory); /* the rows of the call are its own */
-  pegen_memory_writes(&memory, workspace);
+  pegen_memory_writes(&memory, &workspace);
   memory.gained = call->grad->operands;
   return pegen_check_memory(&memory);
 }
@@ -146,9 +148,8 @@ void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward
   call->facts = facts;
   call->torque_memory.empty = 1;
   for (int s = 0; s < 2; s++) {
-    call->kept[s].empty = call->positions[s].empty = 1;
-    call->kept[s].base = 0;
-    for (int i = 0; i < PEGEN_VIEW_DIMS; i++) call->kept[s].stride[i] = 0;
+    pegen_view_memory(0, 0, &call->kept[s]);
+    call->positions[s].empty = 1;
   }
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }
@@ -190,27 +191,20 @@ static int check_table(const pegen_args *args, pegen_backward_call *call) {
 
 int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                          int part, int parts, int with_workspace, pegen_backward_call *call) {
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_encode_backward);
-  call->facts = facts;
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_encode_backward));
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT)) != 0) return error;
+  PEGEN_TRY(pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT));
   pegen_clear_backward_call(facts, call);
   call->from_input = (grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
-  if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
+  PEGEN_TRY(find_wanted(driver, args, grad, call));
   make_forward(args, call);
-  error = pegen_check_written(driver, &call->args, facts->row_bytes, call->is_written, facts->widens, &call->rows);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_written(driver, &call->args, facts->row_bytes, call->is_written, facts->widens, &call->rows));
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
   if (!is_more(call) && !call->of_table && !facts->needs_input) return 0;
-  if ((error = pegen_check_gained(driver, args, call)) != 0) return error;
-  if ((error = check_table(args, call)) != 0) return error;
+  PEGEN_TRY(pegen_check_gained(driver, args, call));
+  PEGEN_TRY(check_table(args, call));
   /* Where k has positions of its own, they gain of k alone, be they the same tensor as q's. */
   if (call->of_positions && args->k_positions) call->rows.joint = 0;
-  pegen_view workspace;
-  workspace.empty = 1;
-  if (with_workspace && (error = pegen_check_workspace(args, pegen_backward_workspace(driver, call), &workspace)) != 0)
-    return error;
-  return pegen_check_gained_overlap(driver, args, call, &workspace);
+  return pegen_check_gained_memory(driver, args, with_workspace, call);
 }

@@ -39,8 +39,7 @@ int pegen_find_gained(const pegen_kernel *kernel, const pegen_args *args, const 
 
 static int check_operand(const pegen_operand *operand, const DLTensor *tensor) {
   pegen_view view;
-  int error = pegen_check_operand_shape(operand, tensor, PEGEN_ERROR_GRADIENT_SHAPE);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_operand_shape(operand, tensor, PEGEN_ERROR_GRADIENT_SHAPE));
   if (!pegen_is_gradient_type(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
   return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, &view) : PEGEN_ERROR_DEVICE;
 }
@@ -61,8 +60,8 @@ static int check_nests(const pegen_view *view) {
 static int check_positions(const DLTensor *of, const DLTensor *tensor, int64_t is_bare, pegen_view *view) {
   view->empty = 1;
   if (!tensor) return 0;
-  int error = check_like(of, tensor, pegen_is_gradient_type(tensor));
-  if (error || (error = pegen_view_positions(tensor, is_bare, view)) != 0) return error;
+  PEGEN_TRY(check_like(of, tensor, pegen_is_gradient_type(tensor)));
+  PEGEN_TRY(pegen_view_positions(tensor, is_bare, view));
   return check_nests(view);
 }
 
@@ -89,8 +88,7 @@ int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *vie
   if (!bytes) return 0;
   if (!args->workspace) return PEGEN_ERROR_WORKSPACE;
   if ((uintptr_t)args->workspace & 7) return PEGEN_ERROR_ALIGNMENT;
-  int error = pegen_view_memory(args->workspace, bytes, view);
-  if (error) return error;
+  PEGEN_TRY(pegen_view_memory(args->workspace, bytes, view));
   size_t given = PEGEN_GIVEN(args, workspace_bytes);
   return given && given < (uint64_t)bytes ? PEGEN_ERROR_WORKSPACE : 0;
 }

@@ -20,8 +20,7 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, pegen
   const pegen_grad_args *grad = call->grad;
   const pegen_backward_facts *of = call->facts;
   pegen_gained gained;
-  int error = pegen_find_gained(driver->kernel, args, grad, &gained);
-  if (error) return error;
+  PEGEN_TRY(pegen_find_gained(driver->kernel, args, grad, &gained));
   call->of_operands = gained.operands != 0;
   call->of_positions = gained.positions;
   call->of_inputs = 0;
@@ -81,32 +80,25 @@ static int check_table(pegen_backward_call *call, const pegen_table_header *tabl
 
 int pegen_check_prepare_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                                  int part, int parts, int with_workspace, pegen_backward_call *call) {
-  int error = pegen_check_part(args, part, parts, PEGEN_USE_prepare_backward);
   pegen_table_header table;
-  if (error) return error;
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_prepare_backward));
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if ((error = pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT)) != 0) return error;
+  PEGEN_TRY(pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT));
   pegen_clear_backward_call(facts, call);
-  if ((error = find_wanted(driver, args, call)) != 0) return error;
+  PEGEN_TRY(find_wanted(driver, args, call));
   call->of_table = 1;
   if (!PEGEN_GRAD_GIVEN(grad, table)) return PEGEN_ERROR_MISSING_TABLE;
-  if ((error = check_prepare(driver, args, part, parts, call, &table)) != 0) return error;
-  if ((error = check_table(call, &table)) != 0) return error;
+  PEGEN_TRY(check_prepare(driver, args, part, parts, call, &table));
+  PEGEN_TRY(check_table(call, &table));
   set_rows(call);
-  if ((error = pegen_check_gained(driver, args, call)) != 0) return error;
-  pegen_view workspace;
-  workspace.empty = 1;
-  if (with_workspace && (error = pegen_check_workspace(args, pegen_backward_workspace(driver, call), &workspace)) != 0)
-    return error;
-  return pegen_check_gained_overlap(driver, args, call, &workspace);
+  PEGEN_TRY(pegen_check_gained(driver, args, call));
+  return pegen_check_gained_memory(driver, args, with_workspace, call);
 }
 
 int pegen_prepare_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
-                                 int part, int parts, pegen_backward_call *call, int *target) {
-  pegen_tuning tuning;
-  int error = pegen_check_prepare_backward(driver, facts, args, part, parts, 1, call);
-  if (error) return error;
-  *target = pegen_dispatch(driver, &tuning);
+                                 int part, int parts, pegen_backward_call *call, pegen_tuning *tuning, int *target) {
+  PEGEN_TRY(pegen_check_prepare_backward(driver, facts, args, part, parts, 1, call));
+  *target = pegen_dispatch(driver, tuning);
   return *target < 0 ? PEGEN_ERROR_PROCESSOR : 0;
 }
 

@@ -19,10 +19,9 @@ static int check_shape(const DLTensor *slots, int64_t batches, int64_t tokens) {
 
 int pegen_check_slots(const DLTensor *slots, const DLTensor *rows, pegen_stream *stream) {
   const pegen_view *cache = stream->out;
-  int error = check_shape(slots, pegen_rows_size(rows, 4, PEGEN_BATCH), pegen_rows_size(rows, 4, PEGEN_TOKEN));
-  if (error) return error;
+  PEGEN_TRY(check_shape(slots, pegen_rows_size(rows, 4, PEGEN_BATCH), pegen_rows_size(rows, 4, PEGEN_TOKEN)));
   if (!pegen_on_host(slots)) return PEGEN_ERROR_DEVICE;
-  if ((error = pegen_view_contiguous(slots, &stream->slot_view)) != 0) return error;
+  PEGEN_TRY(pegen_view_contiguous(slots, &stream->slot_view));
   int64_t count = stream->slot_view.empty ? 0 : stream->slot_view.width / 8, room;
   if (__builtin_mul_overflow(cache->size[PEGEN_BATCH], cache->size[PEGEN_TOKEN], &room)) room = INT64_MAX;
   stream->slots = (const int64_t *)stream->slot_view.base;

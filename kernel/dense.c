@@ -35,9 +35,8 @@ int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int 
   pegen_call call;
   pegen_table_header header;
   pegen_maker f;
-  int target,
-      error = pegen_table_begin(driver, args, part, parts, pegen_dense_row_bytes(dense), &call, &header, &target);
-  if (error) return error;
+  int target;
+  PEGEN_TRY(pegen_table_begin(driver, args, part, parts, pegen_dense_row_bytes(dense), &call, &header, &target));
   PEGEN_MAKER_START(&f, driver, &dense->targets[target], args, 0);
   for (int s = 0; s < header.sections; s++) prepare_section(&f, &call.stream[s], &header, s, part, parts);
   return 0;
@@ -257,8 +256,7 @@ static void run_pass(dense_pass *p, const pegen_part *part) {
     PEGEN_MAKER_START(&f, p->driver, p->code, p->args, p->transposed);
     p->maker = &f;
   }
-  p->matrices =
-      __builtin_alloca_with_align((size_t)(p->code->unit * dense->size * dense->size * 4), PEGEN_CACHE_LINE_BITS);
+  p->matrices = PEGEN_STACK(p->code->unit * dense->size * dense->size * 4);
   if (shared) {
     run_tokens(p, 0, batches, begin, end);
     return;
@@ -319,8 +317,7 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
-  int error = pegen_check(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check(driver, args, part, parts, pegen_dense_row_bytes(driver->form), &call));
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;
   return pegen_dense_run(driver, args, &call, target, &tuning, 0, 0, &(pegen_part){part, part + 1, parts});

@@ -37,7 +37,7 @@ typedef void pegen_transpose_function(const char *matrices, int64_t blocks, char
 typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
 
 /* The cost model of encode without a table, in multiply-adds of a block of `size` channels: forming exp(M) takes
- * products of size^3, the action of the exponential (compiler/cpu/exponential_action.h) size^2 a term and row. Norms
+ * products of size^3, the action of the exponential (compiler/cpu/exponential_action.c) size^2 a term and row. Norms
  * are bounds; not a number: formed. */
 enum { PEGEN_ACTION_TERMS = 512 }; /* at most */
 static inline double pegen_action_terms(double norm) { return norm + 3 * __builtin_sqrt(norm) + 8; }
@@ -49,7 +49,7 @@ static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
 }
 
 /* What rows add to the torques of `count` blocks from `block` on, what these give generators and angles, and torques of
- * what encode wrote from those of what it read: see compiler/cpu/wedge.h, exponential_adjoint.h, torus_adjoint.h,
+ * what encode wrote from those of what it read: see compiler/cpu/dense_backward.h, exponential.h, torus.h,
  * basis_adjoint.h. */
 typedef void pegen_wedge_function(const char *gradient, const char *row, int64_t block, int64_t count, char *outer);
 typedef void pegen_adjoint_function(const char *generators, const double *angles, const char *outer, double *gains,
@@ -60,7 +60,7 @@ typedef void pegen_adjoint_function(const char *generators, const double *angles
 typedef void pegen_gain_function(const double *position, const char *prepared, const double *of_angles, int64_t sums,
                                  int64_t positions, double *gained);
 
-/* Adds a unit's torques to those of all calls that have read a table: compiler/cpu/collect.h. */
+/* Adds a unit's torques to those of all calls that have read a table: compiler/cpu/gain.h. */
 typedef void pegen_collect_function(const char *outer, char *to);
 
 /* The emitted functions of one target. */

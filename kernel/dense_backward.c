@@ -53,11 +53,6 @@ static void add_floats(float *to, const float *from, int64_t count) {
   for (int64_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-static const char *row_at(const pegen_view *view, int64_t batch, int64_t head, int64_t token) {
-  return (const char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD] +
-                                                 token * view->stride[PEGEN_TOKEN]));
-}
-
 /* Of the next tile, which is far from the last one where heads or batches lie between. */
 static void prefetch_row(const torques *t, const char *row) {
   enum { LINE = 64 };
@@ -84,10 +79,10 @@ static void add_rows(torques *t, int64_t begin, int64_t end, int64_t head, int64
           flushed = 1;
           rows = 0;
         }
-        wedge(row_at(&stream->in, batch, h, token), row_at(kept, batch, h, token), block, count, t->outer);
+        wedge(pegen_at(&stream->in, batch, h, token), pegen_at(kept, batch, h, token), block, count, t->outer);
         if (block == 0 && token + TILE < stream->in.size[PEGEN_TOKEN]) {
-          prefetch_row(t, row_at(&stream->in, batch, h, token + TILE));
-          prefetch_row(t, row_at(kept, batch, h, token + TILE));
+          prefetch_row(t, pegen_at(&stream->in, batch, h, token + TILE));
+          prefetch_row(t, pegen_at(kept, batch, h, token + TILE));
         }
         rows++;
       }
@@ -263,7 +258,7 @@ static void run_tile(torques *t, int64_t batch_begin, int64_t batch_end, int64_t
   }
   if (!positions) return;
   static const double nothing[PEGEN_MAX_ROTOR_AXES] = {0}; /* of tokens that are skipped */
-  t->loop.positions = (char *)(positions->base + (uintptr_t)(batch_begin * positions->stride[PEGEN_POSITION_BATCH]));
+  t->loop.positions = pegen_at(positions, batch_begin, 0, 0);
   for (int64_t token = begin; token < end; token++)
     pegen_driver_position_gradient(&t->loop, token, axes, token < first ? nothing : t->gained + (token - begin) * axes);
 }
@@ -360,8 +355,8 @@ static void run_rows(torques *t, int target, const pegen_tuning *tuning) {
 static void fill_chunks(torques *t, int target, const pegen_tuning *tuning) {
   const pegen_backward_call *call = t->call;
   int64_t bytes = pegen_dense_outer_bytes(t->dense, t->code), begin, end;
-  t->outer = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
-  t->total = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
+  t->outer = PEGEN_STACK(bytes);
+  t->total = PEGEN_STACK(bytes);
   int64_t last = t->last;
   for (; t->first < last; t->first++) {
     t->last = t->first + 1;
@@ -389,20 +384,18 @@ static void run_chunks(torques *t, int target, const pegen_tuning *tuning) {
   int64_t sums = call->facts->sums_bytes;
   PEGEN_MAKER_START(&t->maker, t->driver, t->code, t->args, 0);
   t->units = units_at_once(d, t->code);
-  if (t->units > 1)
-    t->maker.generators = __builtin_alloca_with_align((size_t)(t->units * pegen_maker_generator_bytes(d, t->code)),
-                                                      PEGEN_CACHE_LINE_BITS);
-  t->outer = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
-  t->total = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
-  t->of_angles = __builtin_alloca_with_align((size_t)(d->gain_terms * d->leaf_lanes * 8) + 64, PEGEN_CACHE_LINE_BITS);
+  if (t->units > 1) t->maker.generators = PEGEN_STACK(t->units * pegen_maker_generator_bytes(d, t->code));
+  t->outer = PEGEN_STACK(bytes);
+  t->total = PEGEN_STACK(bytes);
+  t->of_angles = PEGEN_STACK((d->gain_terms * d->leaf_lanes * 8) + 64);
   if (!pegen_dense_is_rebased(d)) {
-    t->gains = __builtin_alloca_with_align((size_t)(TILE * d->gain_terms * d->gain_lanes * 8), PEGEN_CACHE_LINE_BITS);
-    t->gained = __builtin_alloca_with_align((size_t)(TILE * axes * 8), PEGEN_CACHE_LINE_BITS);
+    t->gains = PEGEN_STACK(TILE * d->gain_terms * d->gain_lanes * 8);
+    t->gained = PEGEN_STACK(TILE * axes * 8);
   }
   int64_t leaves = d->gradient ? d->gradient->n_leaves * d->leaf_lanes * 8 : 0;
   int64_t prepared = d->gradient ? d->gradient->prepared_bytes : 0;
-  t->leaves = __builtin_alloca_with_align((size_t)leaves + 64, PEGEN_CACHE_LINE_BITS);
-  t->prepared = __builtin_alloca_with_align((size_t)prepared + 64, PEGEN_CACHE_LINE_BITS);
+  t->leaves = PEGEN_STACK(leaves + 64);
+  t->prepared = PEGEN_STACK(prepared + 64);
   int64_t last = t->last, step = pegen_dense_is_rebased(d) ? last - t->first : 1;
   for (; t->first < last; t->first += step) {
     t->last = t->first + step;
@@ -438,8 +431,7 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
   pegen_tuning tuning;
   int target;
   pegen_dense_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target);
-  if (error) return error;
+  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target));
   pegen_part all = {part, part + 1, parts};
   if (!call.of_operands && !call.of_positions && !call.of_table)
     return pegen_dense_run(driver, &call.args, &call.rows, target, &tuning, 1, 0, &all);
@@ -461,10 +453,11 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
 int pegen_dense_prepare_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_backward_call call;
   pegen_backward_facts facts;
+  pegen_tuning tuning;
   int target;
   pegen_dense_facts(driver, &facts);
-  int error = pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &target);
-  if (error || (!call.of_operands && !call.of_positions)) return error;
+  PEGEN_TRY(pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target));
+  if (!call.of_operands && !call.of_positions) return 0;
   pegen_gain_without_rows(&call, part, parts);
   torques t;
   if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;

@@ -194,27 +194,8 @@ static void finish_sums(const pegen_driver *driver, const pegen_args *args, cons
   pegen_finish_store(&f);
 }
 
-/* of_table: of prepare_backward, else of encode_backward. */
-static int finish(const pegen_driver *driver, const pegen_args *args, int part, int parts, int of_table) {
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int target;
-  pegen_dense_facts(driver, &facts);
-  int error = of_table ? pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &target)
-                       : pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target);
-  if (!error) finish_sums(driver, args, &call, target, part, parts);
-  return error;
-}
-
-int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  return finish(driver, args, part, parts, 0);
-}
-
-int pegen_dense_prepare_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  return finish(driver, args, part, parts, 1);
-}
-
+PEGEN_FINISH_ENTRY(pegen_dense_encode_backward_finish, pegen_dense_facts, pegen_backward_begin, finish_sums)
+PEGEN_FINISH_ENTRY(pegen_dense_prepare_backward_finish, pegen_dense_facts, pegen_prepare_backward_begin, finish_sums)
 PEGEN_SIZE_ENTRY(pegen_dense_prepare_backward_workspace, pegen_dense_facts, pegen_prepare_backward_needs)
 PEGEN_SIZE_ENTRY(pegen_dense_gradient_table_bytes, pegen_dense_facts, pegen_gradient_table_size)
 PEGEN_SIZE_ENTRY(pegen_dense_encode_backward_workspace, pegen_dense_facts, pegen_backward_needs)

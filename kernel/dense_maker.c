@@ -74,7 +74,7 @@ static void put_cayley(pegen_maker *f, int64_t head) {
   const pegen_dense *d = f->dense;
   const pegen_skew *g = d->basis;
   int64_t n = d->size, padded = f->code->padded;
-  double *basis = __builtin_alloca_with_align((size_t)(n * n) * 8, PEGEN_CACHE_LINE_BITS);
+  double *basis = PEGEN_STACK((n * n) * 8);
   float *columns = (float *)f->generators;
   if (f->has_basis) return;
   pegen_maker_raw(d, g, f->args, head, 0, f->raw);

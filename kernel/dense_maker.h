@@ -6,7 +6,7 @@
 #include "dense.h"
 #include "driver.h"
 
-enum { PEGEN_MAKER_AXES = PEGEN_MAX_ROTOR_AXES, PEGEN_CACHE_LINE_BITS = 512 };
+enum { PEGEN_MAKER_AXES = PEGEN_MAX_ROTOR_AXES };
 
 /* Forms the matrices of one head after the other. */
 typedef struct pegen_maker {
@@ -43,13 +43,11 @@ PEGEN_INTERNAL void pegen_maker_raw(const pegen_dense *dense, const pegen_skew *
     (f)->matrix_bytes = d_->size * d_->size * 4; \
     (f)->transposed = (transposed_); \
     (f)->has_basis = 0; \
-    (f)->generators = \
-        __builtin_alloca_with_align((size_t)pegen_maker_generator_bytes(d_, (code_)), PEGEN_CACHE_LINE_BITS); \
-    (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, PEGEN_CACHE_LINE_BITS); \
-    (f)->leaves = \
-        __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, PEGEN_CACHE_LINE_BITS); \
-    (f)->angles = __builtin_alloca_with_align((size_t)(d_->terms * d_->angle_lanes) * 8 + 64, PEGEN_CACHE_LINE_BITS); \
-    (f)->raw = __builtin_alloca_with_align((size_t)(d_->size * d_->size) * 8, PEGEN_CACHE_LINE_BITS); \
+    (f)->generators = PEGEN_STACK(pegen_maker_generator_bytes(d_, (code_))); \
+    (f)->prepared = PEGEN_STACK(d_->prepared_bytes + 64); \
+    (f)->leaves = PEGEN_STACK((d_->n_leaves * d_->leaf_lanes) * 8 + 64); \
+    (f)->angles = PEGEN_STACK((d_->terms * d_->angle_lanes) * 8 + 64); \
+    (f)->raw = PEGEN_STACK((d_->size * d_->size) * 8); \
     for (int64_t i_ = 0; i_ < d_->terms * d_->angle_lanes; i_++) \
       (f)->angles[i_] = 0; /* lanes past the last block stay so */ \
   } while (0)

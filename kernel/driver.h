@@ -43,6 +43,16 @@
 
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
 
+/* Returns from a check with the first error that another one finds. */
+#define PEGEN_TRY(check) \
+  do { \
+    int error_ = (check); \
+    if (error_) return error_; \
+  } while (0)
+
+/* Room on the stack of the function that asks, from a line of the cache on. */
+#define PEGEN_STACK(bytes) __builtin_alloca_with_align((size_t)(bytes), 512)
+
 /* A tensor as bytes: `dims` outer dimensions with strides, each index of which begins a run
  * of `width` adjacent bytes (a row of channels, one coordinate, a whole operand).
  * Dimensions of size 1 have stride 0, so that equal strides mean equal addressing. */
@@ -54,6 +64,11 @@ typedef struct pegen_view {
   int64_t empty; /* 1: no elements; then nothing but size is meaningful */
   int64_t size[PEGEN_VIEW_DIMS], stride[PEGEN_VIEW_DIMS]; /* stride in bytes */
 } pegen_view;
+
+/* The address of index (i, j, k). */
+static inline char *pegen_at(const pegen_view *view, int64_t i, int64_t j, int64_t k) {
+  return (char *)(view->base + (uintptr_t)(i * view->stride[0] + j * view->stride[1] + k * view->stride[2]));
+}
 
 enum { PEGEN_BATCH, PEGEN_HEAD, PEGEN_TOKEN }; /* dimensions of the view of q, k and their outputs */
 

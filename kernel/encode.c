@@ -147,8 +147,8 @@ static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function
   int64_t bytes = blades->prepared_bytes > 0 ? blades->prepared_bytes : 64;
   int64_t heads = pegen_heads_apart(driver), tile = bytes;
   for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++) tile += bytes;
-  char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
-  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
+  char *prepared = PEGEN_STACK(tile);
+  double *leaves = PEGEN_STACK(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64);
   p->loop.prepared = prepared;
   p->loop.prepared_stride = bytes;
   for (int64_t head = 0; head < heads;) {
@@ -191,13 +191,7 @@ static int64_t tile_tokens(const pass *p, int64_t heads) {
 }
 
 static void set_inputs(pass *p) {
-  for (int i = 0; i < p->driver->kernel->n_inputs; i++) {
-    const pegen_view *view = &p->inputs[i];
-    p->input[i].data = (const char *)view->base;
-    p->input[i].batch = view->stride[PEGEN_BATCH];
-    p->input[i].token = view->stride[PEGEN_TOKEN];
-    p->input[i].head = view->stride[PEGEN_HEAD];
-  }
+  for (int i = 0; i < p->driver->kernel->n_inputs; i++) pegen_set_kept(&p->input[i], &p->inputs[i]);
   p->loop.inputs = p->input;
 }
 
@@ -316,8 +310,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   pegen_call call;
   pegen_tuning tuning;
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  int error = pegen_check(driver, args, part, parts, row_bytes, &call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check(driver, args, part, parts, row_bytes, &call));
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
@@ -332,8 +325,8 @@ static void table_section(const pegen_driver *driver, const pegen_args *args, co
   int64_t begin, end;
   if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end)) return;
   char *section = (char *)args->table + pegen_table_section(h, s);
-  char *prepared = __builtin_alloca_with_align((size_t)blades->prepared_bytes + 64, 512);
-  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
+  char *prepared = PEGEN_STACK(blades->prepared_bytes + 64);
+  double *leaves = PEGEN_STACK(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64);
   double position[PEGEN_MAX_PLACE];
   pegen_loop loop;
   position[driver->kernel->n_axes] = s;

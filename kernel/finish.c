@@ -3,8 +3,7 @@
 
 int pegen_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                          int part, int parts, pegen_backward_call *call, pegen_tuning *tuning, int *target) {
-  int error = pegen_check_backward(driver, facts, args, part, parts, 1, call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_backward(driver, facts, args, part, parts, 1, call));
   *target = pegen_dispatch(driver, tuning);
   return *target < 0 ? PEGEN_ERROR_PROCESSOR : 0;
 }
@@ -37,10 +36,7 @@ static void gain_nothing(const pegen_backward_call *call, int which, int part, i
   for (int64_t batch = 0; batch < positions->size[PEGEN_POSITION_BATCH]; batch++)
     for (int64_t token = begin; token < end; token++)
       for (int64_t axis = 0; axis < positions->size[PEGEN_POSITION_AXIS]; axis++)
-        pegen_gain((char *)(positions->base + (uintptr_t)(batch * positions->stride[PEGEN_POSITION_BATCH] +
-                                                          token * positions->stride[PEGEN_POSITION_TOKEN] +
-                                                          axis * positions->stride[PEGEN_POSITION_AXIS])),
-                   call->position_is_f64[which], 0, 0);
+        pegen_gain(pegen_at(positions, batch, token, axis), call->position_is_f64[which], 0, 0);
 }
 
 void pegen_gain_without_rows(const pegen_backward_call *call, int part, int parts) {
@@ -94,7 +90,7 @@ void pegen_finish_head(const pegen_finish *f, int64_t head, int64_t at) {
   int any = 0;
   for (int64_t i = 0; i < of->n_scatters; i++) any |= add_scatter(f, &of->scatters[i], head, 0);
   if (!any) return;
-  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(of->n_scatter_leaves * f->lanes) + 64, 512);
+  double *leaves = PEGEN_STACK(sizeof(double) * (size_t)(of->n_scatter_leaves * f->lanes) + 64);
   sum_chunks(f, at, count);
   pegen_gather_leaves(of->scatter_leaves, of->n_scatter_leaves, f->n_blocks, f->lanes, f->args, head, leaves);
   f->code->scatter(leaves, f->sums, gained);
@@ -125,4 +121,11 @@ int pegen_finish_begin(pegen_finish *f, const pegen_driver *driver, const pegen_
   f->sums = (double *)(elements + pegen_all_elements(driver->kernel) * 8 + part * call->facts->finish_bytes);
   pegen_clear((char *)(f->elements + f->begin), (f->end - f->begin) * 8);
   return 1;
+}
+
+void pegen_finish_heads(pegen_finish *f, int target) {
+  f->code = &f->of->targets[target];
+  for (int64_t head = 0; head < pegen_heads_apart(f->driver); head++)
+    pegen_finish_head(f, head, head * f->of->n_sums * f->lanes);
+  pegen_finish_store(f);
 }

@@ -27,6 +27,8 @@ PEGEN_INTERNAL int64_t pegen_finish_line(const pegen_finish *f, int64_t operand)
 /* Adds what a head's sums give, which begin `at` numbers behind the chunk's first. */
 PEGEN_INTERNAL void pegen_finish_head(const pegen_finish *f, int64_t head, int64_t at);
 PEGEN_INTERNAL void pegen_finish_store(const pegen_finish *f);
+/* All of it, where sums of heads are all that chunks have. */
+PEGEN_INTERNAL void pegen_finish_heads(pegen_finish *f, int target);
 
 /* The call is checked, and the processor's functions are chosen: *target. */
 PEGEN_INTERNAL int pegen_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts,
@@ -35,6 +37,19 @@ PEGEN_INTERNAL int pegen_backward_begin(const pegen_driver *driver, const pegen_
 /* What the entry of the workspace's size says: 0 where the call would be refused, too. */
 PEGEN_INTERNAL size_t pegen_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                            const pegen_args *args);
+
+/* An entry of finish, of a form: its call begins by pegen_backward_begin or by pegen_prepare_backward_begin. */
+#define PEGEN_FINISH_ENTRY(name, find_facts, begin, finish) \
+  int name(const pegen_driver *driver, const pegen_args *args, int part, int parts) { \
+    pegen_backward_call call; \
+    pegen_backward_facts facts; \
+    pegen_tuning tuning; \
+    int target; \
+    find_facts(driver, &facts); \
+    PEGEN_TRY(begin(driver, &facts, args, part, parts, &call, &tuning, &target)); \
+    finish(driver, args, &call, target, part, parts); \
+    return 0; \
+  }
 
 /* An entry of a size, which is not entered by way of enter.c. */
 #define PEGEN_SIZE_ENTRY(name, find_facts, size) \

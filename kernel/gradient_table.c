@@ -16,8 +16,7 @@ int pegen_check_gradient_table(const pegen_grad_args *grad, const pegen_table_he
   const uint64_t *given = grad->table, *right = (const uint64_t *)planned;
   if ((uintptr_t)grad->table & 63) return PEGEN_ERROR_ALIGNMENT;
   if (planned->bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
-  int error = pegen_view_memory(grad->table, planned->bytes, view);
-  if (error) return error;
+  PEGEN_TRY(pegen_view_memory(grad->table, planned->bytes, view));
   if (grad->table_bytes < (uint64_t)planned->bytes) return PEGEN_ERROR_TABLE_BYTES;
   for (size_t i = 0; i < sizeof *planned / sizeof *right && is_read; i++)
     if (given[i] != right[i]) return PEGEN_ERROR_GRADIENT_TABLE;

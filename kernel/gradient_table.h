@@ -45,7 +45,7 @@ PEGEN_INTERNAL int pegen_check_prepare_backward(const pegen_driver *driver, cons
 /* The same, and the processor's functions are chosen: *target. */
 PEGEN_INTERNAL int pegen_prepare_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts,
                                                 const pegen_args *args, int part, int parts, pegen_backward_call *call,
-                                                int *target);
+                                                pegen_tuning *tuning, int *target);
 /* What the entries of sizes say: 0 where the call would be refused, too. */
 PEGEN_INTERNAL size_t pegen_prepare_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                                    const pegen_args *args);

@@ -30,7 +30,7 @@ static int overlaps(const pegen_view *view, const pegen_view *const *others, int
 static int overlap_operand(const pegen_memory *m, const pegen_view *const *views, int n) {
   pegen_view operand;
   if (m->tabled) {
-    pegen_table_view(m->args, pegen_table_extent(m->args), &operand);
+    pegen_view_memory(m->args->table, pegen_table_extent(m->args), &operand); /* it was checked */
     return overlaps(&operand, views, n);
   }
   for (int i = 0; m->kernel && i < m->kernel->n_operands; i++)

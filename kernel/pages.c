@@ -12,12 +12,13 @@ int pegen_check_pages_shape(const DLTensor *of) {
 int pegen_permute_pages(pegen_permuted *rows, pegen_permuted *row, const DLTensor *of, int64_t batches,
                         int64_t tokens) {
   static const int from[] = {0, 2, 1, 3};
+  int rank = of->ndim;
   int64_t step = 1, contiguous[4];
-  for (int i = 3; i >= 0; i--) {
+  for (int i = rank - 1; i >= 0; i--) {
     contiguous[i] = step;
     if (__builtin_mul_overflow(step, of->shape[i], &step)) return PEGEN_ERROR_SIZE_OVERFLOW;
   }
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < rank; i++) {
     rows->shape[i] = row->shape[i] = of->shape[from[i]];
     rows->stride[i] = row->stride[i] = of->strides ? of->strides[from[i]] : contiguous[from[i]];
   }
@@ -27,7 +28,7 @@ int pegen_permute_pages(pegen_permuted *rows, pegen_permuted *row, const DLTenso
   pegen_permuted *both[] = {rows, row};
   for (int i = 0; i < 2; i++) {
     pegen_tensor_like(&both[i]->tensor, of);
-    both[i]->tensor.ndim = 4;
+    both[i]->tensor.ndim = rank;
     both[i]->tensor.shape = both[i]->shape;
     both[i]->tensor.strides = both[i]->stride;
   }

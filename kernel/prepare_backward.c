@@ -29,7 +29,7 @@ static void set_positions(walk *w, int64_t batch) {
   const pegen_view *gained = w->which < 0 ? 0 : &w->call->positions[w->which];
   pegen_set_positions(&w->loop.loop, w->stream, batch);
   if (!gained) return;
-  w->loop.positions = (char *)(gained->base + (uintptr_t)(batch * gained->stride[PEGEN_POSITION_BATCH]));
+  w->loop.positions = pegen_at(gained, batch, 0, 0);
   w->loop.position_is_f64 = w->call->position_is_f64[w->which];
   w->loop.position_token = gained->stride[PEGEN_POSITION_TOKEN];
   w->loop.position_axis = gained->stride[PEGEN_POSITION_AXIS];
@@ -93,8 +93,8 @@ static void run(walk *w) {
   int64_t heads = pegen_heads_apart(w->driver), most = 1;
   w->stride = w->of->prepared_bytes + 64;
   while (most < heads && (most + 1) * w->stride <= PEGEN_STACK_PREPARED) most++;
-  w->prepared = __builtin_alloca_with_align((size_t)(most * w->stride), 512);
-  w->leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w->of->n_leaves * blades->lanes) + 64, 512);
+  w->prepared = PEGEN_STACK(most * w->stride);
+  w->leaves = PEGEN_STACK(sizeof(double) * (size_t)(w->of->n_leaves * blades->lanes) + 64);
   for (w->head = 0; w->head < heads; w->head += most) {
     w->heads = w->head + most < heads ? most : heads - w->head;
     prepare_heads(w);
@@ -108,10 +108,11 @@ int pegen_driver_prepare_backward(const pegen_driver *driver, const pegen_args *
   const pegen_blades *blades = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;
+  pegen_tuning tuning;
   int chosen;
   pegen_blades_facts(driver, &facts);
-  int error = pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &chosen);
-  if (error || (!call.of_operands && !call.of_positions)) return error;
+  PEGEN_TRY(pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
+  if (!call.of_operands && !call.of_positions) return 0;
   pegen_gain_without_rows(&call, part, parts);
   walk w;
   w.driver = driver;
@@ -128,15 +129,7 @@ int pegen_driver_prepare_backward(const pegen_driver *driver, const pegen_args *
   return 0;
 }
 
-int pegen_driver_prepare_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  int chosen;
-  pegen_blades_facts(driver, &facts);
-  int error = pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &chosen);
-  if (!error) pegen_blades_finish(driver, args, &call, chosen, part, parts);
-  return error;
-}
-
+PEGEN_FINISH_ENTRY(pegen_driver_prepare_backward_finish, pegen_blades_facts, pegen_prepare_backward_begin,
+                   pegen_blades_finish)
 PEGEN_SIZE_ENTRY(pegen_driver_prepare_backward_workspace, pegen_blades_facts, pegen_prepare_backward_needs)
 PEGEN_SIZE_ENTRY(pegen_driver_gradient_table_bytes, pegen_blades_facts, pegen_gradient_table_size)

@@ -44,12 +44,8 @@ void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_
   const pegen_view *in = &stream->in, *out = stream->out;
   for (int64_t token = token_begin; token < token_end; token++)
     for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++) {
-      char *to = (char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
-                                                  head * out->stride[PEGEN_HEAD]));
-      const char *from =
-          (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
-                                                head * in->stride[PEGEN_HEAD]));
-      pegen_copy_row(stream, to, from);
+      const char *from = pegen_at(in, batch, head, token);
+      pegen_copy_row(stream, pegen_at(out, batch, head, token), from);
     }
 }
 
@@ -87,8 +83,7 @@ void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t b
   loop->position_type = stream->position_type;
   loop->position_token = stream->positions.stride[PEGEN_POSITION_TOKEN];
   loop->position_axis = stream->positions.stride[PEGEN_POSITION_AXIS];
-  loop->positions =
-      (const char *)(stream->positions.base + (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
+  loop->positions = pegen_at(&stream->positions, batch, 0, 0);
 }
 
 int64_t pegen_view_bytes(const pegen_view *view) { return view->size[0] * view->size[1] * view->size[2] * view->width; }

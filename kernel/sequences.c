@@ -8,8 +8,7 @@ int pegen_read_bounds(const pegen_args *args, int of_keys, int64_t total, pegen_
       (of->strides && of->shape[0] > 1 && of->strides[0] != 1))
     return PEGEN_ERROR_SEQUENCES;
   if (!pegen_on_host(of)) return PEGEN_ERROR_DEVICE;
-  int error = pegen_view_contiguous(of, &b->view);
-  if (error) return error;
+  PEGEN_TRY(pegen_view_contiguous(of, &b->view));
   b->at = (const int32_t *)b->view.base;
   b->sequences = of->shape[0] - 1;
   int64_t wrong = b->at[0] != 0 || b->at[b->sequences] != total;

@@ -65,17 +65,6 @@ int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_tabl
 
 int64_t pegen_table_extent(const pegen_args *args) { return ((const pegen_table_header *)args->table)->bytes; }
 
-void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view) {
-  view->base = view->low = (uintptr_t)args->table;
-  view->high = view->low + (uintptr_t)bytes;
-  view->width = bytes;
-  view->empty = 0;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
-    view->size[i] = 1;
-    view->stride[i] = 0;
-  }
-}
-
 /* Do the sizes in the header agree with each other and with the kernel? Reads stay inside of h->bytes then. */
 static int is_whole(const pegen_driver *driver, const pegen_table_header *h, int64_t row_bytes) {
   int64_t total = (int64_t)sizeof *h;
@@ -104,8 +93,7 @@ int pegen_table_check_memory(const pegen_args *args, uint64_t bytes) {
 int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   const pegen_table_header *h = args->table;
   uint64_t digest[4];
-  int error = pegen_table_check_memory(args, sizeof(pegen_table_header));
-  if (error) return error;
+  PEGEN_TRY(pegen_table_check_memory(args, sizeof(pegen_table_header)));
   if (args->table_bytes < sizeof(pegen_table_header)) return PEGEN_ERROR_TABLE_BYTES;
   digest_of(driver->kernel, digest);
   if (h->magic != MAGIC) return PEGEN_ERROR_TABLE;
@@ -113,7 +101,7 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_
     if (h->digest[i] != digest[i]) return PEGEN_ERROR_TABLE;
   if (!is_whole(driver, h, row_bytes)) return PEGEN_ERROR_TABLE;
   if ((uint64_t)h->bytes > args->table_bytes) return PEGEN_ERROR_TABLE_BYTES;
-  if ((error = pegen_table_check_memory(args, (uint64_t)h->bytes))) return error;
+  PEGEN_TRY(pegen_table_check_memory(args, (uint64_t)h->bytes));
   if (args->q && !fits(h, 0, args->q)) return PEGEN_ERROR_TABLE;
   if (args->k && !fits(h, h->sections > 1, args->k)) return PEGEN_ERROR_TABLE;
   return 0;

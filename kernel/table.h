@@ -43,8 +43,6 @@ PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_arg
 PEGEN_INTERNAL int pegen_table_check_memory(const pegen_args *args, uint64_t bytes);
 PEGEN_INTERNAL int64_t pegen_table_sections(const pegen_args *args);
 PEGEN_INTERNAL int64_t pegen_table_extent(const pegen_args *args); /* bytes, of a table that was checked */
-/* Its first `bytes`: what is read or written, however much room the caller says there is. */
-PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view);
 
 /* What a table for a call of NAME_prepare would be, whose positions are checked: its rows, of so many bytes, are what
  * `magic` names. bytes < 0: too large. */

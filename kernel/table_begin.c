@@ -8,10 +8,9 @@ static int check_room(const pegen_driver *driver, const pegen_args *args, const 
   pegen_view table;
   pegen_memory memory;
   if (!PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
-  int error = pegen_table_check_memory(args, h->bytes < 0 ? UINT64_MAX : (uint64_t)h->bytes);
-  if (error) return error;
+  PEGEN_TRY(pegen_table_check_memory(args, h->bytes < 0 ? UINT64_MAX : (uint64_t)h->bytes));
   if (args->table_bytes < (uint64_t)h->bytes) return PEGEN_ERROR_TABLE_BYTES;
-  pegen_table_view(args, h->bytes, &table);
+  PEGEN_TRY(pegen_view_memory(args->table, h->bytes, &table));
   pegen_memory_begin(&memory, driver->kernel, args, 0);
   for (int s = 0; s < 2; s++)
     if (call->stream[s].given && !call->stream[s].grid) pegen_memory_reads(&memory, &call->stream[s].positions);
@@ -28,10 +27,9 @@ static void sign_table(const pegen_args *args, const pegen_table_header *h) {
 int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                       pegen_call *call, pegen_table_header *h, int *target) {
   pegen_tuning tuning;
-  int error = pegen_check_prepare(driver, args, part, parts, call);
-  if (error) return error;
+  PEGEN_TRY(pegen_check_prepare(driver, args, part, parts, call));
   pegen_table_plan(driver, call, row_bytes, h);
-  if ((error = check_room(driver, args, call, h)) != 0) return error;
+  PEGEN_TRY(check_room(driver, args, call, h));
   *target = pegen_dispatch(driver, &tuning);
   if (*target < 0) return PEGEN_ERROR_PROCESSOR;
   if (part == 0) sign_table(args, h);

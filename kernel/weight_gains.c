@@ -22,8 +22,7 @@ void pegen_weights_begin(pegen_weights *w, const pegen_driver *driver, const peg
 }
 
 static char *row_of(const pegen_view *view, int64_t batch, int64_t head) {
-  if (view->empty) return 0;
-  return (char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]));
+  return view->empty ? 0 : pegen_at(view, batch, head, 0);
 }
 
 void pegen_weights_set_head(pegen_weights *w, int64_t batch, int64_t head) {

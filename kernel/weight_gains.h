@@ -42,10 +42,9 @@ static inline int64_t pegen_weights_leaves(const pegen_gradient *of) {
 #define PEGEN_WEIGHTS_ROOM(w, of, lanes, count) \
   do { \
     size_t row = sizeof(double) * (size_t)(lanes); \
-    (w)->leaves = __builtin_alloca_with_align(((of) ? (size_t)pegen_weights_leaves(of) * row : 0) + 64, 512); \
-    (w)->gained = __builtin_alloca_with_align(((of) ? (size_t)(of)->n_scatters * row : 0) + 64, 512); \
-    (w)->sums = __builtin_alloca_with_align(((of) ? (size_t)(of)->n_sums * row : 0) + 64, 512); \
-    (w)->prepared = __builtin_alloca_with_align(((of) ? (size_t)(of)->prepared_bytes : 0) + 64, 512); \
-    (w)->work.weights = \
-        __builtin_alloca_with_align(sizeof(float) * (size_t)((count) * PEGEN_WEIGHT_QUERIES) + 64, 512); \
+    (w)->leaves = PEGEN_STACK(((of) ? (size_t)pegen_weights_leaves(of) * row : 0) + 64); \
+    (w)->gained = PEGEN_STACK(((of) ? (size_t)(of)->n_scatters * row : 0) + 64); \
+    (w)->sums = PEGEN_STACK(((of) ? (size_t)(of)->n_sums * row : 0) + 64); \
+    (w)->prepared = PEGEN_STACK(((of) ? (size_t)(of)->prepared_bytes : 0) + 64); \
+    (w)->work.weights = PEGEN_STACK(sizeof(float) * (size_t)((count) * PEGEN_WEIGHT_QUERIES) + 64); \
   } while (0)

@@ -77,12 +77,9 @@ static void set_heads(run *r, int s, int64_t head, int64_t count) {
 
 static void set_inputs(run *r, int64_t head) {
   for (int i = 0; i < r->inputs; i++) {
-    const pegen_view *view = &r->call->input[i];
     pegen_input_rows *rows = &r->loop.input[i];
-    rows->batch = view->stride[PEGEN_BATCH];
-    rows->token = view->stride[PEGEN_TOKEN];
-    rows->head = view->stride[PEGEN_HEAD];
-    rows->data = (const char *)view->base + head * rows->head;
+    pegen_set_kept(rows, &r->call->input[i]);
+    rows->data += head * rows->head;
   }
 }
 
@@ -108,8 +105,8 @@ static void run_queries(run *r, const pegen_driver *driver, const pegen_args *ar
   int64_t bytes = widen->prepared_bytes > 0 ? widen->prepared_bytes : 64, heads = q->in.size[PEGEN_HEAD], tile = bytes;
   int64_t sets = driver->per_head ? heads : 1;
   for (int64_t n = 1; n < sets && tile + bytes <= PEGEN_STACK_PREPARED; n++) tile += bytes;
-  char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
-  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64, 512);
+  char *prepared = PEGEN_STACK(tile);
+  double *leaves = PEGEN_STACK(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64);
   r->loop.loop.prepared_stride = driver->per_head ? bytes : 0;
   for (int64_t set = 0; set < sets;) {
     int64_t first = set, used = 0;

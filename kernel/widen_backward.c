@@ -55,10 +55,6 @@ typedef struct walk {
 
 static const pegen_stream *any_stream(const walk *w) { return w->stream[0] ? w->stream[0] : w->stream[1]; }
 
-static const char *row_of(const pegen_view *view, int64_t batch, int64_t head) {
-  return (const char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]));
-}
-
 /* ---- rows of a head of q ---- */
 
 /* What encode's weights are made of, whose products with what columns gain positions do. */
@@ -73,7 +69,7 @@ static void prepare_weights(walk *w, int64_t head) {
 static void run_query_places(walk *w, int64_t batch, int64_t head) {
   for (int i = 0; i < w->driver->kernel->n_inputs; i++) {
     const pegen_view *input = &w->call->rows.input[i];
-    w->work.input[i] = row_of(input, batch, head);
+    w->work.input[i] = pegen_at(input, batch, head, 0);
     w->work.input_step[i] = input->stride[PEGEN_TOKEN];
   }
   prepare_weights(w, head);
@@ -90,7 +86,7 @@ static double *sums_of(const walk *w, int64_t head) {
 static void run_head(walk *w, int64_t batch, int64_t head) {
   const pegen_stream *q = w->stream[0];
   pegen_loop *loop = &w->work.loop;
-  loop->rows[0].in = row_of(&q->in, batch, head);
+  loop->rows[0].in = pegen_at(&q->in, batch, head, 0);
   if (w->weights.unweigh) {
     pegen_weights_set_head(&w->weights, batch, head);
     w->weights.work.sums = sums_of(w, head);
@@ -123,7 +119,7 @@ static void run_batch(walk *w, int64_t batch) {
   loop->origin_batch = batch;
   for (int64_t head = 0; w->stream[0] && head < w->stream[0]->in.size[PEGEN_HEAD]; head++) run_head(w, batch, head);
   if (!w->stream[1] || w->which < 0) return;
-  loop->rows[1].in = row_of(&w->stream[1]->in, batch, 0);
+  loop->rows[1].in = pegen_at(&w->stream[1]->in, batch, 0, 0);
   w->code->keys[w->call->rows.type](&w->work);
 }
 
@@ -134,10 +130,8 @@ static void write_places(const walk *w, int64_t batch, int64_t begin, int64_t en
   int64_t axes = w->driver->kernel->n_axes, adds = (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
   for (int64_t token = begin; token < end; token++)
     for (int64_t axis = 0; axis < axes; axis++)
-      pegen_gain((char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_POSITION_BATCH] +
-                                                   token * view->stride[PEGEN_POSITION_TOKEN] +
-                                                   axis * view->stride[PEGEN_POSITION_AXIS])),
-                 w->call->position_is_f64[w->which], adds, w->work.places[(token - begin) * axes + axis]);
+      pegen_gain(pegen_at(view, batch, token, axis), w->call->position_is_f64[w->which], adds,
+                 w->work.places[(token - begin) * axes + axis]);
 }
 
 /* Tokens [begin, end), at most PEGEN_WEIGHT_QUERIES, all skipped or all encoded, of the batches from `first` on that go
@@ -257,14 +251,13 @@ int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *ar
   walk w;
   int chosen;
   find_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
-  if (error) return error;
+  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
   const pegen_gradient *of = call.of_operands || call.of_inputs ? widen->gradient : 0;
   w.weights.lanes = widen->lanes;
   w.weights.n_blocks = widen->n_blocks;
   PEGEN_WEIGHTS_ROOM(&w.weights, of, widen->lanes, widen->n_weights);
-  w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64, 512);
-  w.prepared = __builtin_alloca_with_align((size_t)widen->prepared_bytes + 64, 512);
+  w.leaves = PEGEN_STACK(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64);
+  w.prepared = PEGEN_STACK(widen->prepared_bytes + 64);
   w.work.places = __builtin_alloca(sizeof(double) * (size_t)(PEGEN_WEIGHT_QUERIES * driver->kernel->n_axes));
   if (!begin_walk(&w, driver, args, &call, chosen)) return PEGEN_ERROR_DTYPE;
   call.rows.origin.fixed = widen->origin;
@@ -278,25 +271,15 @@ int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *ar
   return 0;
 }
 
-int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static void finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
+                        int part, int parts) {
   const pegen_widen *widen = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
   pegen_finish f;
-  int chosen;
-  find_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
-  if (error) return error;
   f.of = widen->gradient;
   f.n_blocks = widen->n_blocks;
   f.lanes = widen->lanes;
-  if (!pegen_finish_begin(&f, driver, args, &call, part, parts)) return 0;
-  f.code = &f.of->targets[chosen];
-  int64_t count = f.of->n_sums * f.lanes;
-  for (int64_t head = 0; head < pegen_heads_apart(driver); head++) pegen_finish_head(&f, head, head * count);
-  pegen_finish_store(&f);
-  return 0;
+  if (pegen_finish_begin(&f, driver, args, call, part, parts)) pegen_finish_heads(&f, target);
 }
 
+PEGEN_FINISH_ENTRY(pegen_driver_widen_backward_finish, find_facts, pegen_backward_begin, finish_sums)
 PEGEN_SIZE_ENTRY(pegen_driver_widen_backward_workspace, find_facts, pegen_backward_needs)

@@ -4,7 +4,6 @@
 #include "mlir/number.h"
 
 #include "cpu/apply_rows.h"
-#include "cpu/exponential_action.h"
 
 #include "kernel/dense.h"
 

@@ -20,7 +20,7 @@
 typedef enum matrix_layout {
   MATRIX_COLUMNS,
   MATRIX_DIAGONALS,
-  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action.h */
+  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action */
 } matrix_layout;
 
 /* Rows of a program's op `apply`, and how they are walked. */

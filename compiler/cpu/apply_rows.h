@@ -58,3 +58,8 @@ void emit_hold(applier *e, int blocks);
  * before any is written, as far as sums fit in registers: a store that lies a multiple of 4096 bytes from a load to
  * come, as other batches and k often do, holds that load up. */
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks);
+
+/* Rows times exp(M) without exp(M) (cpu/exponential_action). The first coefficient is that of exp(M) x - x, which is
+ * what is summed: x is added last, so that turns by little are rounded by less. The matrix at hand is 2 N, column by
+ * column; coefficients and their number are the work's (kernel/dense.h). */
+void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int rows);

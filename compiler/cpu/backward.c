@@ -52,8 +52,6 @@ void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target 
   }
   row_code forward = emit_row_code(a, transposed->spec, encode, count, target),
            row = emit_row_code(a, transposed->spec, turned, count, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   const chunk_walk *walk = emit_walks_of(b, a, &row, back);
   emit_rotor(walk);
   if (has_table) emit_unfold(walk);
@@ -61,5 +59,4 @@ void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target 
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, &row, back, dtype, dtype, streaming, false);
-  b->target_cpu = b->target_features = NULL;
 }

@@ -181,8 +181,5 @@ void emit_dense(ir *b, arena *a, const program *encode, const cpu_target *target
   d.shape = dense_shape_of(a, d.program, target);
   if (d.shape.matrix->skew.source != SOURCE_PRODUCT) t->n_looped = 0; /* angles are short */
   d.walk = emit_chunks_of(b, a, p, t, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   emit_ops(&d, d.program->body, 0);
-  b->target_cpu = b->target_features = NULL;
 }

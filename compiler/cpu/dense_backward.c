@@ -3,12 +3,11 @@
 
 #include "cpu/apply_rows.h"
 #include "cpu/basis_adjoint.h"
-#include "cpu/exponential_adjoint.h"
+#include "cpu/exponential.h"
 #include "cpu/gradient.h"
 #include "cpu/product.h"
 #include "cpu/schedule.h"
 #include "cpu/torus.h"
-#include "cpu/wedge.h"
 #include "mlir/arith.h"
 
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target) {
@@ -155,9 +154,6 @@ static void emit_transposes(ir *b, const cpu_target *target, int size, matrix_la
 void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const program *scheduled = cpu_schedule(a, encode);
   dense_shape shape = dense_shape_of(a, scheduled, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   emit_transposes(b, target, shape.matrix->blocks.size, shape.layout, emit_transpose_name(a, target));
   emit_gains(b, a, scheduled, &shape, target, dtypes);
-  b->target_cpu = b->target_features = NULL;
 }

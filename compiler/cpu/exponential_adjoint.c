@@ -1,5 +1,5 @@
-/* cpu/exponential_adjoint: one matrix at a time, in tiles; see cpu/exponential_adjoint.h. */
-#include "cpu/exponential_adjoint.h"
+/* cpu/exponential_adjoint: one matrix at a time, in tiles; see cpu/exponential.h. */
+#include "cpu/exponential.h"
 
 #include "algebra/torque_dense.h"
 #include "cpu/exponential_matrix.h"

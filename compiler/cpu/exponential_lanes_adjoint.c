@@ -1,8 +1,8 @@
-/* cpu/exponential_lanes_adjoint: a small matrix in each lane; see cpu/exponential_adjoint.h.
+/* cpu/exponential_lanes_adjoint: a small matrix in each lane; see cpu/exponential.h.
  *
  * For skew matrices only what is above the diagonal is stored and read.
  */
-#include "cpu/exponential_adjoint.h"
+#include "cpu/exponential.h"
 
 #include "algebra/exponential.h"
 #include "algebra/torque_dense.h"

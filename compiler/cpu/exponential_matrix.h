@@ -1,5 +1,5 @@
 /* cpu/exponential_matrix: the steps of the exponential of one matrix, in tiles (cpu/exponential.h), for functions that
- * go through them: the exponential itself, and what its matrix gains of a torque (cpu/exponential_adjoint.h). */
+ * go through them: the exponential itself, and what its matrix gains of a torque (cpu/exponential.h). */
 #pragma once
 
 #include "cpu/product.h"

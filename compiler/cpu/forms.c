@@ -100,9 +100,15 @@ void emit_form_imports(ir *b, const form *f) {
 }
 
 void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  b->target_cpu = target->cpu;
+  b->target_features = target->features;
   emitters[f->kind].emit(b, a, f, plan, target, dtypes);
+  b->target_cpu = b->target_features = NULL;
 }
 
 void emit_form_gradients(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  b->target_cpu = target->cpu;
+  b->target_features = target->features;
   if (emitters[f->kind].gradients) emitters[f->kind].gradients(b, a, f, plan, target, dtypes);
+  b->target_cpu = b->target_features = NULL;
 }

@@ -173,13 +173,11 @@ static void permute_in_frame(const gradient_code *g, row_emitter *r, int group, 
                              const row_vectors *gradient, const row_vectors *turned, ir_value *out) {
   int n_slots = emit_torque_slots(g, r->t);
   ir_value *own = arena_array(r->memory, ir_value, n_slots), value[IR_MAX_RESULTS];
-  MlirType types[IR_MAX_RESULTS];
   permute_group(g, r, group, gradient, out);
   int count = 0;
   for (int i = 0; i < n_slots; i++) count += out[i].ptr != NULL;
   if (count > IR_MAX_RESULTS) diag_bug("cpu/gain", "%d permuted vectors in a row", count);
-  for (int i = 0; i < count; i++) types[i] = ir_vector(r->b, r->t->width, r->b->f32);
-  ir_choice choice = ir_choose(r->b, v->from_input, count, types);
+  ir_choice choice = ir_choose_alike(r->b, v->from_input, count, ir_vector(r->b, r->t->width, r->b->f32));
   permute_group(g, r, group, turned, own);
   gather_known(own, n_slots, value);
   ir_choose_else(r->b, &choice, count, value);

@@ -191,12 +191,9 @@ void emit_gradient(ir *b, arena *a, const program *backward, const plan *const *
   const plan *turned[SPEC_MAX_PARTS];
   for (int i = 0; i < of->n_parts; i++) turned[i] = plan_is_sum(plans[i]) ? plans[i] : plan_transpose(a, plans[i]);
   row_code row = emit_row_code(a, s, turned, of->n_parts, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   emit_gradient_expressions(b, a, g);
   emit_spread(g, b, &row);
   emit_collect_torques(g, b);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_encode_gradient(b, a, cpu_schedule(a, backward), &row, back, dtype, g);
-  b->target_cpu = b->target_features = NULL;
 }

@@ -82,16 +82,6 @@ static ir_value counted_once(plain_emitter *e, ir_value x, int vector) {
   return ir_select(e->b, ir_bools(e->b, e->t->width, mask), x, ir_float(e->b, ir_type(x), 0));
 }
 
-static ir_value sum_of_lanes(ir *b, ir_value x) {
-  for (int lanes = ir_lanes(x); lanes > 1; lanes /= 2) {
-    int64_t low[MOST_LANES], high[MOST_LANES];
-    for (int i = 0; i < lanes / 2; i++) low[i] = i, high[i] = i + lanes / 2;
-    ir_value first = ir_shuffle(b, x, x, lanes / 2, low);
-    x = add(b, first, ir_shuffle(b, x, x, lanes / 2, high));
-  }
-  return ir_extract(b, x, 0);
-}
-
 /* The sum of the squares of a row; held: receives its vectors that no loop has. */
 static ir_value sum_of_squares(plain_emitter *e, ir_value *held) {
   ir *b = e->b;
@@ -111,7 +101,7 @@ static ir_value sum_of_squares(plain_emitter *e, ir_value *held) {
     sums[j % n_sums] = squares(e, counted_once(e, held[j - first], j), sums[j % n_sums]);
   }
   for (int i = 1; i < n_sums; i++) sums[0] = add(b, sums[0], sums[i]);
-  return sum_of_lanes(b, sums[0]);
+  return emit_across(b, sums[0], add);
 }
 
 static int channels_of(const plan_tile *t) { return t->start[t->n_vectors - 1] + t->width; }

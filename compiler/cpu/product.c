@@ -43,6 +43,16 @@ void emit_transpose(ir *b, int n, ir_value *rows) {
   }
 }
 
+ir_value emit_across(ir *b, ir_value x, lane_fold *fold) {
+  int64_t low[32], high[32];
+  for (int lanes = ir_lanes(x) / 2; lanes >= 1; lanes /= 2) {
+    for (int i = 0; i < lanes; i++) low[i] = i, high[i] = lanes + i;
+    ir_value one = ir_shuffle(b, x, x, lanes, low), other = ir_shuffle(b, x, x, lanes, high);
+    x = fold(b, one, other);
+  }
+  return ir_extract(b, x, 0);
+}
+
 /* ---- products ---- */
 
 static int row_bytes(const matrix_shape *m) { return m->padded * m->bytes; }

@@ -28,6 +28,9 @@ int64_t matrix_bytes(const matrix_shape *m);
 ir_value emit_multiply_add(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value z);
 /* The transpose of n vectors of n lanes, in place; n is a power of two. */
 void emit_transpose(ir *b, int n, ir_value *rows);
+/* The sum, or what `fold` makes (add, smaller, larger), of all lanes: a half with the other, again and again. */
+typedef ir_value lane_fold(ir *b, ir_value x, ir_value y);
+ir_value emit_across(ir *b, ir_value x, lane_fold *fold);
 
 /* Emits NAME(out, x, y): out = x y; upper: only its tiles on and above the diagonal. out is neither x nor y. */
 void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper);

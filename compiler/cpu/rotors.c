@@ -284,20 +284,15 @@ static bool has_table(const row_code *row) {
 
 void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target *target) {
   row_code row = row_of(a, encode, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   const chunk_walk *walk = emit_walks_of(b, a, &row, target);
   if (has_leaves(&row)) emit_prepare(walk);
   emit_rotor(walk);
   emit_encode_few(b, a, cpu_schedule(a, encode), &row, target, PEGEN_ATTENTION_TURNED_ROTORS);
-  b->target_cpu = b->target_features = NULL;
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const program *scheduled = cpu_schedule(a, encode);
   row_code row = row_of(a, encode, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   const chunk_walk *walk = emit_walks_of(b, a, &row, target);
   if (has_leaves(&row)) emit_prepare(walk);
   emit_rotor(walk);
@@ -321,5 +316,4 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
         emit_encode(b, a, scheduled, &row, target, in, out, false, true);
         emit_convert(b, a, row.whole, target, in, out, row.spec->skip_tokens > 0);
       }
-  b->target_cpu = b->target_features = NULL;
 }

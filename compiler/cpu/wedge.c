@@ -1,5 +1,5 @@
-/* cpu/wedge: see cpu/wedge.h. */
-#include "cpu/wedge.h"
+/* cpu/wedge: what a row adds to the torques of its blocks; see cpu/dense_backward.h. */
+#include "cpu/dense_backward.h"
 
 #include "cpu/apply_rows.h"
 #include "cpu/product.h"

@@ -300,8 +300,6 @@ static bool can_stream(const plan_widen *p, const cpu_target *target, int dtype)
 void emit_widen(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const plan_widen *p = program_widen_plan(encode);
   chunk_walk walk = emit_chunks_of(b, a, p->values, plan_tile_build(a, p->values, target->lanes), target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   if (p->values->n_leaves > 0) emit_prepare(&walk);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_widen_columns(b, a, p, target, dtype);
@@ -324,5 +322,4 @@ void emit_widen(ir *b, arena *a, const program *encode, const cpu_target *target
                                    .has_table = walk.has_table};
       emit_function(&e, wide);
     }
-  b->target_cpu = b->target_features = NULL;
 }

@@ -292,8 +292,6 @@ static void emit_keys_gain(gains_emitter *e) {
 void emit_widen_backward(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes) {
   const cpu_target *back = emit_backward_target(a, target); /* under which tables have their names */
   chunk_walk walk = emit_chunks_of(b, a, p->values, plan_tile_build(a, p->values, target->lanes), back);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   emit_weight_gains(b, a, plan_widen_gradient(a, p), target, dtypes);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
@@ -305,5 +303,4 @@ void emit_widen_backward(ir *b, arena *a, const plan_widen *p, const cpu_target 
       emit_queries_gain(&e, &weights, wide);
     emit_keys_gain(&e);
   }
-  b->target_cpu = b->target_features = NULL;
 }

@@ -240,6 +240,12 @@ ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types)
   return choice;
 }
 
+ir_choice ir_choose_alike(ir *b, ir_value condition, int count, MlirType type) {
+  MlirType types[IR_MAX_RESULTS];
+  for (int i = 0; i < count; i++) types[i] = type;
+  return ir_choose(b, condition, count, types);
+}
+
 void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values) {
   yield_values(b, count, values);
   b->block = choice->otherwise;

@@ -200,6 +200,7 @@ typedef struct ir_choice {
   MlirOperation operation;
 } ir_choice;
 ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types);
+ir_choice ir_choose_alike(ir *b, ir_value condition, int count, MlirType type); /* values of one type */
 void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values);
 void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, ir_value *results);
 

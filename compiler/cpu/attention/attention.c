@@ -329,8 +329,6 @@ static void emit_attention_dots(ir *b, arena *a, const attention_plan *p, const 
 
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
   attend f = {.e = attention_emitter_create(b, a, p, target)};
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   if (p->matrix) emit_block_channels(b, a, p, target);
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
   if (p->by_tiles) emit_pair_biases(b, a, p, target);
@@ -344,7 +342,6 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   }
   if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p->spec, target)) emit_attention_dots(b, a, p, target);
   emit_attention_few(b, a, p, target, dtypes);
-  b->target_cpu = b->target_features = NULL;
 }
 
 void emit_attention_imports(ir *b) {

@@ -123,8 +123,6 @@ static void emit_merge(attention_emitter *e) {
 
 /* ---- end ---- */
 
-static ir_value sum_of(ir *b, ir_value x, ir_value y) { return add(b, x, y); }
-
 static void emit_out(const attention_emitter *e, const few_row *row, ir_value state, ir_value sum, ir_value out) {
   ir *b = e->b;
   MlirType lanes = few_row_lanes(e, row);
@@ -147,7 +145,7 @@ static void emit_out(const attention_emitter *e, const few_row *row, ir_value st
 }
 
 static ir_value sum_at(const attention_emitter *e, ir_value state) {
-  return emit_few_across(e->b, load(e, ir_offset_const(e->b, state, few_sum_offset(e->p))), sum_of);
+  return emit_across(e->b, load(e, ir_offset_const(e->b, state, few_sum_offset(e->p))), add);
 }
 
 static void emit_lse(attention_emitter *e) {

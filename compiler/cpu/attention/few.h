@@ -9,6 +9,7 @@
 #pragma once
 
 #include "cpu/attention/tile.h"
+#include "cpu/product.h"
 
 #include "kernel/attention_few.h"
 
@@ -67,9 +68,6 @@ void emit_few_load(const attention_emitter *e, const few_row *row, int count, co
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x);
 /* Stores as many registers as the place has. */
 void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, const ir_value *x);
-/* The sum, or what `fold` makes, of all lanes: a half with the other, again and again. */
-typedef ir_value few_fold(ir *b, ir_value x, ir_value y);
-ir_value emit_few_across(ir *b, ir_value x, few_fold *fold);
 
 /* Bytes between rows: of queries, of scores, and of the decay. */
 int64_t few_query_bytes(const attention_plan *p);

@@ -76,14 +76,12 @@ static void load_any(const attention_emitter *e, const few_row *row, unsigned dt
                      const few_place *places, ir_value *x) {
   int type = first_of(dtypes), registers = registers_of(count, places);
   unsigned others = dtypes & ~(1u << type);
-  MlirType types[FEW_MAX_LOADS];
   ir_value side[FEW_MAX_LOADS];
   if (!others) {
     load_as(e, row, type, count, places, x);
     return;
   }
-  for (int i = 0; i < registers; i++) types[i] = few_row_lanes(e, row);
-  ir_choice choice = ir_choose(e->b, is_type(e, row, type), registers, types);
+  ir_choice choice = ir_choose_alike(e->b, is_type(e, row, type), registers, few_row_lanes(e, row));
   load_as(e, row, type, count, places, side);
   ir_choose_else(e->b, &choice, registers, side);
   load_any(e, row, others, count, places, side);
@@ -110,16 +108,6 @@ void emit_few_store(const attention_emitter *e, const few_row *row, const few_pl
     else emit_store_channels(e->b, e->target->native, type, *x, at, false);
     ir_end_if(e->b, branch);
   }
-}
-
-ir_value emit_few_across(ir *b, ir_value x, few_fold *fold) {
-  int64_t low[32], high[32];
-  for (int lanes = ir_lanes(x) / 2; lanes >= 1; lanes /= 2) {
-    for (int i = 0; i < lanes; i++) low[i] = i, high[i] = lanes + i;
-    ir_value one = ir_shuffle(b, x, x, lanes, low), other = ir_shuffle(b, x, x, lanes, high);
-    x = fold(b, one, other);
-  }
-  return ir_extract(b, x, 0);
 }
 
 int64_t few_query_bytes(const attention_plan *p) { return (int64_t)attention_pitch(p->head_dim) * 4; }

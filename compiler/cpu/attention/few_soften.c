@@ -62,11 +62,6 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   return emit_score_at(e, row->fixed, narrow, score, true);
 }
 
-static ir_value smaller_of(ir *b, ir_value x, ir_value y) { return smaller(b, x, y); }
-static ir_value larger_of(ir *b, ir_value x, ir_value y) { return larger(b, x, y); }
-
-static ir_value across(ir *b, ir_value x, bool least) { return emit_few_across(b, x, least ? smaller_of : larger_of); }
-
 /* Scores with bias and mask go back (registers of keys that the row sees without a mask of lanes); their maximum, with
  * what was so far, in all lanes. */
 static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
@@ -92,7 +87,7 @@ static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
   if (s->paired) store(e, score, at);
   ir_value next = larger(b, score, now);
   ir_end_for_with(b, loop, 1, &next, &found);
-  return ir_broadcast(b, e->lanes, across(b, found, false));
+  return ir_broadcast(b, e->lanes, emit_across(b, found, larger));
 }
 
 /* While powers are computed memory has nothing to do: with a register of them a key of the next tile is asked for, of
@@ -212,8 +207,8 @@ void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
   emit_row(&s, rows.index);
   ir_end_for(b, rows);
   if (e->p->hides) {
-    tell(e, across(b, load(e, s.extremes), true), offsetof(pegen_attention_few, some_are_zero));
-    tell(e, across(b, load(e, ir_offset_const(b, s.extremes, e->shape.lanes * 4)), false),
+    tell(e, emit_across(b, load(e, s.extremes), smaller), offsetof(pegen_attention_few, some_are_zero));
+    tell(e, emit_across(b, load(e, ir_offset_const(b, s.extremes, e->shape.lanes * 4)), larger),
          offsetof(pegen_attention_few, most_is_zero));
   }
   ir_return(b);

@@ -67,7 +67,7 @@ static void add_products(const value_chunk *c, const ir_value *v, const ir_value
 static void emit_key(const value_chunk *c, ir_value key, int count, ir_value *sums) {
   ir *b = c->e->b;
   int n = chunk_registers(c);
-  MlirType lanes = few_row_lanes(c->e, &c->row), types[MOST_SUMS];
+  MlirType lanes = few_row_lanes(c->e, &c->row);
   ir_value p[PEGEN_FEW_BLOCK], weights[PEGEN_FEW_BLOCK], side[MOST_SUMS], v[MOST_SUMS],
       row = ir_offset(b, c->values, mul(b, key, c->stride)), at = nth(b, c->weights, key, 4),
       ahead = ir_offset(b, c->ahead, mul(b, key, c->ahead_stride));
@@ -80,8 +80,8 @@ static void emit_key(const value_chunk *c, ir_value key, int count, ir_value *su
     add_products(c, v, weights, sums);
     return;
   }
-  for (int i = 0; i < n; i++) types[i] = lanes, side[i] = sums[i];
-  ir_choice counts = ir_choose(b, ir_compare_float(b, "une", p[0], ir_float(b, b->f32, 0)), n, types);
+  for (int i = 0; i < n; i++) side[i] = sums[i];
+  ir_choice counts = ir_choose_alike(b, ir_compare_float(b, "une", p[0], ir_float(b, b->f32, 0)), n, lanes);
   load_value(c, row, ahead, count, v);
   add_products(c, v, weights, side);
   ir_choose_else(b, &counts, n, side);

@@ -435,8 +435,6 @@ static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_targ
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes) {
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  b->target_cpu = target->cpu;
-  b->target_features = target->features;
   if (p->turned) emit_block_channels(b, a, p, target); /* which out does not need */
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
@@ -456,5 +454,4 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
     emit_key_sums_functions(&e);
     emit_tiles(e, 1u << NUMBER_BF16);
   }
-  b->target_cpu = b->target_features = NULL;
 }

@@ -18,6 +18,7 @@
 #include "cpu/attention/pair_sums.h"
 
 #include "cpu/attention/queries.h"
+#include "cpu/product.h"
 #include "mlir/monomial.h"
 
 enum { MOST_TOGETHER = 8 }; /* monomials whose sums stay in registers over a tile of keys */
@@ -57,18 +58,6 @@ static void begin_operands(pair_sums *s, delta_emitter *d) {
   }
 }
 
-/* The sum of lanes of float64, halves added to halves. */
-static ir_value sum_of_lanes(ir *b, ir_value x) {
-  int64_t other[64];
-  for (int half = ir_lanes(x) / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; i++) other[i] = half + i;
-    ir_value upper = ir_shuffle(b, x, x, half, other);
-    for (int i = 0; i < half; i++) other[i] = i;
-    x = add(b, ir_shuffle(b, x, x, half, other), upper);
-  }
-  return ir_extract(b, x, 0);
-}
-
 /* table[place] += more, a float64. */
 static void add_to_place(ir *b, ir_value table, ir_value place, ir_value more) {
   ir_value at = nth(b, table, ir_cast(b, "arith.extsi", place, b->i64), 8);
@@ -79,7 +68,7 @@ static void add_to_place(ir *b, ir_value table, ir_value place, ir_value more) {
 static void add_to_places(const attention_emitter *e, ir_value table, ir_value place, ir_value gain) {
   ir *b = e->b;
   if (ir_lanes(place) == 0) {
-    add_to_place(b, table, place, sum_of_lanes(b, ir_cast(b, "arith.extf", gain, b->f64)));
+    add_to_place(b, table, place, emit_across(b, ir_cast(b, "arith.extf", gain, b->f64), add));
     return;
   }
   for (int lane = 0; lane < e->shape.lanes; lane++) {

@@ -1,7 +1,7 @@
 /* cpu/attention/places: see cpu/attention/places.h. */
 #include "cpu/attention/places.h"
 
-#include "cpu/attention/few.h"
+#include "cpu/product.h"
 #include "mlir/arith.h"
 
 /* Coordinates below it from the origin are as good as exact: their differences are 2^-18 off at most. */
@@ -27,12 +27,10 @@ ir_value emit_is_far(ir *b, ir_value wide, ir_value narrow) {
   return ir_op2(b, "arith.ori", is_rounded, may_be_rounded);
 }
 
-static ir_value larger_of(ir *b, ir_value x, ir_value y) { return larger(b, x, y); }
-
 ir_value emit_some(const attention_emitter *e, ir_value lanes) {
   ir *b = e->b;
   ir_value one = ir_float(b, e->lanes, 1), zero = ir_float(b, e->lanes, 0);
-  ir_value most = emit_few_across(b, ir_select(b, lanes, one, zero), larger_of);
+  ir_value most = emit_across(b, ir_select(b, lanes, one, zero), larger);
   return ir_compare_float(b, "ogt", most, ir_float(b, b->f32, 0));
 }
 

@@ -33,16 +33,12 @@ static void emit_finish(const score_emitter *s, const key_tile *t, ir_value key,
   const attention_emitter *e = s->e;
   ir *b = e->b;
   int vectors = e->shape.vectors;
-  MlirType types[ATTENTION_MAX_VECTORS];
   ir_value sides[2][ATTENTION_MAX_VECTORS];
-  for (int x = 0; x < vectors; x++) {
-    types[x] = e->lanes;
-    sides[0][x] = sides[1][x] = maxima[x];
-  }
+  for (int x = 0; x < vectors; x++) sides[0][x] = sides[1][x] = maxima[x];
   ir_value first = add(b, t->first, key), last = add(b, first, i64(b, rows));
   ir_value hides = t->whole_begin.ptr ? ir_op2(b, "arith.xori", emit_is_whole(e, t, first, last), ir_int(b, b->i1, 1))
                                       : ir_compare_int(b, "sgt", last, ATTENTION_TILE(e, free, b->i64));
-  ir_choice choice = ir_choose(b, hides, vectors, types);
+  ir_choice choice = ir_choose_alike(b, hides, vectors, e->lanes);
   for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
   ir_choose_else(b, &choice, vectors, sides[0]);
   for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);
@@ -65,15 +61,11 @@ static void emit_seen_products(const score_emitter *s, const key_tile *t, ir_val
   const attention_emitter *e = s->e;
   ir *b = e->b;
   int count = e->shape.rows * e->shape.vectors;
-  MlirType types[ATTENTION_MAX_SUMS];
   ir_value of_one[ATTENTION_MAX_SUMS], of_both[ATTENTION_MAX_SUMS],
       lone = emit_lone(e, s->pairs, t, key, e->shape.rows);
   emit_keep_lone(e, t, group, lone);
-  for (int i = 0; i < count; i++) {
-    types[i] = e->lanes;
-    of_both[i] = sums[i];
-  }
-  ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", lone, i64(b, LONE_BOTH)), count, types);
+  for (int i = 0; i < count; i++) of_both[i] = sums[i];
+  ir_choice choice = ir_choose_alike(b, ir_compare_int(b, "ne", lone, i64(b, LONE_BOTH)), count, e->lanes);
   emit_lone_products(e, rows, lone, of_one);
   ir_choose_else(b, &choice, count, of_one);
   emit_products(e, rows, 0, e->p->head_dim, of_both);

@@ -64,9 +64,7 @@ static void emit_lone_keys(const attention_emitter *e, const value_block *block,
                            ir_value lone, ir_value *sums) {
   ir *b = e->b;
   int n = block->n;
-  MlirType types[MOST_SUMS];
-  for (int i = 0; i < 2 * n; i++) types[i] = e->lanes;
-  ir_choice choice = ir_choose(b, ir_compare_int(b, "slt", first, end), 2 * n, types);
+  ir_choice choice = ir_choose_alike(b, ir_compare_int(b, "slt", first, end), 2 * n, e->lanes);
   ir_value is_second = emit_is_second(e, lone), own[MOST_SUMS], now[MOST_SUMS], both[MOST_SUMS];
   for (int c = 0; c < n; c++) own[c] = ir_select(b, is_second, sums[2 * c + 1], sums[2 * c]);
   attention_emitter of = *e;
