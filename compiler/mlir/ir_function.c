@@ -78,13 +78,13 @@ static int types_of(ir *b, const char *letters, MlirType *types) {
 }
 
 void ir_open(ir *b, const char *name, const char *types, ir_value *arguments) {
-  MlirType all[IR_MAX_ARGUMENTS];
+  MlirType all[IR_MAX_ARGUMENTS] = {b->ptr};
   int count = types_of(b, types, all);
   ir_function(b, name, true, (MlirType){NULL}, count, all, arguments);
 }
 
 void ir_declare(ir *b, const char *name, const char *types) {
-  MlirType all[IR_MAX_ARGUMENTS];
+  MlirType all[IR_MAX_ARGUMENTS] = {b->ptr};
   MlirType type = function_type(b, (MlirType){NULL}, types_of(b, types, all), all);
   function_op(b, name, false, type, (MlirBlock){NULL});
 }
