@@ -7,7 +7,6 @@
 #include "gpu/basis_gradient.h"
 
 #include "gpu/basis.h"
-#include "gpu/finish.h"
 #include "gpu/gains.h"
 #include "gpu/gradient.h"
 #include "gpu/index.h"
@@ -409,5 +408,6 @@ void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes) {
                   .units = team_threads(back.change->blocks.size),
                   .blocks = BLOCKS};
   gpu_add_team_entries(a, program, &back.change->blocks, of, dtypes);
-  gpu_finish_matrices(a, program, thread_bytes(&back));
+  gpu_keep_matrices(a, program, thread_bytes(&back));
+  gpu_add_finishing(a, program);
 }

@@ -10,7 +10,7 @@
  *
  * What C = (I - A)(I + A)^-1 gains is linear in a chunk's sum P: with K, C or to turn back its transpose, A gains
  * -1/2 (I + K)^T (P - P^T) (I + K), and so a chunk's numbers are those of the generator, as dense blocks' are, and are
- * finished by the same entries (gpu/finish_matrices).
+ * finished by the same entries (gpu/finish).
  */
 #ifndef PEGEN_GPU_BASIS_GRADIENT_H
 #define PEGEN_GPU_BASIS_GRADIENT_H

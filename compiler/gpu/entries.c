@@ -268,10 +268,6 @@ bool gpu_entry_waits(const gpu_entry *entry) { return entry->units || (entry->ti
 
 const char *gpu_entry_word(const gpu_entry *entry) { return entry->word ? entry->word : pegen_launch_word(entry->of); }
 
-gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word) {
-  return (gpu_entry){.name = arena_printf(a, "%s_%s", s->name, word), .of = of, .word = word, .kind = kind};
-}
-
 const program *gpu_entry_program(const gpu_program *program, const gpu_entry *entry) {
   return entry->of == PEGEN_LAUNCH_encode_backward ? program->backward : program->encode;
 }

@@ -26,13 +26,13 @@ typedef enum gpu_entry_kind {
   GPU_ROWS,
   GPU_GRADIENT, /* of rows, and with them torques */
   GPU_SUM,
+  GPU_MATRICES,
   GPU_SCATTER,
   GPU_GATHER,
   GPU_POSITIONS,
   GPU_INPUTS,
   GPU_COLUMN_GRADIENT, /* of rows that columns widened, and with them weights (gpu/widen_gains.h) */
   GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
-  GPU_MATRICES,
   GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
   GPU_ATTENTION_KEYS,
   GPU_ATTENTION_WEIGHTS,

@@ -3,15 +3,26 @@
  * Every number is added up by one thread, in an order that the call's sizes alone decide. Sums are pairs of float32;
  * float64 is used where a gradient is stored as one, and nowhere else.
  */
-#include "gpu/finish.h"
+#include "gpu/gradient.h"
+
 #include "base/diag.h"
 #include "gpu/body.h"
-#include "gpu/gradient.h"
+#include "gpu/exponential.h"
 #include "gpu/index.h"
+#include "mlir/two_float.h"
 
 #include "kernel/launch.h"
 
 enum { TOGETHER = 8 };
+
+typedef struct finisher {
+  ir *b;
+  arena *memory;
+  const gpu_program *program;
+  const gpu_entry *entry;
+  const ir_value *parameter;
+  ir_value line; /* i32: the thread */
+} finisher;
 
 static int heads_of(const finisher *f) {
   return f->program->per_head || f->program->queries_differ ? f->program->spec->heads : 1;
@@ -26,35 +37,67 @@ static int blocks_of(const finisher *f) {
   return f->program->of ? plan_gradient_blocks(f->program->of) : f->program->spec->n_blocks;
 }
 
+/* ---- numbers ---- */
+
+/* The address of a number (i64) of an array. */
+static ir_value number_at(ir *b, ir_value array, ir_value index) {
+  return ir_pointer(b, add(b, array, mul(b, index, i64(b, TWO_FLOAT_BYTES))));
+}
+
 /* Sums of `count` arrays, the one after the other: from[i] the first number of each, i64, `step` numbers apart. */
 static void sum_series(ir *b, int count, const ir_value *from, ir_value step, ir_value begin, ir_value end,
-                       ir_value array, two_float *out) {
-  ir_value values[2 * TOGETHER];
-  for (int i = 0; i < 2 * count; i++) values[i] = ir_float(b, b->f32, 0);
-  ir_loop loop = ir_for_with(b, begin, end, 2 * count, values, values);
+                       ir_value array, two_float *sum) {
+  for (int i = 0; i < count; i++) sum[i] = two_float_const(b, 0);
+  ir_loop loop = two_float_for(b, begin, end, count, sum);
   for (int i = 0; i < count; i++) {
-    two_float x = two_float_load(b, finish_number_at(b, array, add(b, from[i], mul(b, loop.index, step))));
-    two_float old = {.hi = values[2 * i], .lo = values[2 * i + 1]}, sum = two_float_add(b, old, x);
-    values[2 * i] = sum.hi;
-    values[2 * i + 1] = sum.lo;
+    ir_value at = number_at(b, array, add(b, from[i], mul(b, loop.index, step)));
+    sum[i] = two_float_add(b, sum[i], two_float_load(b, at));
   }
-  ir_end_for_with(b, loop, 2 * count, values, values);
-  for (int i = 0; i < count; i++) out[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+  two_float_end_for(b, loop, count, sum);
+}
+
+/* A sum as float32 or float64, added to what is there where parameter `adds` says so. */
+static void store_sum(finisher *f, ir_value is_f64, int adds, two_float sum, ir_value address) {
+  ir *b = f->b;
+  ir_value at = ir_pointer(b, address), is_added = ir_compare_int(b, "ne", f->parameter[adds], i64(b, 0));
+  ir_branch branch = ir_if(b, is_f64);
+  for (int narrow = 0; narrow < 2; narrow++) {
+    MlirType type = narrow ? b->f32 : b->f64;
+    if (narrow) ir_else(b, &branch);
+    ir_choice choice = ir_choose(b, is_added, 1, &type);
+    ir_value old = ir_load(b, type, at, narrow ? 4 : 8), value;
+    ir_choose_else(b, &choice, 1, &old);
+    ir_value zero = ir_float(b, type, 0);
+    ir_end_choose(b, choice, 1, &zero, &old);
+    if (narrow) value = two_float_narrow(b, two_float_add(b, sum, two_float_f32(old)));
+    else value = add(b, add(b, ir_cast(b, "arith.extf", sum.hi, type), ir_cast(b, "arith.extf", sum.lo, type)), old);
+    ir_store(b, value, at, narrow ? 4 : 8, false);
+  }
+  ir_end_if(b, branch);
+}
+
+/* The next index of a line of `size`, which is left with the rest. */
+static ir_value take_index(ir *b, ir_value *line, ir_value size) {
+  ir_value index = ir_op2(b, "arith.remui", *line, size);
+  *line = ir_op2(b, "arith.divui", *line, size);
+  return index;
+}
+
+static ir_value step_by(ir *b, ir_value address, ir_value index, ir_value stride) {
+  return add(b, address, mul(b, index, stride));
 }
 
 /* ---- sums of chunks ---- */
 
-static void emit_sum(finisher *f, bool host) {
+static void emit_sum(finisher *f) {
   ir *b = f->b;
-  finish_open(f, PEGEN_PTX_SUM_COUNT, host);
   const ir_value *p = f->parameter;
   ir_value numbers = p[PEGEN_PTX_SUM_NUMBERS], chunks = p[PEGEN_PTX_SUM_CHUNKS], most = i64(b, PEGEN_PTX_SUM_MOST);
-  ir_value line = wide(b, f->line), group = ir_op2(b, "arith.divui", line, numbers),
-           number = ir_op2(b, "arith.remui", line, numbers), begin = mul(b, group, most);
+  ir_value line = wide(b, f->line), group = line, number = take_index(b, &group, numbers), begin = mul(b, group, most);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", begin, chunks));
   two_float sum;
   sum_series(b, 1, &number, numbers, begin, smaller(b, add(b, begin, most), chunks), p[PEGEN_PTX_SUM_FROM], &sum);
-  two_float_store(b, sum, finish_number_at(b, p[PEGEN_PTX_SUM_TO], line));
+  two_float_store(b, sum, number_at(b, p[PEGEN_PTX_SUM_TO], line));
   ir_end_if(b, inside);
 }
 
@@ -92,49 +135,43 @@ static void scatter_part(finisher *f, int part) {
   emit_thread_operands(&e, roots, of->n_scatters);
   for (int i = 0; i < of->n_scatters; i++) {
     ir_value at = add(b, wide(b, f->line), i64(b, (int64_t)(first + i) * heads * blocks));
-    two_float_store(b, emit_thread_value(&e, roots[i], 0), finish_number_at(b, p[PEGEN_PTX_SCATTER_GAINED], at));
+    two_float_store(b, emit_thread_value(&e, roots[i], 0), number_at(b, p[PEGEN_PTX_SCATTER_GAINED], at));
   }
   if (s->n_blocks < blocks) ir_end_if(b, has_block);
 }
 
-static void emit_scatter(finisher *f, bool host) {
+static void emit_scatter(finisher *f) {
   ir *b = f->b;
-  finish_open(f, PEGEN_PTX_SCATTER_OPERANDS + f->program->spec->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
   ir_branch inside = ir_if(b, below(b, f->line, i32(b, (int64_t)heads_of(f) * blocks_of(f))));
   for (int part = 0; part < parts_of(f); part++)
     if (f->program->of->part[part]) scatter_part(f, part);
   ir_end_if(b, inside);
 }
 
-/* ---- what an element gains ---- */
+/* ---- lists: what an element gains ---- */
 
-/* Which of the numbers that leaves gain are an element's: terms[first[e]] up to terms[first[e + 1]]. */
-typedef struct element_terms {
+/* Which numbers are an element's: terms[first[e]] up to terms[first[e + 1]]. A walk over all numbers in their order is
+ * made twice: elements' are counted, then they have places. */
+typedef struct term_list {
   int count, n_terms; /* of elements, of all */
   int32_t *first, *terms;
-} element_terms;
-
-/* A walk over all numbers in their order is made twice: elements' are counted, then they have places. */
-typedef struct term_list {
-  element_terms of;
   bool counts;
 } term_list;
 typedef void term_walk(const finisher *f, term_list *list);
 
-static void add_term(term_list *list, int element, int term) {
-  element_terms *t = &list->of;
-  if (list->counts) t->first[element + 2]++, t->n_terms++;
+static void add_term(term_list *t, int element, int term) {
+  if (t->counts) t->first[element + 2]++, t->n_terms++;
   else t->terms[t->first[element + 1]++] = term;
 }
 
-static element_terms list_terms(const finisher *f, int count, term_walk *walk) {
-  term_list list = {.of = {.count = count, .first = arena_array(f->memory, int32_t, count + 2)}, .counts = true};
+static term_list list_terms(const finisher *f, int count, term_walk *walk) {
+  term_list list = {.count = count, .first = arena_array(f->memory, int32_t, count + 2), .counts = true};
   walk(f, &list);
-  for (int e = 0; e <= count; e++) list.of.first[e + 1] += list.of.first[e];
-  list.of.terms = arena_array(f->memory, int32_t, list.of.n_terms + 1);
+  for (int e = 0; e <= count; e++) list.first[e + 1] += list.first[e];
+  list.terms = arena_array(f->memory, int32_t, list.n_terms + 1);
   list.counts = false;
   walk(f, &list);
-  return list.of;
+  return list;
 }
 
 /* As tables of the entry. */
@@ -142,7 +179,7 @@ typedef struct term_tables {
   const char *first, *terms;
 } term_tables;
 
-static term_tables lay_terms(const finisher *f, const element_terms *t) {
+static term_tables lay_terms(const finisher *f, const term_list *t) {
   term_tables tables = {arena_printf(f->memory, "%s_first", f->entry->name),
                         arena_printf(f->memory, "%s_terms", f->entry->name)};
   ir_table(f->b, tables.first, t->count + 1, NULL, t->first);
@@ -150,17 +187,85 @@ static term_tables lay_terms(const finisher *f, const element_terms *t) {
   return tables;
 }
 
-/* Those that hold generators gain of matrices (finish_matrices). */
-static bool is_gathered(const finisher *f, int operand) {
-  return !f->program->matrices || !gpu_generates(gpu_learned_matrix(f->program->encode), operand);
+/* A loop over an element's (i32) terms, but for `counts` (i1): over none. */
+static ir_loop each_term(finisher *f, const term_tables *tables, ir_value element, ir_value counts, two_float *sum) {
+  ir *b = f->b;
+  ir_value begin = table_i32(b, tables->first, element), behind = add(b, element, i32(b, 1));
+  ir_value end = table_i32(b, tables->first, behind);
+  if (counts.ptr) end = ir_select(b, counts, end, begin);
+  return two_float_for(b, wide(b, begin), wide(b, end), 1, sum);
 }
 
-/* Of all gathered operands in one line. */
-static int gathered_before(const finisher *f, int operand) {
+static ir_value term_of(finisher *f, const term_tables *tables, ir_loop loop) {
+  return wide(f->b, table_i32(f->b, tables->terms, narrow(f->b, loop.index)));
+}
+
+/* ---- operands: their elements in one line ---- */
+
+static bool generates(const program_op *matrix, int operand) {
+  for (int k = 0; k < matrix->skew.count; k++)
+    if (matrix->skew.of[k].operand == operand) return true;
+  return false;
+}
+
+/* The matrix of an encode program that is made of what operands hold. */
+static const program_op *learned_matrix(const program *encode) {
+  for (int v = 0; v < encode->n_values; v++)
+    if (encode->value[v].kind == KIND_MATRIX && encode->value[v].maker->skew.count > 0) return encode->value[v].maker;
+  diag_bug("gpu/finish", "'%s' has no learned matrix", encode->entry);
+}
+
+/* Whether elements of an operand are the entry's: those that hold generators gain of matrices, and of these alone. */
+static bool is_own(const finisher *f, int operand) {
+  bool of_matrix = f->program->matrices && generates(learned_matrix(f->program->encode), operand);
+  return of_matrix == (f->entry->kind == GPU_MATRICES);
+}
+
+static int elements_before(const finisher *f, int operand) {
   int count = 0;
   for (int i = 0; i < operand; i++)
-    if (is_gathered(f, i)) count += (int)spec_operand_elements(&spec_of(f)->operand[i]);
+    if (is_own(f, i)) count += (int)spec_operand_elements(&spec_of(f)->operand[i]);
   return count;
+}
+
+/* The thread's element, whose gradient is wanted. */
+typedef struct gained_element {
+  ir_value wanted, is_f64; /* i1 */
+  ir_value at; /* i64 */
+} gained_element;
+
+/* of: address and type of each operand's gradient. */
+static gained_element find_element(const finisher *f, const ir_value *of) {
+  ir *b = f->b;
+  ir_value address = i64(b, 0), type = address, element = wide(b, f->line);
+  int all = spec_of(f)->n_operands;
+  for (int i = 0; i < all; i++, of += PEGEN_PTX_OPERAND_COUNT) {
+    if (!is_own(f, i)) continue;
+    int before = elements_before(f, i);
+    ir_value is_behind = ir_compare_int(b, "uge", f->line, i32(b, before));
+    address = ir_select(b, is_behind, of[PEGEN_PTX_OPERAND_ADDRESS], address);
+    type = ir_select(b, is_behind, of[PEGEN_PTX_OPERAND_TYPE], type);
+    element = ir_select(b, is_behind, wide(b, sub(b, f->line, i32(b, before))), element);
+  }
+  ir_value is_f64 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_F64));
+  ir_value bytes = ir_select(b, is_f64, i64(b, 8), i64(b, 4)), given = ir_compare_int(b, "ne", address, i64(b, 0));
+  return (gained_element){.wanted = both(b, below(b, f->line, i32(b, elements_before(f, all))), given),
+                          .is_f64 = is_f64,
+                          .at = step_by(b, address, element, bytes)};
+}
+
+static void emit_total(finisher *f) {
+  ir *b = f->b;
+  const spec *s = f->program->spec;
+  const ir_value *p = f->parameter;
+  gained_element to = find_element(f, p + PEGEN_PTX_TOTAL_OPERANDS);
+  ir_branch inside = ir_if(b, to.wanted);
+  ir_value line = wide(b, f->line), first = i64(b, 0);
+  two_float sum;
+  sum_series(b, 1, &line, i64(b, spec_elements_before(s, s->n_operands)), first, p[PEGEN_PTX_TOTAL_CHUNKS],
+             p[PEGEN_PTX_TOTAL_SUMS], &sum);
+  store_sum(f, to.is_f64, PEGEN_PTX_TOTAL_ADDS, sum, to.at);
+  ir_end_if(b, inside);
 }
 
 /* Numbers of the leaves of a part: head by head, blocks as on processors. */
@@ -170,7 +275,7 @@ static void walk_leaves(const finisher *f, int part, int head, term_list *list) 
   for (int i = 0; i < of->n_scatters; i++) {
     const expr *leaf = of->scatter[i].leaf;
     const int32_t *offset = leaf->offsets + (leaf->n_heads > 1 ? head * own : 0);
-    int start = gathered_before(f, leaf->index), number = plan_gradient_scatters(f->program->of, part) + i;
+    int start = elements_before(f, leaf->index), number = plan_gradient_scatters(f->program->of, part) + i;
     for (int block = 0; block < own; block++)
       add_term(list, start + offset[block], (number * heads_of(f) + head) * blocks_of(f) + block);
   }
@@ -182,113 +287,122 @@ static void walk_parts(const finisher *f, term_list *list) {
       if (f->program->of->part[part]) walk_leaves(f, part, head, list);
 }
 
-static ir_value table_element(ir *b, const char *name, ir_value index) {
-  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), mul(b, index, i64(b, 4))), 4);
-}
-
-/* The thread's element, of all gathered operands' in one line; of: address and type of each of their gradients. */
-typedef struct gained_element {
-  ir_value wanted, is_f64; /* i1 */
-  ir_value at; /* i64 */
-} gained_element;
-
-static gained_element find_element(const finisher *f, const spec *s, const ir_value *of) {
+static void emit_gather(finisher *f) {
   ir *b = f->b;
-  ir_value address = i64(b, 0), type = address, element = wide(b, f->line);
-  int count = 0;
-  for (int i = 0; i < s->n_operands; i++, of += PEGEN_PTX_OPERAND_COUNT) {
-    if (!is_gathered(f, i)) continue;
-    if (count) {
-      ir_value behind = ir_compare_int(b, "uge", f->line, i32(b, count));
-      address = ir_select(b, behind, of[PEGEN_PTX_OPERAND_ADDRESS], address);
-      type = ir_select(b, behind, of[PEGEN_PTX_OPERAND_TYPE], type);
-      element = ir_select(b, behind, wide(b, sub(b, f->line, i32(b, count))), element);
-    } else {
-      address = of[PEGEN_PTX_OPERAND_ADDRESS];
-      type = of[PEGEN_PTX_OPERAND_TYPE];
-    }
-    count += (int)spec_operand_elements(&s->operand[i]);
-  }
-  ir_value is_f64 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_F64));
-  ir_value bytes = ir_select(b, is_f64, i64(b, 8), i64(b, 4));
-  return (gained_element){.wanted =
-                              both(b, below(b, f->line, i32(b, count)), ir_compare_int(b, "ne", address, i64(b, 0))),
-                          .is_f64 = is_f64,
-                          .at = add(b, address, mul(b, element, bytes))};
-}
-
-static void emit_total(finisher *f, bool host) {
-  ir *b = f->b;
-  const spec *s = f->program->spec;
-  finish_open(f, PEGEN_PTX_TOTAL_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
-  const ir_value *p = f->parameter;
-  gained_element to = find_element(f, s, p + PEGEN_PTX_TOTAL_OPERANDS);
+  term_list list = list_terms(f, elements_before(f, spec_of(f)->n_operands), walk_parts);
+  term_tables tables = lay_terms(f, &list);
+  gained_element to = find_element(f, f->parameter + PEGEN_PTX_GATHER_OPERANDS);
   ir_branch inside = ir_if(b, to.wanted);
-  ir_value line = wide(b, f->line);
-  two_float sum;
-  ir_value first = i64(b, 0);
-  sum_series(b, 1, &line, i64(b, spec_elements_before(s, s->n_operands)), first, p[PEGEN_PTX_TOTAL_CHUNKS],
-             p[PEGEN_PTX_TOTAL_SUMS], &sum);
-  ir_value at = ir_pointer(b, to.at);
-  finish_store(b, to.is_f64, ir_compare_int(b, "ne", p[PEGEN_PTX_TOTAL_ADDS], i64(b, 0)), sum, at);
+  two_float sum = two_float_const(b, 0);
+  ir_loop loop = each_term(f, &tables, f->line, (ir_value){NULL}, &sum);
+  ir_value at = number_at(b, f->parameter[PEGEN_PTX_GATHER_GAINED], term_of(f, &tables, loop));
+  sum = two_float_add(b, sum, two_float_load(b, at));
+  two_float_end_for(b, loop, 1, &sum);
+  store_sum(f, to.is_f64, PEGEN_PTX_GATHER_ADDS, sum, to.at);
   ir_end_if(b, inside);
 }
 
-static void emit_gather(finisher *f, bool host) {
+/* ---- matrices ----
+ *
+ * A thread has an element of a raw matrix F and adds up the chunks' sums, in order, of every generator, head and block
+ * that is made of it, above the diagonal: of F - F^T an element below it gains the opposite. */
+
+static int matrix_elements(const finisher *f) {
+  int n = learned_matrix(f->program->encode)->blocks.size;
+  return n * n;
+}
+
+/* Generators, heads and blocks in one line, as sums are numbered. */
+static int count_uses(const finisher *f) {
+  const program_op *matrix = learned_matrix(f->program->encode);
+  return matrix->skew.count * heads_of(f) * matrix->blocks.count;
+}
+
+static void walk_uses(const finisher *f, term_list *list) {
+  const program_op *matrix = learned_matrix(f->program->encode);
+  int blocks = matrix->blocks.count, elements = matrix_elements(f);
+  for (int use = 0; use < count_uses(f); use++) {
+    const spec_skew *g = &matrix->skew.of[use / (heads_of(f) * blocks)];
+    int head = use / blocks % heads_of(f), block = use % blocks,
+        at = elements_before(f, g->operand) + g->offset[(g->n_heads > 1 ? head * blocks : 0) + block];
+    if (at % elements) diag_bug("gpu/finish", "a matrix begins inside of another");
+    add_term(list, at / elements, use);
+  }
+}
+
+/* i1: A of the thread's operand is F - F^T. */
+static ir_value is_difference(const finisher *f) {
   ir *b = f->b;
-  const spec *s = spec_of(f);
-  element_terms terms = list_terms(f, gathered_before(f, s->n_operands), walk_parts);
-  finish_open(f, PEGEN_PTX_GATHER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
-  term_tables tables = lay_terms(f, &terms);
+  ir_value differs = ir_int(b, b->i1, 0);
+  const program_skew *skew = &learned_matrix(f->program->encode)->skew;
+  for (int i = 0; i < spec_of(f)->n_operands; i++) {
+    bool own = false;
+    for (int k = 0; k < skew->count; k++)
+      own = own || (skew->of[k].operand == i && skew->of[k].rule == SKEW_DIFFERENCE);
+    ir_value is_behind = ir_compare_int(b, "uge", f->line, i32(b, elements_before(f, i)));
+    if (is_own(f, i)) differs = ir_select(b, is_behind, ir_int(b, b->i1, own), differs);
+  }
+  return differs;
+}
+
+static void emit_matrices(finisher *f) {
+  ir *b = f->b;
+  int elements = matrix_elements(f), n = learned_matrix(f->program->encode)->blocks.size, padded = team_padded(n);
+  int64_t numbers = (int64_t)padded * padded;
   const ir_value *p = f->parameter;
-  gained_element to = find_element(f, s, p + PEGEN_PTX_GATHER_OPERANDS);
+  term_list list = list_terms(f, elements_before(f, spec_of(f)->n_operands) / elements, walk_uses);
+  term_tables tables = lay_terms(f, &list);
+  gained_element to = find_element(f, p + PEGEN_PTX_MATRICES_OPERANDS);
   ir_branch inside = ir_if(b, to.wanted);
-  ir_value line = wide(b, f->line), begin = table_element(b, tables.first, line),
-           end = table_element(b, tables.first, add(b, line, i64(b, 1)));
-  ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
-  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, values, values);
-  ir_value at = wide(b, table_element(b, tables.terms, loop.index));
-  two_float old = {.hi = values[0], .lo = values[1]};
-  two_float sum = two_float_add(b, old, two_float_load(b, finish_number_at(b, p[PEGEN_PTX_GATHER_GAINED], at)));
-  ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
-  ir_value element = ir_pointer(b, to.at);
-  finish_store(b, to.is_f64, ir_compare_int(b, "ne", p[PEGEN_PTX_GATHER_ADDS], i64(b, 0)),
-               (two_float){.hi = values[0], .lo = values[1]}, element);
+  ir_value element = rest(b, f->line, elements), row = quotient(b, element, n), column = rest(b, element, n),
+           upper = below(b, row, column), lower = both(b, below(b, column, row), is_difference(f));
+  ir_value at = ir_select(b, upper, add(b, scaled(b, row, padded), column), add(b, scaled(b, column, padded), row));
+  two_float sum = two_float_const(b, 0);
+  ir_value matrix = quotient(b, f->line, elements), counts = ir_op2(b, "arith.ori", upper, lower);
+  ir_loop uses = each_term(f, &tables, matrix, counts, &sum);
+  ir_value first = add(b, mul(b, term_of(f, &tables, uses), i64(b, numbers)), wide(b, at));
+  ir_loop chunks = two_float_for(b, i64(b, 0), p[PEGEN_PTX_MATRICES_CHUNKS], 1, &sum);
+  ir_value index = step_by(b, first, chunks.index, i64(b, numbers * count_uses(f)));
+  sum = two_float_add(b, sum, two_float_load(b, number_at(b, p[PEGEN_PTX_MATRICES_SUMS], index)));
+  two_float_end_for(b, chunks, 1, &sum);
+  two_float_end_for(b, uses, 1, &sum);
+  two_float less = two_float_neg(b, sum);
+  sum = f->program->spec->inverse ? two_float_select(b, upper, less, sum) : two_float_select(b, upper, sum, less);
+  store_sum(f, to.is_f64, PEGEN_PTX_MATRICES_ADDS, sum, to.at);
   ir_end_if(b, inside);
 }
 
 /* ---- positions ---- */
 
-/* The first token whose shares count: those of attention's prefix tokens, wherever these end, are 0. */
-static int64_t first_turned(const finisher *f) { return f->program->attention ? 0 : f->program->spec->skip_tokens; }
-
-static void emit_positions(finisher *f, bool host) {
+/* `count` where shares of the token (i64) count, else 0: those of attention's prefix tokens, wherever these end, are 0.
+ */
+static ir_value count_gaining(const finisher *f, ir_value token, ir_value count) {
   ir *b = f->b;
-  int axes = f->program->spec->n_axes, numbers = f->program->inputs ? f->program->inputs->n_sums : axes;
-  finish_open(f, PEGEN_PTX_POSITIONS_PARAMETERS, host);
+  int64_t first = f->program->attention ? 0 : f->program->spec->skip_tokens;
+  return ir_select(b, ir_compare_int(b, "sge", token, i64(b, first)), count, i64(b, 0));
+}
+
+static void emit_positions(finisher *f) {
+  ir *b = f->b;
   const ir_value *p = f->parameter;
+  int axes = f->program->spec->n_axes, numbers = f->program->inputs ? f->program->inputs->n_sums : axes;
   ir_value tokens = p[PEGEN_PTX_POSITIONS_TOKENS], count = p[PEGEN_PTX_POSITIONS_COUNT],
-           batches = p[PEGEN_PTX_POSITIONS_BATCHES], line = wide(b, f->line), of_axes = i64(b, axes);
-  ir_value axis = ir_op2(b, "arith.remui", line, of_axes), place = ir_op2(b, "arith.divui", line, of_axes),
-           token = ir_op2(b, "arith.remui", place, tokens), set = ir_op2(b, "arith.divui", place, tokens);
+           batches = p[PEGEN_PTX_POSITIONS_BATCHES], set = wide(b, f->line);
+  ir_value axis = take_index(b, &set, i64(b, axes)), token = take_index(b, &set, tokens);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", set, p[PEGEN_PTX_POSITIONS_SETS]));
-  ir_value is_turned = ir_compare_int(b, "sge", token, i64(b, first_turned(f)));
-  ir_value shares = ir_select(b, is_turned, count, i64(b, 0)),
-           values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
-  ir_loop loop = ir_for_with(b, i64(b, 0), batches, 2, values, values);
+  two_float sum = two_float_const(b, 0), more;
+  ir_value shares = count_gaining(f, token, count);
+  ir_loop loop = two_float_for(b, i64(b, 0), batches, 1, &sum);
   ir_value item = add(b, mul(b, add(b, mul(b, set, batches), loop.index), tokens), token),
            from = add(b, mul(b, mul(b, item, count), i64(b, numbers)), axis), first = i64(b, 0);
-  two_float sum, old = {.hi = values[0], .lo = values[1]};
-  sum_series(b, 1, &from, i64(b, numbers), first, shares, p[PEGEN_PTX_POSITIONS_SHARES], &sum);
-  sum = two_float_add(b, old, sum);
-  ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
-  ir_value at = add(b, p[PEGEN_PTX_POSITIONS_OUT], mul(b, set, p[PEGEN_PTX_POSITIONS_OUT_SET]));
-  at = add(b, at, mul(b, token, p[PEGEN_PTX_POSITIONS_OUT_TOKEN]));
-  at = add(b, at, mul(b, axis, p[PEGEN_PTX_POSITIONS_OUT_AXIS]));
-  at = ir_pointer(b, at);
-  ir_value adds = ir_compare_int(b, "ne", p[PEGEN_PTX_POSITIONS_ADDS], i64(b, 0));
+  sum_series(b, 1, &from, i64(b, numbers), first, shares, p[PEGEN_PTX_POSITIONS_SHARES], &more);
+  sum = two_float_add(b, sum, more);
+  two_float_end_for(b, loop, 1, &sum);
+  ir_value at = step_by(b, p[PEGEN_PTX_POSITIONS_OUT], set, p[PEGEN_PTX_POSITIONS_OUT_SET]);
+  at = step_by(b, at, token, p[PEGEN_PTX_POSITIONS_OUT_TOKEN]);
+  at = step_by(b, at, axis, p[PEGEN_PTX_POSITIONS_OUT_AXIS]);
   ir_value is_f64 = ir_compare_int(b, "eq", p[PEGEN_PTX_POSITIONS_OUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F64));
-  finish_store(b, is_f64, adds, (two_float){.hi = values[0], .lo = values[1]}, at);
+  store_sum(f, is_f64, PEGEN_PTX_POSITIONS_ADDS, sum, at);
   ir_end_if(b, inside);
 }
 
@@ -312,46 +426,10 @@ static void walk_shares(const finisher *f, term_list *list) {
   }
 }
 
-static element_terms input_terms_of(const finisher *f) {
+static term_list input_terms_of(const finisher *f) {
   const gpu_input_sums *of_scores = f->program->inputs;
-  if (of_scores) return (element_terms){of_scores->count, of_scores->n_terms, of_scores->first, of_scores->terms};
+  if (of_scores) return (term_list){of_scores->count, of_scores->n_terms, of_scores->first, of_scores->terms, false};
   return list_terms(f, input_elements_before(spec_of(f), spec_of(f)->n_inputs), walk_shares);
-}
-
-/* Where the thread's element is, and which rows it gains of: all of i64. */
-typedef struct input_element {
-  ir_value element, token, first_batch, batches, first_head, heads;
-  ir_value at;     /* its address */
-  ir_value exists; /* i1 */
-} input_element;
-
-/* The next index of a line of `size`, which is left with the rest. */
-static ir_value take_index(ir *b, ir_value *line, ir_value size) {
-  ir_value index = ir_op2(b, "arith.remui", *line, size);
-  *line = ir_op2(b, "arith.divui", *line, size);
-  return index;
-}
-
-static input_element find_input_element(const finisher *f) {
-  ir *b = f->b;
-  const ir_value *p = f->parameter;
-  ir_value line = wide(b, f->line), one = i64(b, 1), all_batches = p[PEGEN_PTX_INPUTS_OUT_BATCHES],
-           all_heads = p[PEGEN_PTX_INPUTS_OUT_HEADS];
-  input_element e = {.element = take_index(b, &line, p[PEGEN_PTX_INPUTS_SIZE])};
-  e.token = take_index(b, &line, p[PEGEN_PTX_INPUTS_TOKENS]);
-  e.first_head = take_index(b, &line, all_heads);
-  e.first_batch = line;
-  e.exists = ir_compare_int(b, "ult", line, all_batches);
-  e.at = add(b, p[PEGEN_PTX_INPUTS_OUT], mul(b, e.first_batch, p[PEGEN_PTX_INPUTS_OUT_BATCH]));
-  e.at = add(b, e.at, mul(b, e.token, p[PEGEN_PTX_INPUTS_OUT_TOKEN]));
-  e.at = add(b, e.at, mul(b, e.first_head, p[PEGEN_PTX_INPUTS_OUT_HEAD]));
-  e.at = add(b, e.at, mul(b, e.element, i64(b, 4)));
-  /* One row for all gains of them all; tokens that are skipped, of none. */
-  ir_value is_turned = ir_compare_int(b, "sge", e.token, i64(b, first_turned(f)));
-  ir_value gaining = ir_select(b, is_turned, p[PEGEN_PTX_INPUTS_BATCHES], i64(b, 0));
-  e.batches = smaller(b, ir_select(b, ir_compare_int(b, "eq", all_batches, one), gaining, one), gaining);
-  e.heads = ir_op2(b, "arith.divui", p[PEGEN_PTX_INPUTS_HEADS], all_heads);
-  return e;
 }
 
 /* Bytes of a row's shares: float32, or numbers. */
@@ -363,56 +441,105 @@ static int64_t share_bytes(const finisher *f) {
 
 static two_float load_share(const finisher *f, ir_value row, ir_value term) {
   ir *b = f->b;
-  if (f->program->inputs) return two_float_load(b, finish_number_at(b, row, term));
-  return two_float_f32(ir_load(b, b->f32, ir_pointer(b, add(b, row, mul(b, term, i64(b, 4)))), 4));
+  if (f->program->inputs) return two_float_load(b, number_at(b, row, term));
+  return two_float_f32(ir_load(b, b->f32, ir_pointer(b, step_by(b, row, term, i64(b, 4))), 4));
 }
 
-/* The sum of an element's shares over the rows that it gains of. */
-static two_float sum_input_shares(const finisher *f, const input_element *e, const term_tables *tables) {
+static void emit_inputs(finisher *f) {
   ir *b = f->b;
   const ir_value *p = f->parameter;
-  ir_value zero = ir_float(b, b->f32, 0), values[2] = {zero, zero}, inner[2], line, begin, end;
-  line = add(b, e->element, p[PEGEN_PTX_INPUTS_FIRST]);
-  begin = wide(b, table_element(b, tables->first, line));
-  end = wide(b, table_element(b, tables->first, add(b, line, i64(b, 1))));
-  ir_loop rows = ir_for_with(b, i64(b, 0), mul(b, e->batches, e->heads), 2, values, values);
-  ir_value batch = add(b, e->first_batch, ir_op2(b, "arith.divui", rows.index, e->heads)),
-           head = add(b, mul(b, e->first_head, e->heads), ir_op2(b, "arith.remui", rows.index, e->heads)),
-           item = add(b, mul(b, batch, p[PEGEN_PTX_INPUTS_TOKENS]), e->token),
-           row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), head),
-           at = add(b, p[PEGEN_PTX_INPUTS_SHARES], mul(b, row, i64(b, share_bytes(f))));
-  ir_loop of_row = ir_for_with(b, begin, end, 2, values, inner);
-  ir_value term = wide(b, table_element(b, tables->terms, of_row.index));
-  two_float old = {.hi = inner[0], .lo = inner[1]}, sum = two_float_add(b, old, load_share(f, at, term));
-  ir_end_for_with(b, of_row, 2, (ir_value[]){sum.hi, sum.lo}, inner);
-  ir_end_for_with(b, rows, 2, inner, values);
-  return (two_float){.hi = values[0], .lo = values[1]};
-}
-
-static void emit_inputs(finisher *f, bool host) {
-  ir *b = f->b;
-  element_terms terms = input_terms_of(f);
-  finish_open(f, PEGEN_PTX_INPUTS_PARAMETERS, host);
-  term_tables tables = lay_terms(f, &terms);
-  input_element e = find_input_element(f);
-  ir_branch inside = ir_if(b, e.exists);
-  two_float sum = sum_input_shares(f, &e, &tables);
-  ir_value adds = ir_compare_int(b, "ne", f->parameter[PEGEN_PTX_INPUTS_ADDS], i64(b, 0)), at = ir_pointer(b, e.at);
-  finish_store(b, ir_int(b, b->i1, 0), adds, sum, at);
+  term_list list = input_terms_of(f);
+  term_tables tables = lay_terms(f, &list);
+  ir_value batch = wide(b, f->line), one = i64(b, 1), all_heads = p[PEGEN_PTX_INPUTS_OUT_HEADS],
+           all_batches = p[PEGEN_PTX_INPUTS_OUT_BATCHES], tokens = p[PEGEN_PTX_INPUTS_TOKENS];
+  ir_value element = take_index(b, &batch, p[PEGEN_PTX_INPUTS_SIZE]), token = take_index(b, &batch, tokens),
+           head = take_index(b, &batch, all_heads);
+  ir_value to = step_by(b, p[PEGEN_PTX_INPUTS_OUT], batch, p[PEGEN_PTX_INPUTS_OUT_BATCH]);
+  to = step_by(b, to, token, p[PEGEN_PTX_INPUTS_OUT_TOKEN]);
+  to = step_by(b, to, head, p[PEGEN_PTX_INPUTS_OUT_HEAD]);
+  to = step_by(b, to, element, i64(b, 4));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", batch, all_batches));
+  /* One row for all gains of them all; tokens that are skipped, of none. */
+  ir_value gaining = count_gaining(f, token, p[PEGEN_PTX_INPUTS_BATCHES]),
+           is_one = ir_compare_int(b, "eq", all_batches, one);
+  ir_value batches = smaller(b, ir_select(b, is_one, gaining, one), gaining),
+           heads = ir_op2(b, "arith.divui", p[PEGEN_PTX_INPUTS_HEADS], all_heads);
+  two_float sum = two_float_const(b, 0);
+  ir_loop rows = two_float_for(b, i64(b, 0), mul(b, batches, heads), 1, &sum);
+  ir_value of_batch = rows.index, of_head = add(b, mul(b, head, heads), take_index(b, &of_batch, heads)),
+           item = add(b, mul(b, add(b, batch, of_batch), tokens), token),
+           row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), of_head),
+           at = step_by(b, p[PEGEN_PTX_INPUTS_SHARES], row, i64(b, share_bytes(f)));
+  ir_value line = narrow(b, add(b, element, p[PEGEN_PTX_INPUTS_FIRST]));
+  ir_loop terms = each_term(f, &tables, line, (ir_value){NULL}, &sum);
+  sum = two_float_add(b, sum, load_share(f, at, term_of(f, &tables, terms)));
+  two_float_end_for(b, terms, 1, &sum);
+  two_float_end_for(b, rows, 1, &sum);
+  store_sum(f, ir_int(b, b->i1, 0), PEGEN_PTX_INPUTS_ADDS, sum, to);
   ir_end_if(b, inside);
 }
 
+/* ---- entries ---- */
+
+/* has_operands: parameters of operands, or of their gradients, follow. */
+static const struct finishing {
+  void (*emit)(finisher *f);
+  const char *word; /* of encode's gradients */
+  int parameters;
+  bool has_operands;
+} finishings[] = {
+    [GPU_SUM] = {emit_sum, PEGEN_PTX_WORD_SUM, PEGEN_PTX_SUM_COUNT, false},
+    [GPU_MATRICES] = {emit_matrices, PEGEN_PTX_WORD_MATRICES, PEGEN_PTX_MATRICES_OPERANDS, true},
+    [GPU_SCATTER] = {emit_scatter, PEGEN_PTX_WORD_SCATTER, PEGEN_PTX_SCATTER_OPERANDS, true},
+    [GPU_GATHER] = {emit_gather, PEGEN_PTX_WORD_GATHER, PEGEN_PTX_GATHER_OPERANDS, true},
+    [GPU_POSITIONS] = {emit_positions, PEGEN_PTX_WORD_POSITIONS, PEGEN_PTX_POSITIONS_PARAMETERS, false},
+    [GPU_INPUTS] = {emit_inputs, PEGEN_PTX_WORD_INPUTS, PEGEN_PTX_INPUTS_PARAMETERS, false},
+    [GPU_TOTAL] = {emit_total, NULL, PEGEN_PTX_TOTAL_OPERANDS, true},
+};
+
 void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
-  finisher f = {.b = b, .memory = a, .program = program, .entry = entry};
-  switch (entry->kind) {
-  case GPU_SUM: emit_sum(&f, host); break;
-  case GPU_SCATTER: emit_scatter(&f, host); break;
-  case GPU_GATHER: emit_gather(&f, host); break;
-  case GPU_POSITIONS: emit_positions(&f, host); break;
-  case GPU_INPUTS: emit_inputs(&f, host); break;
-  case GPU_TOTAL: emit_total(&f, host); break;
-  case GPU_MATRICES: finish_matrices(&f, host); break;
-  default: diag_bug("gpu/finish", "'%s' finishes nothing", entry->name);
-  }
+  const struct finishing *of = &finishings[entry->kind];
+  int operands = of->has_operands ? program->spec->n_operands * PEGEN_PTX_OPERAND_COUNT : 0;
+  gpu_function function = gpu_open_function(b, a, entry->name, of->parameters + operands, 0, host);
+  finisher f = {.b = b, .memory = a, .program = program, .entry = entry, .parameter = function.parameter};
+  f.line = add(b, scaled(b, function.block, PEGEN_PTX_BLOCK), function.thread);
+  of->emit(&f);
   ir_return(b);
+}
+
+gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word) {
+  return (gpu_entry){.name = arena_printf(a, "%s_%s", s->name, word), .of = of, .word = word, .kind = kind};
+}
+
+void gpu_add_finishing(arena *a, gpu_program *program) {
+  const plan_gradient_row *of = program->of;
+  const gpu_matrices *matrices = program->matrices;
+  const plan *rows = program->rows.of[0];
+  bool has_sums = of && plan_gradient_sums(of, of->n_parts), gathers = has_sums && !matrices;
+  for (int i = 0; matrices && i < program->spec->n_operands; i++)
+    gathers = gathers || !generates(learned_matrix(program->encode), i);
+  const bool wanted[] = {
+      [GPU_SUM] = has_sums || matrices,
+      [GPU_MATRICES] = matrices,
+      [GPU_SCATTER] = has_sums,
+      [GPU_GATHER] = gathers,
+      [GPU_POSITIONS] = program->has_columns || (of && plan_gradient_has_positions(of)),
+      [GPU_INPUTS] = rows && rows->of_rows,
+  };
+  for (int kind = GPU_SUM; kind <= GPU_INPUTS; kind++)
+    if (wanted[kind])
+      program->entry[program->n_entries++] = gpu_finish_entry(a, program->spec, PEGEN_LAUNCH_encode_backward_finish,
+                                                              (gpu_entry_kind)kind, finishings[kind].word);
+}
+
+void gpu_keep_matrices(arena *a, gpu_program *program, int thread_bytes) {
+  const spec *s = program->spec;
+  const program_op *matrix = learned_matrix(program->encode);
+  gpu_matrices *m = arena_new(a, gpu_matrices);
+  int padded = team_padded(matrix->blocks.size), heads = program->per_head ? s->heads : 1;
+  m->numbers = matrix->skew.count * heads * matrix->blocks.count * padded * padded;
+  m->thread_bytes = thread_bytes;
+  for (int i = 0; i < s->n_operands; i++)
+    if (generates(matrix, i)) m->elements += (int)spec_operand_elements(&s->operand[i]);
+  program->matrices = m;
 }

@@ -38,10 +38,6 @@ static gpu_entry entry_of(arena *a, const spec *s, int dtype, const thread_tile 
                                                       : flight};
 }
 
-static gpu_entry finishing(arena *a, const spec *s, gpu_entry_kind kind, const char *word) {
-  return gpu_finish_entry(a, s, PEGEN_LAUNCH_encode_backward_finish, kind, word);
-}
-
 /* Units of all parts, as wide as registers allow, or a channel at a time. */
 static const thread_tile *tiles_of(arena *a, const gpu_plans *plans, const plan_gradient_row *of, int element,
                                    bool widest) {
@@ -68,13 +64,6 @@ int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_r
     if (thread_tile_access(t) > element)
       entries[count++] = entry_of(a, s, dtype, tiles_of(a, plans, of, element, false), "_narrow");
   }
-  if (plan_gradient_sums(of, of->n_parts)) {
-    entries[count++] = finishing(a, s, GPU_SUM, PEGEN_PTX_WORD_SUM);
-    entries[count++] = finishing(a, s, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
-    entries[count++] = finishing(a, s, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
-  }
-  if (plan_gradient_has_positions(of)) entries[count++] = finishing(a, s, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
-  if (plans->of[0]->of_rows) entries[count++] = finishing(a, s, GPU_INPUTS, PEGEN_PTX_WORD_INPUTS);
   return count;
 }
 

@@ -21,6 +21,11 @@ static inline ir_value clamped(ir *b, ir_value x, ir_value end) {
 static inline ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static inline ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
 
+/* Number `index` (i32) of a table of integers. */
+static inline ir_value table_i32(ir *b, const char *table, ir_value index) {
+  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, index, 4))), 4);
+}
+
 #define both(b, x, y) ORDERED2(x, y, both(b, x_, y_))
 #define below(b, x, y) ORDERED2(x, y, below(b, x_, y_))
 #define less(b, x, y) ORDERED2(x, y, less(b, x_, y_))

@@ -3,7 +3,6 @@
 
 #include "gpu/dense_gradient.h"
 #include "gpu/exponential_adjoint.h"
-#include "gpu/finish.h"
 #include "gpu/gains.h"
 #include "gpu/gradient.h"
 #include "gpu/index.h"
@@ -264,7 +263,8 @@ void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
       a, plan_gradient_of_values(a, m.angles->plan, program->per_head, m.angles->expr, m.angles->n_exprs));
   if (m.matrix->skew.in_f64) {
     gpu_add_dense_gradients(a, program, dtypes);
-    gpu_finish_matrices(a, program, 0);
+    gpu_keep_matrices(a, program, 0);
+    gpu_add_finishing(a, program);
     return;
   }
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
@@ -273,5 +273,6 @@ void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
                   .units = m.matrix->blocks.count * team_threads(m.matrix->blocks.size),
                   .blocks = BLOCKS};
   gpu_add_team_entries(a, program, &m.matrix->blocks, of, dtypes);
-  gpu_finish_matrices(a, program, TORQUE_THREAD_BYTES);
+  gpu_keep_matrices(a, program, TORQUE_THREAD_BYTES);
+  gpu_add_finishing(a, program);
 }

@@ -30,7 +30,8 @@ const gpu_program *gpu_rotor_program(arena *a, const program *encode, const prog
       gpu_row_entries(a, back, PEGEN_LAUNCH_encode_backward, dtypes, program->entry + program->n_entries);
   program->of = gradient ? plan_gradient_build_row(a, rows->of, rows->count) : NULL;
   program->gradient = gradient;
-  if (program->of)
-    program->n_entries += gpu_gradient_entries(a, rows, program->of, dtypes, program->entry + program->n_entries);
+  if (!program->of) return program;
+  program->n_entries += gpu_gradient_entries(a, rows, program->of, dtypes, program->entry + program->n_entries);
+  gpu_add_finishing(a, program);
   return program;
 }

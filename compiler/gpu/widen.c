@@ -202,6 +202,7 @@ static void add_gradients(arena *a, gpu_program *program, const plan_widen *p, u
   program->has_columns = true;
   program->queries_differ = p->values->per_head;
   program->of = plan_gradient_row_of(a, of);
+  gpu_add_finishing(a, program);
 }
 
 const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients) {

@@ -258,10 +258,6 @@ void gpu_emit_widen_gains(ir *b, arena *a, const gpu_program *program, const gpu
   ir_return(b);
 }
 
-static gpu_entry finishing(arena *a, const plan_widen *p, gpu_entry_kind kind, const char *word) {
-  return gpu_finish_entry(a, p->spec, PEGEN_LAUNCH_encode_backward_finish, kind, word);
-}
-
 bool gpu_widen_gains_fit(arena *a, const plan_widen *p, const plan_gradient *of) {
   const spec *s = p->spec;
   int own = pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, s->n_inputs) + gpu_origin_parameters(s);
@@ -296,11 +292,5 @@ int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *o
           .blocks = 1};
     }
   }
-  if (of && of->n_boundaries) {
-    entries[count++] = finishing(a, p, GPU_SUM, PEGEN_PTX_WORD_SUM);
-    entries[count++] = finishing(a, p, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
-    entries[count++] = finishing(a, p, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
-  }
-  entries[count++] = finishing(a, p, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
   return count;
 }

@@ -65,6 +65,34 @@ void(two_float_store)(ir *b, two_float x, ir_value at) {
 
 ir_value two_float_narrow(ir *b, two_float x) { return x.is_loose && whole(x) ? add(b, x.hi, x.lo) : x.hi; }
 
+/* ---- loops ---- */
+
+static void split(ir *b, int count, const two_float *x, ir_value *values) {
+  for (int i = 0; i < count; i++) {
+    values[2 * i] = x[i].hi;
+    values[2 * i + 1] = x[i].lo.ptr ? x[i].lo : ir_float(b, b->f32, 0);
+  }
+}
+
+static void join(int count, const ir_value *values, two_float *x) {
+  for (int i = 0; i < count; i++) x[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+}
+
+ir_loop(two_float_for)(ir *b, ir_value begin, ir_value end, int count, two_float *x) {
+  ir_value values[IR_MAX_RESULTS] = {{NULL}};
+  split(b, count, x, values);
+  ir_loop loop = ir_for_with(b, begin, end, 2 * count, values, values);
+  join(count, values, x);
+  return loop;
+}
+
+void two_float_end_for(ir *b, ir_loop loop, int count, two_float *x) {
+  ir_value values[IR_MAX_RESULTS] = {{NULL}};
+  split(b, count, x, values);
+  ir_end_for_with(b, loop, 2 * count, values, values);
+  join(count, values, x);
+}
+
 /* ---- arithmetic ---- */
 
 two_float(two_float_add)(ir *b, two_float x, two_float y) {

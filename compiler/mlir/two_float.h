@@ -28,6 +28,10 @@ two_float two_float_load(ir *b, ir_value at);
 void two_float_store(ir *b, two_float x, ir_value at);
 ir_value two_float_narrow(ir *b, two_float x); /* rounded to float32 */
 
+/* A loop that carries `count` numbers from one round to the next, as ir_for_with does. */
+ir_loop two_float_for(ir *b, ir_value begin, ir_value end, int count, two_float *x);
+void two_float_end_for(ir *b, ir_loop loop, int count, two_float *x);
+
 two_float two_float_add(ir *b, two_float x, two_float y);
 two_float two_float_sub(ir *b, two_float x, two_float y);
 two_float two_float_mul(ir *b, two_float x, two_float y);
@@ -58,6 +62,7 @@ two_float two_float_from_i64(ir *b, ir_value low, ir_value high);
 two_float two_float_from_f64(ir *b, ir_value low,
                              ir_value high); /* below 2^-126: 0; beyond float32: infinity; NaN stays */
 
+#define two_float_for(b, begin, end, count, x) ORDERED2(begin, end, two_float_for(b, x_, y_, count, x))
 #define two_float_store(b, x, at) ORDERED2(x, at, two_float_store(b, x_, y_))
 #define two_float_add(b, x, y) ORDERED2(x, y, two_float_add(b, x_, y_))
 #define two_float_sub(b, x, y) ORDERED2(x, y, two_float_sub(b, x_, y_))
