@@ -392,12 +392,6 @@ static void emit_attention(ir *b, arena *a, const gpu_program *program, const gp
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
-  case GPU_SUM:
-  case GPU_SCATTER:
-  case GPU_GATHER:
-  case GPU_POSITIONS:
-  case GPU_INPUTS:
-  case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;

@@ -357,7 +357,7 @@ static void begin_chunk(basis_gradient *m) {
 /* Of a thread's own memory. */
 static int thread_bytes(const basis *m) { return 2 * 4 * m->blocks->size * m->blocks->size; }
 
-static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   basis_gradient m = {.back = basis_of(program->backward)};
   const program_blocks *whole = &m.back.change->blocks;
   int heads = program->per_head ? program->spec->heads : 1;
@@ -392,12 +392,6 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   ir_return(b);
 }
 
-void gpu_emit_basis_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                             bool host) {
-  if (entry->kind == GPU_MATRIX_GRADIENT) emit_rows(b, a, program, entry, native, host);
-  else gpu_emit_finish(b, a, program, entry, host);
-}
-
 void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   if (!program->backward) return;
   const basis back = basis_of(program->backward);
@@ -405,6 +399,7 @@ void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,
+                  .emit = emit,
                   .units = team_threads(back.change->blocks.size),
                   .blocks = BLOCKS};
   gpu_add_team_entries(a, program, &back.change->blocks, of, dtypes);

@@ -19,8 +19,5 @@
 
 /* Appends the entries of a program with a change of basis, where there are gradients. */
 void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes);
-/* Their bodies, and those that finish. */
-void gpu_emit_basis_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                             bool host);
 
 #endif

@@ -53,10 +53,6 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
 /* ---- entries ---- */
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  if (entry->kind != GPU_ROWS) {
-    gpu_emit_basis_gradient(b, a, program, entry, native, host);
-    return;
-  }
   const struct program *turns = gpu_entry_program(program, entry);
   basis m = basis_of(turns);
   const program_blocks *whole = &m.change->blocks;

@@ -166,10 +166,6 @@ static dense dense_of(arena *a, const program *encode) {
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  if (entry->kind != GPU_ROWS) {
-    gpu_emit_matrix_gradient(b, a, program, entry, native, host);
-    return;
-  }
   const struct program *turns = gpu_entry_program(program, entry);
   dense d = dense_of(a, turns);
   d.b = b;

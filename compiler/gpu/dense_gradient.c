@@ -495,8 +495,7 @@ static void open_rows(dense_gradient *g, const gpu_program *program) {
   t->exprs.n_cotangents = count_of(g);
 }
 
-void gpu_emit_dense_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                             bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   dense_gradient g = {.b = b, .memory = a, .x = warp_exponential_of(a, program->backward)};
   gpu_body t = gpu_open(b, a, g.x.matrix->plan, program->per_head, entry, native, host);
   int heads = program->per_head ? program->spec->heads : 1;
@@ -531,6 +530,7 @@ void gpu_add_dense_gradients(arena *a, gpu_program *program, unsigned dtypes) {
                     .of = PEGEN_LAUNCH_encode_backward,
                     .word = PEGEN_PTX_WORD_GRADIENT,
                     .kind = GPU_MATRIX_GRADIENT,
+                    .emit = emit,
                     .dtype = dtype,
                     .access = element,
                     .tile = thread_tile_of_blocks(a, s->n_blocks, element, element),

@@ -15,7 +15,5 @@
 
 /* Appends the entries of rows with their torques of a program of dense blocks that a warp forms. */
 void gpu_add_dense_gradients(arena *a, gpu_program *program, unsigned dtypes);
-void gpu_emit_dense_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                             bool host);
 
 #endif

@@ -54,9 +54,14 @@ typedef struct gpu_plans {
   const plan *of[SPEC_MAX_PARTS];
 } gpu_plans;
 
+typedef struct gpu_program gpu_program;
+typedef struct gpu_entry gpu_entry;
+/* Appends an entry to the module. native: of mlir/number.h; host: see above. */
+typedef void gpu_emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+
 /* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
  * written, or no unit is made of whole accesses, rows go through shared memory (gpu/staged_rows). */
-typedef struct gpu_entry {
+struct gpu_entry {
   const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
   int dtype;        /* number_type of rows */
   int other;        /* number_type that rows are converted to; 0: none */
@@ -69,11 +74,12 @@ typedef struct gpu_entry {
   const char *word; /* that it is found by; NULL: that of `of` */
   bool is_replaced; /* by tile programs, on chips that have them (gpu/mma.h) */
   gpu_entry_kind kind;
+  gpu_emit *emit; /* NULL: the program's */
   int shared; /* bytes of shared memory that a launch gives a block (ir_shared_dynamic), which is then all that it has;
                  0: none */
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
                 0: the tile's */
-} gpu_entry;
+};
 
 /* Whether blocks follow one another, each of neighbouring channels. */
 bool gpu_has_neighbours(const program_blocks *blocks);
@@ -113,7 +119,6 @@ typedef struct gpu_input_sums {
 } gpu_input_sums;
 
 /* What a form makes for GPUs. */
-typedef struct gpu_program gpu_program;
 struct gpu_program {
   const spec *spec;
   const void *plan; /* the form's, where entries are emitted from it; NULL: */
@@ -138,8 +143,7 @@ struct gpu_program {
   int n_entries; /* widest access first within a type */
   const gpu_attention_facts *attention; /* NULL: all entries encode */
   gpu_entry entry[GPU_MAX_ENTRIES];
-  /* Appends an entry to the module. native: of mlir/number.h; host: see above. */
-  void (*emit)(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+  gpu_emit *emit; /* its entries, but for those that have one of their own */
   /* The head of the PTX file from entries to grid, each line a comment; NULL: as of blocks that are encoded. */
   void (*print_work)(FILE *out, const gpu_program *program);
 };
@@ -155,7 +159,7 @@ const program *gpu_entry_program(const gpu_program *program, const gpu_entry *en
 int gpu_row_entries(arena *a, const gpu_plans *plans, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries);
 int gpu_converting_entries(arena *a, const gpu_plans *plans, unsigned dtypes, gpu_entry *entries);
 /* Their body: rows by the program's matrices, or by the transposed ones. */
-void gpu_emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+gpu_emit gpu_emit_rows;
 /* An entry that adds up gradients, found by a word, of a call that `of` says (gpu/finish). */
 gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word);
 

@@ -497,18 +497,20 @@ static const struct finishing {
     [GPU_TOTAL] = {emit_total, NULL, PEGEN_PTX_TOTAL_OPERANDS, true},
 };
 
-void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const struct finishing *of = &finishings[entry->kind];
   int operands = of->has_operands ? program->spec->n_operands * PEGEN_PTX_OPERAND_COUNT : 0;
   gpu_function function = gpu_open_function(b, a, entry->name, of->parameters + operands, 0, host);
   finisher f = {.b = b, .memory = a, .program = program, .entry = entry, .parameter = function.parameter};
+  (void)native;
   f.line = add(b, scaled(b, function.block, PEGEN_PTX_BLOCK), function.thread);
   of->emit(&f);
   ir_return(b);
 }
 
 gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word) {
-  return (gpu_entry){.name = arena_printf(a, "%s_%s", s->name, word), .of = of, .word = word, .kind = kind};
+  return (gpu_entry){
+      .name = arena_printf(a, "%s_%s", s->name, word), .of = of, .word = word, .kind = kind, .emit = emit};
 }
 
 void gpu_add_finishing(arena *a, gpu_program *program) {

@@ -20,53 +20,6 @@ static const plan_gradient *gains_of(const plan_gradient_row *of, int part) {
   return of->part[part] ? of->part[part] : &of_rows_alone;
 }
 
-/* ---- entries ---- */
-
-/* A row and what was kept of it are under way together. */
-static gpu_entry entry_of(arena *a, const spec *s, int dtype, const thread_tile *t, const char *suffix) {
-  int flight = FLIGHT_BYTES / (2 * thread_tile_unit_bytes(t));
-  return (gpu_entry){.name = arena_printf(a, "%s_encode_gradient_%s%s", s->name, number_name(dtype), suffix),
-                     .of = PEGEN_LAUNCH_encode_backward,
-                     .word = PEGEN_PTX_WORD_GRADIENT,
-                     .kind = GPU_GRADIENT,
-                     .dtype = dtype,
-                     .access = thread_tile_access(t),
-                     .tile = t,
-                     .blocks = BLOCKS,
-                     .flight = flight < 1             ? 1
-                               : flight > FLIGHT_ROWS ? FLIGHT_ROWS
-                                                      : flight};
-}
-
-/* Units of all parts, as wide as registers allow, or a channel at a time. */
-static const thread_tile *tiles_of(arena *a, const gpu_plans *plans, const plan_gradient_row *of, int element,
-                                   bool widest) {
-  const thread_tile *next = NULL;
-  for (int i = plans->count - 1; i >= 0; i--) {
-    const plan_gradient *g = gains_of(of, i);
-    thread_tile *t = widest ? thread_tile_of_gradient(a, plans->of[i], element, 2 * g->n_torques + g->n_boundaries)
-                            : thread_tile_build(a, plans->of[i], element, element);
-    t->next = next;
-    next = t;
-  }
-  return next;
-}
-
-int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_row *of, unsigned dtypes,
-                         gpu_entry *entries) {
-  const spec *s = plans->of[0]->spec;
-  int count = 0;
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    if (!(dtypes & 1u << dtype)) continue;
-    int element = number_bytes(dtype);
-    const thread_tile *t = tiles_of(a, plans, of, element, true);
-    entries[count++] = entry_of(a, s, dtype, t, "");
-    if (thread_tile_access(t) > element)
-      entries[count++] = entry_of(a, s, dtype, tiles_of(a, plans, of, element, false), "_narrow");
-  }
-  return count;
-}
-
 /* ---- a thread ---- */
 
 typedef struct gradient_thread {
@@ -304,8 +257,7 @@ static void emit_part(gradient_thread *g, ir_value line, ir_value threads, ir_va
   ir_end_if(b, inside);
 }
 
-void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                       bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const gpu_plans *plans = plan_is_sum(program->rows.of[0]) ? &program->rows : &program->transposed;
   gradient_thread g = {.t = gpu_open(b, a, plans->of[0], program->per_head, entry, native, host)};
   g.t.program = gpu_schedule_gradient(a, program->gradient);
@@ -327,4 +279,52 @@ void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_en
     emit_part(&g, line, threads, items, size);
   }
   ir_return(b);
+}
+
+/* ---- entries ---- */
+
+/* A row and what was kept of it are under way together. */
+static gpu_entry entry_of(arena *a, const spec *s, int dtype, const thread_tile *t, const char *suffix) {
+  int flight = FLIGHT_BYTES / (2 * thread_tile_unit_bytes(t));
+  return (gpu_entry){.name = arena_printf(a, "%s_encode_gradient_%s%s", s->name, number_name(dtype), suffix),
+                     .of = PEGEN_LAUNCH_encode_backward,
+                     .word = PEGEN_PTX_WORD_GRADIENT,
+                     .kind = GPU_GRADIENT,
+                     .emit = emit,
+                     .dtype = dtype,
+                     .access = thread_tile_access(t),
+                     .tile = t,
+                     .blocks = BLOCKS,
+                     .flight = flight < 1             ? 1
+                               : flight > FLIGHT_ROWS ? FLIGHT_ROWS
+                                                      : flight};
+}
+
+/* Units of all parts, as wide as registers allow, or a channel at a time. */
+static const thread_tile *tiles_of(arena *a, const gpu_plans *plans, const plan_gradient_row *of, int element,
+                                   bool widest) {
+  const thread_tile *next = NULL;
+  for (int i = plans->count - 1; i >= 0; i--) {
+    const plan_gradient *g = gains_of(of, i);
+    thread_tile *t = widest ? thread_tile_of_gradient(a, plans->of[i], element, 2 * g->n_torques + g->n_boundaries)
+                            : thread_tile_build(a, plans->of[i], element, element);
+    t->next = next;
+    next = t;
+  }
+  return next;
+}
+
+int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_row *of, unsigned dtypes,
+                         gpu_entry *entries) {
+  const spec *s = plans->of[0]->spec;
+  int count = 0;
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    int element = number_bytes(dtype);
+    const thread_tile *t = tiles_of(a, plans, of, element, true);
+    entries[count++] = entry_of(a, s, dtype, t, "");
+    if (thread_tile_access(t) > element)
+      entries[count++] = entry_of(a, s, dtype, tiles_of(a, plans, of, element, false), "_narrow");
+  }
+  return count;
 }

@@ -17,7 +17,6 @@
 /* Entries of a form's rows with their torques: NAME_encode_gradient_DTYPE. plans: of encode on GPUs. Their number. */
 int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_row *of, unsigned dtypes,
                          gpu_entry *entries);
-void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 
 /* gpu/finish: what a program keeps of matrices that are made of operands, in encode's gradients. thread_bytes: of
  * gpu_matrices. */
@@ -25,6 +24,5 @@ void gpu_keep_matrices(arena *a, gpu_program *program, int thread_bytes);
 /* Appends what finishes encode's gradients, by what the program gains: NAME_encode_gradient_sum, ..., the entries of
  * kernel/launch.h from PEGEN_PTX_SUM_FROM on. */
 void gpu_add_finishing(arena *a, gpu_program *program);
-void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host);
 
 #endif

@@ -53,10 +53,6 @@ static void emit_rows(void *context, const program_op *ops) {
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  if (entry->kind != GPU_ROWS) {
-    gpu_emit_matrix_gradient(b, a, program, entry, native, host);
-    return;
-  }
   const struct program *turns = gpu_entry_program(program, entry);
   matrices m = {.apply = program_encoded_apply(turns)};
   m.matrix = turns->value[m.apply->argument[0]].maker;

@@ -206,7 +206,7 @@ static matrix_gradient gradient_of(const program *backward) {
   return m;
 }
 
-static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   matrix_gradient m = gradient_of(program->backward);
   const program_blocks *blocks = &m.matrix->blocks;
   gpu_body t = gpu_open(b, a, m.matrix->plan, program->per_head, entry, native, host);
@@ -246,14 +246,6 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   ir_return(b);
 }
 
-void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                              bool host) {
-  if (entry->kind != GPU_MATRIX_GRADIENT) gpu_emit_finish(b, a, program, entry, host);
-  else if (gradient_of(program->backward).matrix->skew.in_f64)
-    gpu_emit_dense_gradient(b, a, program, entry, native, host);
-  else emit_rows(b, a, program, entry, native, host);
-}
-
 /* ---- entries ---- */
 
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
@@ -270,6 +262,7 @@ void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,
+                  .emit = emit,
                   .units = m.matrix->blocks.count * team_threads(m.matrix->blocks.size),
                   .blocks = BLOCKS};
   gpu_add_team_entries(a, program, &m.matrix->blocks, of, dtypes);

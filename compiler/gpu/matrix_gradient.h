@@ -16,8 +16,5 @@
 
 /* Appends the entries of a program of dense blocks, where there are gradients. */
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes);
-/* Their bodies, and those that finish. */
-void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                              bool host);
 
 #endif

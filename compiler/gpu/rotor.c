@@ -3,12 +3,6 @@
 
 #include "gpu/gradient.h"
 
-static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  if (entry->kind == GPU_ROWS) gpu_emit_rows(b, a, program, entry, native, host);
-  else if (entry->kind == GPU_GRADIENT) gpu_emit_gradient(b, a, program, entry, native, host);
-  else gpu_emit_finish(b, a, program, entry, host);
-}
-
 const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, const program *gradient,
                                      unsigned dtypes) {
   const plan *p = program_plan(encode);
@@ -18,7 +12,7 @@ const gpu_program *gpu_rotor_program(arena *a, const program *encode, const prog
                            .per_head = p->per_head,
                            .of_rows = p->of_rows,
                            .operations = p->token_operations,
-                           .emit = emit};
+                           .emit = gpu_emit_rows};
   gpu_plans *rows = &program->rows, *back = &program->transposed;
   rows->count = program_plans(encode, rows->of);
   program->n_entries = gpu_row_entries(a, rows, PEGEN_LAUNCH_encode, dtypes, program->entry);

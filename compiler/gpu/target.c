@@ -75,7 +75,10 @@ static void build(ir *b, arena *a, const gpu_program *p, const gpu_target *targe
     b->host_warp = arena_printf(a, "%s_host_warp", p->spec->name);
     ir_declare(b, b->host_warp, "nnpp");
   }
-  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : HOST_NATIVE, host);
+  for (int i = 0; i < p->n_entries; i++) {
+    gpu_emit *emit = p->entry[i].emit ? p->entry[i].emit : p->emit;
+    emit(b, a, p, &p->entry[i], target ? target->native : HOST_NATIVE, host);
+  }
 }
 
 typedef struct compilation {

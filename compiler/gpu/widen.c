@@ -4,7 +4,6 @@
 #include "base/diag.h"
 #include "gpu/gradient.h"
 #include "gpu/index.h"
-#include "gpu/widen_backward.h"
 #include "gpu/widen_gains.h"
 #include "gpu/widen_rows.h"
 #include "mlir/number.h"
@@ -186,16 +185,38 @@ static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int
   return true;
 }
 
-static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  if (entry->of == PEGEN_LAUNCH_encode) emit_widen(b, a, program, entry, native, host);
-  else if (entry->kind == GPU_ROWS) gpu_emit_widen_back(b, a, program, entry, native, host);
-  else if (entry->kind == GPU_COLUMN_GRADIENT) gpu_emit_widen_gains(b, a, program, entry, native, host);
-  else gpu_emit_finish(b, a, program, entry, host);
+/* ---- gradients of rows: channels that were moved move back, by the lanes of a token as they came ---- */
+
+/* What a row has of 16 bytes, 8 of 16 bits at 64 channels: neighbours are side by side. */
+enum { LANES_BACK = 8 };
+
+static void emit_back(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+  const plan_widen *p = program_widen_plan(program->encode);
+  gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
+  weight_lanes l = widen_lanes_of(&t, p);
+  t.rows.exprs = &t.exprs;
+  ir_value valid = widen_own(&t, &l), row;
+  row_origin origin = emit_row_origin(&t.rows, &t.owner, i64(b, 0));
+  ir_loop loop = gpu_begin_rows(&t, &row);
+  row_place place = emit_row_place(&t.rows, &origin, row);
+  widen_move_row(&t, &l, &place, valid);
+  ir_end_for(b, loop);
+  ir_return(b);
+}
+
+static void add_back_entries(arena *a, gpu_program *program, const plan_widen *p, unsigned dtypes) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    gpu_entry *entries = program->entry + program->n_entries;
+    int count = widen_row_entries(a, p, PEGEN_LAUNCH_encode_backward, (number_type)dtype, LANES_BACK, entries);
+    for (int i = 0; i < count; i++) entries[i].emit = emit_back;
+    program->n_entries += count;
+  }
 }
 
 static void add_gradients(arena *a, gpu_program *program, const plan_widen *p, unsigned dtypes) {
   const plan_gradient *of = plan_widen_gradient(a, p);
-  program->n_entries += gpu_widen_back_entries(a, p, dtypes, program->entry + program->n_entries);
+  add_back_entries(a, program, p, dtypes);
   int count = gpu_widen_gain_entries(a, p, of, dtypes, program->entry + program->n_entries);
   program->n_entries += count;
   if (count == 0) return;
@@ -208,7 +229,7 @@ static void add_gradients(arena *a, gpu_program *program, const plan_widen *p, u
 const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients) {
   const plan_widen *p = program_widen_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){.spec = p->spec, .encode = encode, .emit = emit};
+  *program = (gpu_program){.spec = p->spec, .encode = encode, .emit = emit_widen};
   program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;

@@ -241,8 +241,7 @@ static void open_lanes(widen_gains *g) {
   weight_gains_open(&g->w);
 }
 
-void gpu_emit_widen_gains(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                          bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_widen *p = program_widen_plan(program->encode);
   gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
   widen_gains g = {.w = {.b = b, .p = p, .of = gpu_gains_of(program), .body = &t}};
@@ -284,6 +283,7 @@ int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *o
           .of = PEGEN_LAUNCH_encode_backward,
           .word = PEGEN_PTX_WORD_GRADIENT,
           .kind = GPU_COLUMN_GRADIENT,
+          .emit = emit,
           .dtype = dtype,
           .access = access,
           .tile = widen_tile(a, p, element, access, lanes),

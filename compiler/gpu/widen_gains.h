@@ -17,7 +17,5 @@
 bool gpu_widen_gains_fit(arena *a, const plan_widen *p, const plan_gradient *of);
 /* Those of a call and those that finish it; their number, 0 where they do not fit. */
 int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries);
-void gpu_emit_widen_gains(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                          bool host);
 
 #endif
