@@ -27,7 +27,7 @@ typedef struct basis_gradient {
   ir_value room; /* pointer: memory of the team, where the threads' coefficients wait */
   bool is_zero[2 * COMPONENTS * COMPONENTS]; /* of those */
   two_float tau[TORQUE_MOST];
-  ir_value from_input, exists, valid, encoded; /* i1; exists: the chunk; encoded null: all are */
+  ir_value exists, valid, encoded; /* i1; exists: the chunk; encoded null: all are */
 } basis_gradient;
 
 static bool turns_back(const basis_gradient *m) { return m->gains.body->p->spec->inverse; }
@@ -149,7 +149,7 @@ static void transpose_left(basis_gradient *m) {
 /* Of the sums of g x^T those of g y^T. */
 static void from_input(basis_gradient *m) {
   ir *b = m->back.rows.b;
-  ir_branch read = ir_if(b, m->from_input);
+  ir_branch read = ir_if(b, m->gains.from_input);
   if (turns_back(m)) turn_lines(m, FORWARD, false);
   transpose_left(m);
   multiply_lines(m);
@@ -192,20 +192,11 @@ static void add_gains(basis_gradient *m) {
 
 /* ---- a chunk's sums ---- */
 
-static ir_value matrices_wanted(basis_gradient *m) {
-  ir *b = m->back.rows.b;
-  return ir_compare_int(b, "ne", m->gains.own[PEGEN_PTX_MATRIX_SUMS], i64(b, 0));
-}
-
-/* Where number i of the tile is: in the row that its quad q of the tile (i32) lies in. */
+/* Where the sums of quad `column` (i32) of a row are. */
 static ir_value sums_of_quad(basis_gradient *m, ir_value row, ir_value column) {
   ir *b = m->back.rows.b;
-  gpu_body *t = m->gains.body;
-  int heads = t->per_head ? t->p->spec->heads : 1, padded = m->back.rows.team->padded;
-  ir_value matrix = add(b, scaled(b, m->gains.chunk, heads), t->per_head ? t->exprs.head : i32(b, 0));
-  ir_value at = add(b, mul(b, wide(b, matrix), i64(b, (int64_t)padded * padded)),
-                    wide(b, add(b, scaled(b, row, padded), scaled(b, column, QUAD))));
-  return ir_pointer(b, add(b, m->gains.own[PEGEN_PTX_MATRIX_SUMS], mul(b, at, i64(b, NUMBER))));
+  ir_value at = wide(b, add(b, scaled(b, row, m->back.rows.team->padded), scaled(b, column, QUAD)));
+  return ir_offset(b, gpu_matrix_sums(&m->gains, m->back.change, 0, i32(b, 0)), mul(b, at, i64(b, NUMBER)));
 }
 
 /* Calls for every four numbers of the thread's tile, in a loop. at: where their sums are; line: they themselves, in the
@@ -257,7 +248,7 @@ static void store_quad(basis_gradient *m, ir_value at, ir_value line) {
 
 static void each_quad_where(basis_gradient *m, ir_value stores, visit_quad *visit) {
   ir *b = m->back.rows.b;
-  ir_branch wanted = ir_if(b, both(b, stores, matrices_wanted(m)));
+  ir_branch wanted = gpu_if_matrices_wanted(&m->gains, stores);
   each_quad(m, visit);
   ir_end_if(b, wanted);
 }
@@ -268,7 +259,7 @@ static void through_cayley(basis_gradient *m) {
   matrix_team *g = r->team;
   ir *b = r->b;
   ir_value tile[TILE], other[TILE], half = ir_float(b, b->f32, 0.5);
-  ir_branch wanted = ir_if(b, matrices_wanted(m));
+  ir_branch wanted = gpu_if_matrices_wanted(&m->gains, ir_int(b, b->i1, 1));
   ir_wait(b, IR_BARRIER_BLOCK);
   each_quad_where(m, m->exists, load_quad);
   team_load_lines(r, tile); /* what the thread alone has stored */
@@ -372,21 +363,17 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
       .b = b, .memory = a, .blocks = whole, .body = &t, .team = &team, .unit = i32(b, 0), .is_written = gpu_is_written};
   /* Teams behind the last chunk do as those of item 0 do and store nothing: barriers are the whole block's. */
   ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index);
-  m.gains.chunk = quotient(b, line, heads);
   t.exprs.unit = rest(b, team.lane, m.back.blocks->count);
   t.exprs.head = t.owner.head = rest(b, line, heads);
   ir_value room = mul(b, wide(b, line), i64(b, (int64_t)team.threads * thread_bytes(&m.back)));
   m.room = ir_pointer(b, add(b, m.gains.own[PEGEN_PTX_MATRIX_ROOM], room));
-  m.from_input = ir_compare_int(b, "ne", m.gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
-  ir_value items = narrow(b, m.gains.own[PEGEN_PTX_ITEMS]), size = narrow(b, m.gains.own[PEGEN_PTX_CHUNK]);
-  ir_value begin = mul(b, m.gains.chunk, size);
-  m.exists = below(b, begin, items);
-  ir_value stop = add(b, begin, size), end = ir_select(b, less(b, stop, items), stop, items);
+  gpu_chunk chunk = gpu_open_chunk(&m.gains, quotient(b, line, heads));
+  m.exists = chunk.exists;
   basis_deal_out(&m.back);
   load_operands(&m);
   begin_chunk(&m);
-  ir_loop loop = ir_for(b, i64(b, 0), wide(b, size));
-  run_item(&m, add(b, begin, narrow(b, loop.index)), end);
+  ir_loop loop = ir_for(b, i64(b, 0), wide(b, chunk.size));
+  run_item(&m, add(b, chunk.begin, narrow(b, loop.index)), chunk.end);
   ir_end_for(b, loop);
   through_cayley(&m);
   ir_return(b);

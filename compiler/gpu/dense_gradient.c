@@ -23,7 +23,7 @@ typedef struct dense_gradient {
   row_thread kept;      /* rows that encode wrote or read */
   ir_value is_own;      /* i1: the lane has a row of a block that no other has */
   ir_value valid;       /* i1: the item's token is encoded */
-  ir_value from_input, wanted; /* i1; wanted: the exponential takes the torque along */
+  ir_value wanted;      /* i1: the exponential takes the torque along */
   two_float gained[SPEC_MAX_AXES];
 } dense_gradient;
 
@@ -257,31 +257,27 @@ static row_origin origin_of(dense_gradient *g, row_thread *rows) {
   return emit_row_origin(rows, &g->body->owner, i64(g->b, 0));
 }
 
-static ir_loop each_row(dense_gradient *g, int count, const ir_value *initial, ir_value *now) {
+static ir_loop each_row(dense_gradient *g) {
   ir *b = g->b;
-  return ir_for_with(b, wide(b, g->body->begin), wide(b, g->body->end), count, initial, now);
+  return ir_for(b, wide(b, g->body->begin), wide(b, g->body->end));
 }
 
 /* The lane's row of the sums over rows of g_i y_j. */
 static void sum_rows(dense_gradient *g) {
   ir *b = g->b;
   int n = size_of(g);
-  ir_value sums[2 * MOST], y[MOST];
-  for (int i = 0; i < 2 * n; i++) sums[i] = ir_float(b, b->f32, 0);
+  two_float sums[MOST];
+  ir_value y[MOST];
+  for (int i = 0; i < n; i++) sums[i] = two_float_const(b, 0);
   row_origin rows = origin_of(g, &g->body->rows), of_kept = origin_of(g, &g->kept);
-  ir_loop loop = each_row(g, 2 * n, sums, sums);
+  ir_loop loop = two_float_for(b, wide(b, g->body->begin), wide(b, g->body->end), n, sums);
   ir_value row = narrow(b, loop.index);
   row_place place = emit_row_place(&g->body->rows, &rows, row), kept = emit_row_place(&g->kept, &of_kept, row);
   ir_value own = load_number(g, ir_offset(b, place.in, own_channel_at(g)), NULL);
   load_block(g, kept.in, y);
-  for (int j = 0; j < n; j++) {
-    two_float old = {.hi = sums[2 * j], .lo = sums[2 * j + 1]};
-    two_float sum = two_float_add(b, old, two_float_f32(mul(b, own, y[j])));
-    sums[2 * j] = sum.hi;
-    sums[2 * j + 1] = sum.lo;
-  }
-  ir_end_for_with(b, loop, 2 * n, sums, sums);
-  for (int j = 0; j < n; j++) y[j] = add(b, sums[2 * j], sums[2 * j + 1]);
+  for (int j = 0; j < n; j++) sums[j] = two_float_add(b, sums[j], two_float_f32(mul(b, own, y[j])));
+  two_float_end_for(b, loop, n, sums);
+  for (int j = 0; j < n; j++) y[j] = add(b, sums[j].hi, sums[j].lo);
   store_torque(g, y);
 }
 
@@ -293,7 +289,7 @@ static void turn_rows(dense_gradient *g) {
   load_matrix_row(g, WARP_POWER, c);
   for (int j = 0; j < size_of(g) && factor != 1; j++) c[j] = mul(b, c[j], ir_float(b, b->f32, factor));
   row_origin rows = origin_of(g, &g->body->rows);
-  ir_loop loop = each_row(g, 0, NULL, NULL);
+  ir_loop loop = each_row(g);
   ir_value row = narrow(b, loop.index), at = own_channel_at(g);
   row_place place = emit_row_place(&g->body->rows, &rows, row);
   load_block(g, place.in, x);
@@ -326,15 +322,14 @@ static void pass_channels(dense_gradient *g, int count, const char *table) {
   MlirType type = number_bits(b, g->body->rows.dtype);
   if (count == 0) return;
   row_origin rows = origin_of(g, &g->body->rows);
-  ir_loop loop = each_row(g, 0, NULL, NULL);
+  ir_loop loop = each_row(g);
   ir_value row = narrow(b, loop.index);
   row_place place = emit_row_place(&g->body->rows, &rows, row);
   ir_branch written = ir_if(b, gpu_is_written(g->body, row));
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, (count + WARP - 1) / WARP));
   ir_value index = add(b, g->x.lane, scaled(b, narrow(b, lanes.index), WARP));
   ir_branch inside = ir_if(b, below(b, index, i32(b, count)));
-  ir_value channel = ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, index, 4))), 4),
-           at = wide(b, scaled(b, channel, element));
+  ir_value channel = table_i32(b, table, index), at = wide(b, scaled(b, channel, element));
   ir_value x = ir_load(b, type, ir_offset(b, place.in, at), element);
   ir_store(b, x, ir_offset(b, place.out, at), element, false);
   ir_end_if(b, inside);
@@ -345,30 +340,13 @@ static void pass_channels(dense_gradient *g, int count, const char *table) {
 
 /* ---- what matrices and angles gain ---- */
 
-static ir_branch if_matrices_wanted(dense_gradient *g, ir_value stores) {
-  ir *b = g->b;
-  return ir_if(b, both(b, stores, ir_compare_int(b, "ne", g->gains.own[PEGEN_PTX_MATRIX_SUMS], i64(b, 0))));
-}
-
-/* Where the sums of generator k of a block (i32) of the chunk begin, as gpu_matrices has them. */
-static ir_value sums_at(dense_gradient *g, int k, ir_value block) {
-  ir *b = g->b;
-  gpu_body *t = g->body;
-  int heads = t->per_head ? t->p->spec->heads : 1, blocks = g->x.blocks->count, padded = team_padded(size_of(g));
-  if (t->per_head) block = add(b, scaled(b, t->exprs.head, blocks), block);
-  ir_value of_chunk = add(b, scaled(b, g->gains.chunk, count_of(g)), i32(b, k));
-  ir_value matrix = add(b, mul(b, wide(b, of_chunk), i64(b, (int64_t)heads * blocks)), wide(b, block));
-  return ir_pointer(
-      b, add(b, g->gains.own[PEGEN_PTX_MATRIX_SUMS], mul(b, matrix, i64(b, (int64_t)padded * padded * NUMBER))));
-}
-
 /* Of all blocks, which lie side by side. */
 static void clear_matrices(dense_gradient *g) {
   ir *b = g->b;
   int64_t count = (int64_t)g->x.blocks->count * team_padded(size_of(g)) * team_padded(size_of(g));
-  ir_branch wanted = if_matrices_wanted(g, ir_int(b, b->i1, 1));
+  ir_branch wanted = gpu_if_matrices_wanted(&g->gains, ir_int(b, b->i1, 1));
   for (int k = 0; k < count_of(g); k++) {
-    ir_value begin = sums_at(g, k, i32(b, 0));
+    ir_value begin = gpu_matrix_sums(&g->gains, g->x.matrix, k, i32(b, 0));
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, count / WARP)); /* 16 x 16 numbers each */
     ir_value at = add(b, mul(b, loop.index, i64(b, WARP)), wide(b, g->x.lane));
     two_float_store(b, two_float_const(b, 0), ir_offset(b, begin, mul(b, at, i64(b, NUMBER))));
@@ -381,8 +359,9 @@ static void clear_matrices(dense_gradient *g) {
 static void add_matrix(dense_gradient *g, int k, two_float angle, const ir_value *torque) {
   ir *b = g->b;
   int64_t pitch = (int64_t)team_padded(size_of(g)) * NUMBER;
-  ir_branch wanted = if_matrices_wanted(g, both(b, g->valid, g->is_own));
-  ir_value row = ir_offset(b, sums_at(g, k, g->body->exprs.unit), wide(b, scaled(b, g->x.row, pitch)));
+  ir_branch wanted = gpu_if_matrices_wanted(&g->gains, both(b, g->valid, g->is_own));
+  ir_value row = ir_offset(b, gpu_matrix_sums(&g->gains, g->x.matrix, k, g->body->exprs.unit),
+                           wide(b, scaled(b, g->x.row, pitch)));
   for (int j = 0; j < size_of(g); j++) {
     ir_value at = ir_offset_const(b, row, (int64_t)j * NUMBER);
     two_float more = two_float_mul(b, angle, two_float_f32(torque[j]));
@@ -448,7 +427,7 @@ static void clear_sums(dense_gradient *g) {
 static void run_block(dense_gradient *g) {
   ir *b = g->b;
   sum_rows(g);
-  ir_value begin = ir_select(b, g->from_input, i64(b, 0), i64(b, 1));
+  ir_value begin = ir_select(b, g->gains.from_input, i64(b, 0), i64(b, 1));
   ir_loop loop = ir_for(b, begin, i64(b, 2));
   two_float *remembered = emit_thread_remember(&g->body->exprs);
   g->wanted = ir_compare_int(b, "eq", loop.index, i64(b, 1));
@@ -489,7 +468,6 @@ static void open_exponential(dense_gradient *g, const gpu_entry *entry) {
 static void open_rows(dense_gradient *g, const gpu_program *program) {
   gpu_body *t = g->body;
   gpu_open_gains(&g->gains, t, program, &g->kept);
-  g->from_input = ir_compare_int(g->b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(g->b, 0));
   t->exprs.walker.turns_narrow = true;
   t->exprs.cotangents = g->gained;
   t->exprs.n_cotangents = count_of(g);
@@ -506,14 +484,11 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   open_rows(&g, program);
   int passing = passing_table(&g, &table);
   ir_value line = add(b, scaled(b, t.block, WARPS), g.x.warp);
-  g.gains.chunk = quotient(b, line, heads);
   t.exprs.head = t.owner.head = rest(b, line, heads);
-  ir_value items = narrow(b, g.gains.own[PEGEN_PTX_ITEMS]), size = narrow(b, g.gains.own[PEGEN_PTX_CHUNK]),
-           begin = mul(b, g.gains.chunk, size), stop = add(b, begin, size);
-  ir_value end = ir_select(b, less(b, stop, items), stop, items);
-  ir_branch inside = ir_if(b, below(b, begin, items));
+  gpu_chunk chunk = gpu_open_chunk(&g.gains, quotient(b, line, heads));
+  ir_branch inside = ir_if(b, chunk.exists);
   clear_sums(&g);
-  ir_loop loop = ir_for(b, wide(b, begin), wide(b, end));
+  ir_loop loop = ir_for(b, wide(b, chunk.begin), wide(b, chunk.end));
   run_item(&g, narrow(b, loop.index), passing, table);
   ir_end_for(b, loop);
   ir_end_if(b, inside);

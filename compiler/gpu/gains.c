@@ -1,6 +1,7 @@
 /* gpu/gains: see gpu/gains.h. */
 #include "gpu/gains.h"
 
+#include "gpu/exponential.h"
 #include "gpu/index.h"
 
 #include "kernel/launch.h"
@@ -14,8 +15,17 @@ void gpu_open_gains(gpu_gains *g, gpu_body *t, const gpu_program *program, row_t
   t->rows.streams = row_streams(t->b, t->parameter);
   t->rows.block_present = arena_array(t->rows.memory, ir_value, 1);
   *g = (gpu_gains){.body = t, .of = gpu_gains_of(program), .own = t->parameter + gpu_parameters(t->p->spec)};
+  g->from_input = ir_compare_int(t->b, "ne", g->own[PEGEN_PTX_FROM_INPUT], i64(t->b, 0));
   *kept = t->rows;
   kept->parameter = gpu_kept_parameters(t, g->own);
+}
+
+gpu_chunk gpu_open_chunk(gpu_gains *g, ir_value chunk) {
+  ir *b = g->body->b;
+  ir_value items = narrow(b, g->own[PEGEN_PTX_ITEMS]), size = narrow(b, g->own[PEGEN_PTX_CHUNK]),
+           begin = mul(b, chunk, size), end = smaller(b, add(b, begin, size), items);
+  g->chunk = chunk;
+  return (gpu_chunk){.begin = begin, .end = end, .size = size, .exists = below(b, begin, items)};
 }
 
 void gpu_set_item(gpu_gains *g, ir_value item) {
@@ -210,4 +220,23 @@ void gpu_add_gains(gpu_gains *g) {
   const expr **gradients = arena_array(g->body->rows.memory, const expr *, of->n_row_inputs[TORQUE_OF_Y] + 1);
   int inputs = input_gains(g, gradients);
   if (inputs) give_inputs(g, values_of(g, gradients, inputs), inputs);
+}
+
+/* ---- what matrices gain ---- */
+
+ir_value gpu_matrix_sums(gpu_gains *g, const program_op *matrix, int k, ir_value block) {
+  gpu_body *t = g->body;
+  ir *b = t->b;
+  int heads = t->per_head ? t->p->spec->heads : 1, blocks = matrix->blocks.count,
+      padded = team_padded(matrix->blocks.size);
+  if (t->per_head) block = add(b, scaled(b, t->exprs.head, blocks), block);
+  ir_value generator = add(b, scaled(b, g->chunk, matrix->skew.count), i32(b, k));
+  ir_value at = add(b, mul(b, wide(b, generator), i64(b, (int64_t)heads * blocks)), wide(b, block));
+  at = mul(b, at, i64(b, (int64_t)padded * padded * NUMBER));
+  return ir_pointer(b, add(b, g->own[PEGEN_PTX_MATRIX_SUMS], at));
+}
+
+ir_branch gpu_if_matrices_wanted(gpu_gains *g, ir_value stores) {
+  ir *b = g->body->b;
+  return ir_if(b, both(b, stores, ir_compare_int(b, "ne", g->own[PEGEN_PTX_MATRIX_SUMS], i64(b, 0))));
 }

@@ -158,21 +158,16 @@ static void walk_rows(gradient_thread *g, const program_op *ops) {
   for (const program_op *op = ops; op; op = op->next)
     has_torques = has_torques || (op->kind == OP_WEDGE && program_part_of(op) == t->p->part);
   int count = has_torques ? n_tau(g) : 0;
-  ir_value *values = arena_array(t->rows.memory, ir_value, 2 * count + 1);
-  for (int i = 0; i < 2 * count; i++) values[i] = ir_float(b, b->f32, 0);
+  for (int i = 0; i < count; i++) g->tau[i] = two_float_const(b, 0);
   gpu_set_row_ops(t, ops);
   row_origin origin = emit_row_origin(&t->rows, &t->owner, t->rows.delta[0]), kept = {.base = {{{NULL}}}};
   if (!plan_is_sum(t->p)) kept = emit_row_origin(&g->kept, &t->owner, t->rows.delta[0]);
   ir_value span = sub(b, t->end, t->begin), flight = i32(b, t->entry->flight),
            steps = ir_op2(b, "arith.divsi", add(b, span, sub(b, flight, i32(b, 1))), flight);
-  ir_loop loop = ir_for_with(b, i64(b, 0), ir_cast(b, "arith.extsi", steps, b->i64), 2 * count, values, values);
+  ir_loop loop = two_float_for(b, i64(b, 0), ir_cast(b, "arith.extsi", steps, b->i64), count, g->tau);
   ir_value first = add(b, t->begin, mul(b, narrow(b, loop.index), flight));
-  two_float *carried = arena_array(t->rows.memory, two_float, count + 1);
-  for (int i = 0; i < count; i++) carried[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
-  flight_of_rows(g, &origin, plan_is_sum(t->p) ? NULL : &kept, first, has_torques, carried);
-  for (int i = 0; i < count; i++) values[2 * i] = carried[i].hi, values[2 * i + 1] = carried[i].lo;
-  ir_end_for_with(b, loop, 2 * count, values, values);
-  for (int i = 0; i < count; i++) g->tau[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+  flight_of_rows(g, &origin, plan_is_sum(t->p) ? NULL : &kept, first, has_torques, g->tau);
+  two_float_end_for(b, loop, count, g->tau);
 }
 
 /* ---- the program ---- */

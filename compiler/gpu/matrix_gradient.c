@@ -25,7 +25,7 @@ typedef struct matrix_gradient {
   team_torque torque;
   ir_value first[SPEC_MAX_AXES]; /* i32 */
   two_float angle[SPEC_MAX_AXES], gained[SPEC_MAX_AXES];
-  ir_value from_input, valid, encoded; /* i1; encoded null: all are */
+  ir_value valid, encoded; /* i1; encoded null: all are */
   int passing; /* channels of no block */
 } matrix_gradient;
 
@@ -72,23 +72,11 @@ static void run_round(matrix_gradient *m, ir_value is_first, const row_origin *o
 
 /* ---- what matrices and angles gain ---- */
 
-static ir_branch if_matrices_wanted(matrix_gradient *m, ir_value stores) {
-  ir *b = m->rows.b;
-  return ir_if(b, both(b, stores, ir_compare_int(b, "ne", m->gains.own[PEGEN_PTX_MATRIX_SUMS], i64(b, 0))));
-}
-
 /* Where the sums of element (row, column) of generator k are. */
 static ir_value sum_at(matrix_gradient *m, int k, ir_value row, ir_value column) {
-  team_rows *r = &m->rows;
-  ir *b = r->b;
-  gpu_body *t = r->body;
-  int heads = t->per_head ? t->p->spec->heads : 1, blocks = r->blocks->count, padded = r->team->padded;
-  ir_value block = t->per_head ? add(b, scaled(b, t->exprs.head, blocks), r->unit) : r->unit;
-  ir_value of_chunk = add(b, scaled(b, m->gains.chunk, count_of(m)), i32(b, k));
-  ir_value matrix = add(b, mul(b, wide(b, of_chunk), i64(b, (int64_t)heads * blocks)), wide(b, block));
-  ir_value at =
-      add(b, mul(b, matrix, i64(b, (int64_t)padded * padded)), wide(b, add(b, scaled(b, row, padded), column)));
-  return ir_pointer(b, add(b, m->gains.own[PEGEN_PTX_MATRIX_SUMS], mul(b, at, i64(b, NUMBER))));
+  ir *b = m->rows.b;
+  ir_value at = wide(b, add(b, scaled(b, row, m->rows.team->padded), column));
+  return ir_offset(b, gpu_matrix_sums(&m->gains, m->matrix, k, m->rows.unit), mul(b, at, i64(b, NUMBER)));
 }
 
 /* Calls for every four elements of the thread's tile, in a loop that carries a number a generator. */
@@ -125,7 +113,7 @@ static void gain_quad(matrix_gradient *m, ir_value quad, ir_value row, ir_value 
     ir_value of = team_skew_quad(r, 1, &m->matrix->skew.of[k], &m->first[k], &one, m->apply->transposed, row, column);
     for (int j = 0; j < QUAD; j++) carried[k] = ir_fma(b, ir_extract(b, of, j), gained[j], carried[k]);
   }
-  ir_branch wanted = if_matrices_wanted(m, m->valid);
+  ir_branch wanted = gpu_if_matrices_wanted(&m->gains, m->valid);
   for (int k = 0; k < count_of(m); k++)
     for (int j = 0; j < QUAD; j++) {
       ir_value at = sum_at(m, k, row, add(b, scaled(b, column, QUAD), i32(b, j)));
@@ -166,7 +154,7 @@ static void run_item(matrix_gradient *m, ir_value item, ir_value end) {
   for (int k = 0; k < count_of(m); k++) m->angle[k] = emit_thread_value(&t->exprs, m->angles->expr[k], 0);
   row_origin origin = emit_row_origin(&t->rows, &t->owner, i64(b, 0));
   sum_rows(m, &origin);
-  ir_value begin = ir_select(b, m->from_input, i64(b, 0), i64(b, 1));
+  ir_value begin = ir_select(b, m->gains.from_input, i64(b, 0), i64(b, 1));
   ir_loop loop = ir_for(b, begin, i64(b, 2));
   m->torque.wanted = ir_compare_int(b, "eq", loop.index, i64(b, 1));
   run_round(m, ir_compare_int(b, "eq", loop.index, begin), &origin);
@@ -193,7 +181,7 @@ static void begin_chunk(matrix_gradient *m, ir_value stores) {
   zeros(m, none);
   m->gains.stores = both(b, stores, ir_compare_int(b, "eq", m->rows.team->lane, i32(b, 0)));
   if (m->gains.of) gpu_clear_sums(&m->gains);
-  ir_branch wanted = if_matrices_wanted(m, stores);
+  ir_branch wanted = gpu_if_matrices_wanted(&m->gains, stores);
   each_quad(m, clear_quad, none);
   ir_end_if(b, wanted);
 }
@@ -220,7 +208,6 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index),
            owner = quotient(b, line, blocks->count);
   int heads = program->per_head ? program->spec->heads : 1;
-  m.gains.chunk = quotient(b, owner, heads);
   t.exprs.unit = rest(b, line, blocks->count);
   t.exprs.head = t.owner.head = rest(b, owner, heads);
   m.rows = (team_rows){.b = b,
@@ -230,18 +217,15 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
                        .team = &team,
                        .unit = t.exprs.unit,
                        .is_written = gpu_is_written};
-  m.from_input = ir_compare_int(b, "ne", m.gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
   ir_value room = mul(b, wide(b, line), i64(b, (int64_t)team.threads * TORQUE_THREAD_BYTES));
   m.torque = (team_torque){.team = &team, .memory = ir_pointer(b, add(b, m.gains.own[PEGEN_PTX_MATRIX_ROOM], room))};
-  ir_value items = narrow(b, m.gains.own[PEGEN_PTX_ITEMS]), size = narrow(b, m.gains.own[PEGEN_PTX_CHUNK]);
-  ir_value begin = mul(b, m.gains.chunk, size), exists = below(b, begin, items);
-  ir_value stop = add(b, begin, size), end = ir_select(b, less(b, stop, items), stop, items);
+  gpu_chunk chunk = gpu_open_chunk(&m.gains, quotient(b, owner, heads));
   load_operands(&m);
-  begin_chunk(&m, exists);
+  begin_chunk(&m, chunk.exists);
   team_rows_begin(&m.rows);
   m.passing = team_rows_passing(&m.rows);
-  ir_loop loop = ir_for(b, i64(b, 0), wide(b, size));
-  run_item(&m, add(b, begin, narrow(b, loop.index)), end);
+  ir_loop loop = ir_for(b, i64(b, 0), wide(b, chunk.size));
+  run_item(&m, add(b, chunk.begin, narrow(b, loop.index)), chunk.end);
   ir_end_for(b, loop);
   ir_return(b);
 }

@@ -25,7 +25,7 @@ static ir_value channel_of(team_rows *r, ir_value component) {
   const program_blocks *s = r->blocks;
   const char *name = arena_printf(r->memory, "%s_channels", r->body->entry->name);
   ir_value index = add(b, scaled(b, r->unit, s->size), component);
-  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), wide(b, scaled(b, index, 4))), 4);
+  return table_i32(b, name, index);
 }
 
 static void make_channels(team_rows *r) {
@@ -230,8 +230,7 @@ void team_rows_pass(team_rows *r, const row_origin *origin, ir_value first, int 
            row = add(b, first, quotient(b, index, count));
   ir_value is_there = both(b, below(b, index, i32(b, (int64_t)flight * count)), below(b, row, r->body->end));
   ir_branch branch = ir_if(b, is_stored(r, is_there, row));
-  ir_value at = ir_load(
-      b, b->i32, ir_offset(b, ir_table_address(b, passing_table(r)), wide(b, scaled(b, rest(b, index, count), 4))), 4);
+  ir_value at = table_i32(b, passing_table(r), rest(b, index, count));
   row_place place = emit_row_place(&r->body->rows, origin, row);
   at = wide(b, scaled(b, at, element));
   ir_store(b, ir_load(b, type, ir_offset(b, place.in, at), element), ir_offset(b, place.out, at), element, false);

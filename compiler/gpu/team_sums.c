@@ -33,29 +33,29 @@ void team_sum_rows(team_rows *r, row_thread *of_kept, const row_origin *origin, 
   gpu_body *t = r->body;
   int flight = team_flight(r->blocks->size);
   int64_t behind = 4LL * flight * r->team->padded;
-  ir_value zero[2 * TILE], carried[2 * TILE], sum[TILE];
+  ir_value zero[TILE], sum[TILE];
+  two_float all[TILE];
   row_origin kept = emit_row_origin(of_kept, &t->owner, i64(b, 0));
-  for (int i = 0; i < 2 * TILE; i++) zero[i] = ir_float(b, b->f32, 0);
+  for (int i = 0; i < TILE; i++) {
+    zero[i] = ir_float(b, b->f32, 0);
+    all[i] = two_float_f32(zero[i]);
+  }
   second.source = of_kept;
   second.base = behind;
   team_rows_clear(r);
   team_rows_clear(&second);
   ir_value steps = quotient(b, add(b, sub(b, t->end, t->begin), i32(b, flight - 1)), flight);
-  ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, steps), 2 * TILE, zero, carried);
+  ir_loop loop = two_float_for(b, i64(b, 0), wide(b, steps), TILE, all);
   ir_value first = add(b, t->begin, scaled(b, narrow(b, loop.index), flight)), left = sub(b, t->end, first);
   rows_in(r, &second, origin, &kept, first);
   ir_value rows = ir_select(b, less(b, left, i32(b, flight)), left, i32(b, flight));
   ir_loop each = ir_for_with(b, i64(b, 0), wide(b, rows), TILE, zero, sum);
   add_row(r, narrow(b, each.index), behind, sum);
   ir_end_for_with(b, each, TILE, sum, sum);
-  for (int i = 0; i < TILE; i++) {
-    two_float old = {.hi = carried[2 * i], .lo = carried[2 * i + 1]};
-    two_float now = two_float_add(b, old, two_float_f32(sum[i]));
-    carried[2 * i] = now.hi, carried[2 * i + 1] = now.lo;
-  }
+  for (int i = 0; i < TILE; i++) all[i] = two_float_add(b, all[i], two_float_f32(sum[i]));
   ir_wait(b, IR_BARRIER_BLOCK);
-  ir_end_for_with(b, loop, 2 * TILE, carried, carried);
-  for (int i = 0; i < TILE; i++) out[i] = add(b, carried[2 * i], carried[2 * i + 1]);
+  two_float_end_for(b, loop, TILE, all);
+  for (int i = 0; i < TILE; i++) out[i] = add(b, all[i].hi, all[i].lo);
 }
 
 /* ---- matrices by rows ---- */

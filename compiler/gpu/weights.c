@@ -132,17 +132,15 @@ two_float weight_exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value 
   ir *b = w->b;
   ir_value begin = weight_table_i32(w, sums->starts, index),
            end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
-  ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
-  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
+  two_float sum = two_float_const(b, 0);
+  ir_loop loop = two_float_for(b, wide(b, begin), wide(b, end), 1, &sum);
   ir_value at = narrow(b, loop.index);
   two_float factor = two_float_load(b, table_at(w, sums->factors, at, TWO_FLOAT_BYTES));
-  two_float x =
-      two_float_load(b, array_at(w, MONOMIALS, scaled(b, weight_table_i32(w, sums->monomials, at), TWO_FLOAT_BYTES)));
-  const two_float sum = {.hi = now[0], .lo = now[1]};
-  two_float next = two_float_add(b, sum, two_float_mul(b, factor, x));
-  ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
-  ir_end_for_with(b, loop, 2, values, now);
-  return (two_float){.hi = now[0], .lo = now[1]};
+  ir_value monomial = scaled(b, weight_table_i32(w, sums->monomials, at), TWO_FLOAT_BYTES);
+  two_float x = two_float_load(b, array_at(w, MONOMIALS, monomial));
+  sum = two_float_add(b, sum, two_float_mul(b, factor, x));
+  two_float_end_for(b, loop, 1, &sum);
+  return sum;
 }
 
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
@@ -268,17 +266,16 @@ static two_float part_of_constant(weight_lanes *w, int busy) {
   ir *b = w->b;
   const widen_tables *t = &w->tables;
   int first = t->n_gains, rounds = (t->gains.count - first + busy - 1) / busy;
-  ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
-  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, rounds), 2, initial, now);
+  two_float sum = two_float_const(b, 0);
+  ir_loop loop = two_float_for(b, i64(b, 0), i64(b, rounds), 1, &sum);
   ir_value at = add(b, add(b, w->lane, i32(b, first)), scaled(b, narrow(b, loop.index), busy)),
            exists = below(b, at, i32(b, t->gains.count));
   at = ir_select(b, exists, at, i32(b, first));
-  two_float sum = {.hi = now[0], .lo = now[1]},
-            term = two_float_mul(b, two_float_f32(weight_of_gain(w, at)), weight_exact_sum_at(w, &t->gains, at)),
-            next = two_float_select(b, exists, two_float_add(b, sum, term), sum);
-  ir_value values[2] = {next.hi, next.lo};
-  ir_end_for_with(b, loop, 2, values, now);
-  return (two_float){.hi = now[0], .lo = now[1]};
+  two_float weight = two_float_f32(weight_of_gain(w, at)),
+            term = two_float_mul(b, weight, weight_exact_sum_at(w, &t->gains, at));
+  sum = two_float_select(b, exists, two_float_add(b, sum, term), sum);
+  two_float_end_for(b, loop, 1, &sum);
+  return sum;
 }
 
 /* Its gains are used once and kept nowhere. Two-float throughout: it takes from scores what they have too much. */

@@ -134,13 +134,12 @@ static void add_places_of_query(widen_gains *g) {
 static void add_places_of_keys(widen_gains *g, const row_origin *origin, ir_value begin, ir_value end) {
   ir *b = g->w.b;
   lane_turns t = begin_turns(&g->w.lanes, g->w.p->n_columns);
-  ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
-  ir_loop heads = ir_for_with(b, wide(b, begin), wide(b, end), 2, values, values);
+  two_float sum = two_float_const(b, 0);
+  ir_loop heads = two_float_for(b, wide(b, begin), wide(b, end), 1, &sum);
   row_place place = emit_row_place(&g->w.body->rows, origin, narrow(b, heads.index));
-  two_float old = {.hi = values[0], .lo = values[1]},
-            sum = two_float_add(b, old, two_float_f32(column_of_row(g, &place, true, t.index)));
-  ir_end_for_with(b, heads, 2, (ir_value[]){sum.hi, sum.lo}, values);
-  add_slopes(g, &g->slopes.keys, g->w.p->n_columns, t.index, (two_float){.hi = values[0], .lo = values[1]});
+  sum = two_float_add(b, sum, two_float_f32(column_of_row(g, &place, true, t.index)));
+  two_float_end_for(b, heads, 1, &sum);
+  add_slopes(g, &g->slopes.keys, g->w.p->n_columns, t.index, sum);
   end_turns(&g->w.lanes, t);
 }
 
