@@ -23,7 +23,7 @@ set(DEFAULT_THOUGH_LONG
   "^golden_(attention|test_(${native}|aarch64)|aarch64_.*)$"
   "^(table|precision|operations)_(${native}|sm_80)$" "^operations$"
   "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
-  "^ptxas_float8_sm_90$" "^amd_(gfx90a|threads_rope)$"
+  "^(ptxas_float8_sm_90|ptx_text|sass_measured)$" "^amd_(gfx90a|threads_rope)$"
   "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^compatibility" "^float_state_${native}$" "^bench_json$"
@@ -31,7 +31,7 @@ set(DEFAULT_THOUGH_LONG
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
-set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^emit$" "^attention_check_.*pape.*_sm_80$"
+set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$"
   "^check_learned_liere_inverse$")
 
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
@@ -76,4 +76,6 @@ set(LONG_UNDER_SANITIZERS
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
   "^python_(formulas|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit|packed|cuda)"
-  "^(valgrind|growth|package|static|stock|mutation|docs|examples)")
+  "^(valgrind|growth|package|static|stock|mutation|docs|examples)"
+  # listings of machine code and text of other tools: sass_code and the checks run the same code of pegen
+  "^(sass_measured|emit|ptx_text)$")

@@ -1,2 +1,0 @@
--- error: too many repetitions
-local s = ("a"):rep(5000):gsub(".-.-.-.-b", "") -- HERE

@@ -1,2 +1,0 @@
--- error: ran for more than 50 million instructions
-while true do end -- HERE

@@ -1,2 +1,0 @@
--- error: raised a table as an error
-error {} 

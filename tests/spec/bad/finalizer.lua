@@ -1,2 +1,0 @@
--- error: __gc is not available
-local t = setmetatable({}, { __gc = function() while true do end end }) -- HERE

@@ -1,3 +1,0 @@
--- error: has a value without a field name
-local pe = require "pegen"
-return pe.encoding { "rope" }

@@ -1,2 +1,0 @@
--- error: files beside the spec
-local s = require "/etc/passwd" -- HERE

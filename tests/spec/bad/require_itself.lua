@@ -1,2 +1,0 @@
--- error: requires itself
-local s = require "require_itself" -- HERE

@@ -1,2 +1,0 @@
--- error: No such file
-local s = require "nowhere" -- HERE

@@ -1,2 +1,0 @@
--- error: require takes a name
-local s = require(5) -- HERE

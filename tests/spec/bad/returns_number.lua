@@ -1,2 +1,0 @@
--- error: must return pegen.encoding
-return 1

@@ -1,2 +1,0 @@
--- error: attempt to index a nil value (field '__index')
-local s = getmetatable("").__index.rep -- HERE

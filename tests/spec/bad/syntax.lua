@@ -1,3 +1,0 @@
--- error: syntax error near '+'
-local pe = require "pegen"
-x + 1 -- HERE

@@ -1,3 +1,0 @@
--- error: a plane such as "e12"
-local pe = require "pegen"
-local q = pe.turn "e11" -- HERE

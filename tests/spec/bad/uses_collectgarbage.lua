@@ -1,2 +1,0 @@
--- error: 'collectgarbage' is not available
-collectgarbage("stop") -- HERE

@@ -1,2 +1,0 @@
--- error: 'coroutine' is not available
-coroutine.wrap(function() end)() -- HERE

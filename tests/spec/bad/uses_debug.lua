@@ -1,2 +1,0 @@
--- error: 'debug' is not available
-debug.getregistry() -- HERE

@@ -1,2 +1,0 @@
--- error: 'dofile' is not available
-dofile("/etc/passwd") -- HERE

@@ -1,2 +1,0 @@
--- error: 'io' is not available
-io.write("x") -- HERE

@@ -1,2 +1,0 @@
--- error: 'load' is not available
-load("return 1")() -- HERE

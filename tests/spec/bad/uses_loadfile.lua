@@ -1,2 +1,0 @@
--- error: 'loadfile' is not available
-loadfile("/etc/passwd") -- HERE

@@ -1,2 +1,0 @@
--- error: 'loadstring' is not available
-loadstring("return 1")() -- HERE

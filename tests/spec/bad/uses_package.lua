@@ -1,2 +1,0 @@
--- error: 'package' is not available
-local p = package.path -- HERE

@@ -1,2 +1,0 @@
--- error: 'print' is not available
-print("x") -- HERE
