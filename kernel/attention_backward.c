@@ -87,8 +87,6 @@ static int is_narrow(const backward *w) { return w->attend_narrow && w->tile.til
 
 enum { CACHE_LINE = 64 };
 
-static int64_t larger_of(int64_t x, int64_t y) { return x > y ? x : y; }
-
 static void add_ahead(backward *w, const pegen_view *view, int64_t batch, int64_t head, int64_t begin, int64_t end) {
   int64_t stride = view->stride[PEGEN_TOKEN];
   const char *row = pegen_at(view, batch, head, 0) + begin * stride;
@@ -473,7 +471,7 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
   w.group = call->forward.group;
   w.looks_ahead = tuning->attention_ahead != 0;
   w.tile.ahead = w.ahead;
-  w.tile.ahead_lines = (larger_of(call->forward.q.width, call->forward.out.width) + CACHE_LINE - 1) / CACHE_LINE;
+  w.tile.ahead_lines = (pegen_larger(call->forward.q.width, call->forward.out.width) + CACHE_LINE - 1) / CACHE_LINE;
   PEGEN_ATTENTION_ROOM(&w.walk);
   int64_t n_sums = w.walk.form->n_scatters * w.walk.form->n_blocks;
   w.head_sums = __builtin_alloca(sizeof(double) * (size_t)(n_sums + 1));

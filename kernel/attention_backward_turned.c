@@ -36,8 +36,6 @@ static float *gained_of(const backward *w, int64_t tile) {
   return w->together.gained + tile * w->walk.queries * pitch_of(w);
 }
 
-static int64_t smaller_of(int64_t x, int64_t y) { return x < y ? x : y; }
-
 /* ---- frames of sums ---- */
 
 /* Sums that A(s) turned, of which it is A(s)^-T that was wanted: less A(0)^T A(0), which is diagonal. */
@@ -95,7 +93,7 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
   t->tile.q[0] = (const char *)((uintptr_t)queries_of(w, index) - (uintptr_t)(before * bytes));
   t->tile.q_token = bytes;
   pegen_attention_use(&w->turner, &w->together.panel, first, &t->tile);
-  t->tile.end = smaller_of(tile->end, last);
+  t->tile.end = pegen_smaller(tile->end, last);
   t->begin = first;
   t->g_q = 0;
   if (g->of_queries && !w->call->g_q.empty)
@@ -114,9 +112,9 @@ static void run_panels(const group *g, int64_t begin, int64_t end, int turns) {
   int64_t seen = 0;
   for (int64_t i = 0; i < w->together.count; i++)
     if (w->together.tiles[i].end > seen) seen = w->together.tiles[i].end;
-  end = smaller_of(end, seen);
+  end = pegen_smaller(end, seen);
   for (int64_t first = begin, last; first < end; first = last) {
-    last = smaller_of(end, first + w->turns->keys);
+    last = pegen_smaller(end, first + w->turns->keys);
     w->walk.spoilt |= pegen_attention_fill(&w->turner, &w->together.panel, first, last - first, turns);
     for (int64_t i = 0; i < w->together.count; i++)
       if (w->together.tiles[i].end > first) attend(g, i, first, last);
@@ -166,7 +164,7 @@ static void run_group(const group *g, int is_prefix, int64_t begin, int64_t end)
   }
   if (begin < plain) {
     take_queries(g, 0);
-    run_panels(g, begin, smaller_of(plain, end), 0);
+    run_panels(g, begin, pegen_smaller(plain, end), 0);
   }
   if (wants_queries) give_queries(g);
 }
@@ -185,8 +183,8 @@ void pegen_attention_backward_turned(backward *w, int64_t batch, int64_t head, i
   group g = {w, batch, head, of_queries, of_keys};
   for (int64_t stop; first < last; first = stop) {
     int is_prefix = first < w->walk.prefix_tiles;
-    stop = smaller_of(last, first + w->turns->tiles);
-    if (is_prefix) stop = smaller_of(stop, w->walk.prefix_tiles);
+    stop = pegen_smaller(last, first + w->turns->tiles);
+    if (is_prefix) stop = pegen_smaller(stop, w->walk.prefix_tiles);
     w->together.count = 0;
     for (int64_t i = first; i < stop; i++) add_tile(w, i);
     run_group(&g, is_prefix, begin, end);

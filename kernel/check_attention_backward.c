@@ -56,8 +56,6 @@ static int check_rows_of_all(const pegen_args *args, pegen_attention_backward_ca
 
 enum { MOST_CHUNKS = 64, KEPT_BATCHES = 8 };
 
-static int64_t smaller_of(int64_t x, int64_t y) { return x < y ? x : y; }
-
 /* Whether pairs of all batches have the same places, and more than one batch makes use of what is kept of them. */
 static int is_shared(const pegen_attention_call *c) {
   return c->k.size[PEGEN_BATCH] > 1 && (c->position_type < 0 || c->positions.stride[PEGEN_POSITION_BATCH] == 0) &&
@@ -69,7 +67,7 @@ static int is_shared(const pegen_attention_call *c) {
 static void keep_pairs(const pegen_attention_backward_call *call, int64_t most, pegen_attention_cut *cut) {
   const pegen_view *k = &call->forward.k;
   int64_t batches = k->size[PEGEN_BATCH], of_head = (batches + KEPT_BATCHES - 1) / KEPT_BATCHES,
-          units = smaller_of(k->size[PEGEN_HEAD] * of_head, most), chunks = most / units,
+          units = pegen_smaller(k->size[PEGEN_HEAD] * of_head, most), chunks = most / units,
           numbers = (pegen_view_bytes(&call->forward.q) + pegen_view_bytes(k)) / (int64_t)sizeof(float);
   if (numbers / (2 * PEGEN_ATTENTION_QUERIES * units * chunks) < k->size[PEGEN_TOKEN] + PEGEN_ATTENTION_MORE_KEYS)
     return;

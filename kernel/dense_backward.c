@@ -30,6 +30,7 @@ typedef struct torques {
   const pegen_dense_code *code;
   const pegen_stream *streams[2];
   int n, which; /* of grad->positions and k_positions; -1: neither */
+  unsigned given; /* bits of those that passes over the chunks at hand gave to */
   pegen_head_groups groups;
   int64_t rounds; /* of groups */
   int64_t row_bytes;
@@ -282,16 +283,17 @@ static void run_torques(torques *t) {
       run_tile(t, batch, batch + step, tile, tile + length < end ? tile + length : end);
 }
 
-/* *given: bits of those that tokens of the chunks at hand have given to before. */
-static void set_positions(torques *t, unsigned *given) {
+/* is_first: tokens of the chunks at hand have given to none before. */
+static void set_positions(torques *t, int is_first) {
   const pegen_backward_call *call = t->call;
+  if (is_first) t->given = 0;
   t->which = pegen_gaining_positions(call, t->streams[0]);
   if (t->which < 0) return;
   t->loop.position_is_f64 = call->position_is_f64[t->which];
   t->loop.position_token = call->positions[t->which].stride[PEGEN_POSITION_TOKEN];
   t->loop.position_axis = call->positions[t->which].stride[PEGEN_POSITION_AXIS];
-  t->loop.position_adds = (call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0 || (*given >> t->which & 1);
-  *given |= 1u << t->which;
+  t->loop.position_adds = (call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0 || (t->given >> t->which & 1);
+  t->given |= 1u << t->which;
 }
 
 /* Room for a tile's gradients of angles and coordinates, of q's tokens and behind them of k's, if they are in the
@@ -309,23 +311,37 @@ static void set_room(torques *t, int s) {
   t->gained = room + (end - begin) * (numbers - axes);
 }
 
-/* Of the chunks at hand what q and k give together, or one after the other. */
-static void run_chunks_torques(torques *t) {
+/* What is done of the streams at hand; is_first: nothing of what they belong to was done before. */
+typedef void pass_function(torques *t, int s, int is_first);
+
+/* Of the chunks at hand q and k together, or one after the other. */
+static void each_pass(torques *t, pass_function *pass) {
   const pegen_backward_call *call = t->call;
-  unsigned given = 0;
   t->n = 0;
-  for (int64_t round = 0; round < t->rounds; round++) {
+  for (int64_t round = 0, passes = 0; round < t->rounds; round++) {
     pegen_take_group(&t->groups, round);
     for (int s = 0; s < (round ? 1 : 2); s++) {
       if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
       if (t->n == 0 || (call->rows.joint && s == 0)) continue;
-      set_positions(t, &given);
-      set_room(t, s);
-      if (t->reads) open_table(t);
-      run_torques(t);
+      pass(t, s, passes++ == 0);
       t->n = 0;
     }
   }
+}
+
+static void run_pass(torques *t, int s, int is_first) {
+  set_positions(t, is_first);
+  set_room(t, s);
+  if (t->reads) open_table(t);
+  run_torques(t);
+}
+
+static void fill_pass(torques *t, int s, int is_first) {
+  int64_t begin, end;
+  (void)s;
+  open_table(t);
+  is_first |= pegen_torque_section(t->call, t->streams[0]) == 1;
+  if (share_of_chunks(t, t->streams[0], &begin, &end)) fill_tokens(t, begin, end, is_first);
 }
 
 /* Bases are found once for all tokens of the part; other generators are gathered again. */
@@ -353,25 +369,13 @@ static void run_rows(torques *t, int target, const pegen_tuning *tuning) {
 
 /* All chunks [t->first, t->last) of the part: first a chunk's torques, for its rows may be written where they are. */
 static void fill_chunks(torques *t, int target, const pegen_tuning *tuning) {
-  const pegen_backward_call *call = t->call;
-  int64_t bytes = pegen_dense_outer_bytes(t->dense, t->code), begin, end;
+  int64_t bytes = pegen_dense_outer_bytes(t->dense, t->code);
   t->outer = PEGEN_STACK(bytes);
   t->total = PEGEN_STACK(bytes);
   int64_t last = t->last;
   for (; t->first < last; t->first++) {
     t->last = t->first + 1;
-    t->n = 0;
-    for (int64_t round = 0, passes = 0; round < t->rounds; round++) {
-      pegen_take_group(&t->groups, round);
-      for (int s = 0; s < (round ? 1 : 2); s++) {
-        if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
-        if (t->n == 0 || (call->rows.joint && s == 0)) continue;
-        open_table(t);
-        int is_first = passes++ == 0 || pegen_torque_section(call, t->streams[0]) == 1;
-        if (share_of_chunks(t, t->streams[0], &begin, &end)) fill_tokens(t, begin, end, is_first);
-        t->n = 0;
-      }
-    }
+    each_pass(t, fill_pass);
     run_rows(t, target, tuning);
   }
 }
@@ -400,7 +404,7 @@ static void run_chunks(torques *t, int target, const pegen_tuning *tuning) {
   for (; t->first < last; t->first += step) {
     t->last = t->first + step;
     if (t->sums) pegen_clear(t->sums + t->first * sums, step * sums);
-    run_chunks_torques(t);
+    each_pass(t, run_pass);
     if (!t->reads) run_rows(t, target, tuning);
   }
 }

@@ -53,6 +53,9 @@
 /* Room on the stack of the function that asks, from a line of the cache on. */
 #define PEGEN_STACK(bytes) __builtin_alloca_with_align((size_t)(bytes), 512)
 
+static inline int64_t pegen_smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+static inline int64_t pegen_larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
 /* A tensor as bytes: `dims` outer dimensions with strides, each index of which begins a run
  * of `width` adjacent bytes (a row of channels, one coordinate, a whole operand).
  * Dimensions of size 1 have stride 0, so that equal strides mean equal addressing. */

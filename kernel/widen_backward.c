@@ -148,17 +148,15 @@ static void run_block(walk *w, int64_t first, int64_t begin, int64_t end, int is
   write_places(w, first, begin, end);
 }
 
-static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
-
 /* Tokens that are summed together are the same, whatever else is asked for and however work is cut. */
 static void run_items(walk *w, int64_t begin, int64_t end) {
   const int64_t few = PEGEN_WEIGHT_FEW, most = PEGEN_WEIGHT_QUERIES, skip = w->driver->kernel->skip_tokens,
                 tokens = any_stream(w)->in.size[PEGEN_TOKEN];
   pegen_run run;
   while (pegen_next_run((tokens + few - 1) / few, &begin, end, &run)) {
-    int64_t last = smaller(run.end * few, tokens);
+    int64_t last = pegen_smaller(run.end * few, tokens);
     for (int64_t token = run.begin * few, stop; token < last; token = stop) {
-      stop = smaller(token % few ? token + few - token % few : token + most, last);
+      stop = pegen_smaller(token % few ? token + few - token % few : token + most, last);
       if (token < skip && stop > skip) stop = skip;
       run_block(w, run.batch, token, stop, token < skip);
     }

@@ -37,7 +37,7 @@ typedef void blocks_body(applier *e, int blocks, const void *context);
 static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_value end, int together,
                             blocks_body *body, const void *context) {
   ir *b = e->b;
-  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", end, begin), i64(b, together));
+  ir_value turns = ir_op2(b, "arith.divui", sub(b, end, begin), i64(b, together));
   ir_loop blocks = ir_for(b, i64(b, 0), turns);
   e->block = add(b, begin, mul(b, blocks.index, i64(b, together)));
   e->matrix = ir_offset(b, matrices, mul(b, e->block, i64(b, (int64_t)e->size * e->size * 4)));
@@ -161,7 +161,7 @@ static void emit_shared(applier *e, const bool *is_left) {
   ir *b = e->b;
   int64_t of_token = (int64_t)e->of->blocks.count * e->size * e->size * 4,
           tile = TILE_BYTES / of_token > 1 ? TILE_BYTES / of_token : 1;
-  ir_value begin = WORK_I64(e, token_begin), end = WORK_I64(e, token_end), count = ir_op2(b, "arith.subi", end, begin);
+  ir_value begin = WORK_I64(e, token_begin), end = WORK_I64(e, token_end), count = sub(b, end, begin);
   ir_loop tiles = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", add(b, count, i64(b, tile - 1)), i64(b, tile)));
   ir_value first = add(b, begin, mul(b, tiles.index, i64(b, tile))), last = add(b, first, i64(b, tile));
   last = ir_select(b, ir_compare_int(b, "slt", last, end), last, end);
@@ -233,7 +233,7 @@ static void emit_listed_block(applier *e, int blocks, const void *context) {
 /* Rows [begin, end) of the list, `rows` at a time, then what is left. */
 static void emit_listed(applier *e, ir_value matrices, ir_value head, ir_value begin, ir_value end, int rows) {
   ir *b = e->b;
-  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", end, begin), i64(b, rows));
+  ir_value turns = ir_op2(b, "arith.divui", sub(b, end, begin), i64(b, rows));
   ir_loop loop = ir_for(b, i64(b, 0), turns);
   listed l = {.rows = rows};
   for (int i = 0; i < rows; i++) {
@@ -254,8 +254,8 @@ static void emit_heads(applier *e, const bool *is_left) {
   ir_value first_batch = WORK_I64(e, batch_begin), batch_end = WORK_I64(e, batch_end);
   ir_value none = i64(b, 0), both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), none).heads, none);
   ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))),
-           count = ir_op2(b, "arith.subi", batch_end, first_batch);
-  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", add(b, count, step), i64(b, 1)), step);
+           count = sub(b, batch_end, first_batch);
+  ir_value turns = ir_op2(b, "arith.divui", sub(b, add(b, count, step), i64(b, 1)), step);
   ir_loop tokens = ir_for(b, WORK_I64(e, token_begin), WORK_I64(e, token_end));
   ir_loop some = ir_for(b, i64(b, 0), turns);
   ir_value first = add(b, first_batch, mul(b, some.index, step)), last = add(b, first, step);

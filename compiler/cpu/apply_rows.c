@@ -112,7 +112,7 @@ static ir_value column_sum(applier *e, int which, int piece, ir_value x) {
     ir_value channel = ir_load(b, b->f32, ir_offset_const(b, x, (int64_t)k * 4), 4);
     ir_value column = e->held[(which * e->size + k) * e->shape.n_pieces + piece],
              spread = ir_broadcast(b, ir_type(column), channel);
-    sum = sum.ptr ? emit_multiply_add(b, e->target, spread, column, sum) : ir_op2(b, "arith.mulf", spread, column);
+    sum = emit_multiply_add(b, e->target, spread, column, sum);
   }
   return sum;
 }
@@ -244,8 +244,7 @@ static void diagonal_sums(applier *e, const diagonal_shape *d, const ir_value *x
   for (int v = 0; v < d->count; v++)
     for (int k = 0; k < e->size; k++) {
       ir_value diagonal = e->held[k * d->count + v], moved = turned[v ^ k / d->cycle][k % d->cycle];
-      sums[v] = k ? emit_multiply_add(e->b, e->target, diagonal, moved, sums[v])
-                  : ir_op2(e->b, "arith.mulf", diagonal, moved);
+      sums[v] = k ? emit_multiply_add(e->b, e->target, diagonal, moved, sums[v]) : mul(e->b, diagonal, moved);
     }
 }
 

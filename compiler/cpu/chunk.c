@@ -1,12 +1,13 @@
 /* cpu/chunk: the leaves of a chunk of blocks; see cpu/chunk.h. */
 #include "cpu/chunk.h"
+#include "mlir/arith.h"
 
 #include "base/diag.h"
 #include "mlir/number.h"
 
 /* base + offset + shift * size. */
 static ir_value emit_shifted(chunk_emitter *e, ir_value base, int64_t offset, int size) {
-  if (e->shift.ptr) base = ir_offset(e->b, base, ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
+  if (e->shift.ptr) base = ir_offset(e->b, base, mul(e->b, e->shift, i64(e->b, size)));
   return ir_offset_const(e->b, base, offset);
 }
 
@@ -30,8 +31,7 @@ static ir_value shifted_constant(chunk_emitter *e, const expr *x, bool is_f32) {
   if (!*known) ir_table_floats(e->b, name, is_f32, e->p->spec->n_blocks, x->table);
   *known = true;
   int size = is_f32 ? 4 : 8;
-  ir_value at = ir_offset(e->b, ir_table_address(e->b, name),
-                          ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
+  ir_value at = ir_offset(e->b, ir_table_address(e->b, name), mul(e->b, e->shift, i64(e->b, size)));
   return ir_load(e->b, type_of(e, x, is_f32), ir_offset_const(e->b, at, (int64_t)e->begin * size), size);
 }
 

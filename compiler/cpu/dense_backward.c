@@ -137,7 +137,7 @@ static void emit_transposes(ir *b, const cpu_target *target, int size, matrix_la
   ir_value done = i64(b, 0);
   for (int together = layout == MATRIX_DIAGONALS ? 2 : 1; together >= 1; together--) {
     int64_t bytes = (int64_t)together * size * size * 4;
-    ir_value left = ir_op2(b, "arith.subi", arguments[1], done);
+    ir_value left = sub(b, arguments[1], done);
     ir_value turns = ir_op2(b, "arith.divui", left, i64(b, together));
     ir_loop loop = ir_for(b, i64(b, 0), turns);
     ir_value at = add(b, mul(b, done, i64(b, (int64_t)size * size * 4)), mul(b, loop.index, i64(b, bytes)));

@@ -127,8 +127,6 @@ static ir_value steps(ir *b, ir_value whole, ir_value step) {
 /* The sizes of tiles and groups, or runs: the driver's, as far as there is room. Once a call. */
 static void measure_rows(encode_emitter *e) {
   ir *b = e->b;
-  e->tokens.begin = LOOP_I64(e, token_begin);
-  e->tokens.end = LOOP_I64(e, token_end);
   e->tile_tokens = smaller(b, LOOP_I64(e, tile_tokens), i64(b, e->most));
   e->group_rows = LOOP_I64(e, group_rows);
   e->all_rows = add(b, LOOP_I64(e, rows[0].heads), LOOP_I64(e, rows[1].heads));
@@ -137,15 +135,12 @@ static void measure_rows(encode_emitter *e) {
 
 static void measure_tiles(encode_emitter *e) {
   ir *b = e->b;
-  e->tokens = (run){LOOP_I64(e, token_begin), LOOP_I64(e, token_end)};
   e->heads = (run){LOOP_I64(e, head_begin), LOOP_I64(e, head_end)};
   e->tile_tokens = smaller(b, LOOP_I64(e, tile_tokens), i64(b, e->most));
 }
 
 static void measure_heads(encode_emitter *e) {
   ir *b = e->b;
-  e->tokens.begin = LOOP_I64(e, token_begin);
-  e->tokens.end = LOOP_I64(e, token_end);
   ir_value one = i64(b, 1);
   e->heads.begin = LOOP_I64(e, head_begin);
   e->heads.end = LOOP_I64(e, head_end);
@@ -367,8 +362,9 @@ static ir_value factor_at(encode_emitter *e, const token_rows *t, ir_value head,
 /* The rows of a tensor's head are those at hand. */
 static void set_rows(encode_emitter *e, const token_rows *t, ir_value head) {
   ir *b = e->b;
-  e->row_out = ir_pointer(b, add(b, t->out, mul(b, head, t->out_step)));
-  e->row_in = ir_pointer(b, add(b, t->in, mul(b, head, t->in_step)));
+  ir_value from = add(b, t->in, mul(b, head, t->in_step)), to = add(b, t->out, mul(b, head, t->out_step));
+  e->row_out = ir_pointer(b, to);
+  e->row_in = ir_pointer(b, from);
   e->row_kept = kept_row(e, t, head);
   e->in_place = t->in_place;
   e->kind = t->kind;
@@ -390,13 +386,7 @@ static void walk_group(encode_emitter *e, const program_op *op, const token_rows
   ir *b = e->b;
   int n_held = e->n_held;
   ir_loop each = ir_for_with(b, t->first, t->last, n_held, e->held, e->held);
-  ir_value from = add(b, t->in, mul(b, each.index, t->in_step)), to = add(b, t->out, mul(b, each.index, t->out_step));
-  e->row_out = ir_pointer(b, to);
-  e->row_in = ir_pointer(b, from);
-  e->row_kept = kept_row(e, t, each.index);
-  e->in_place = t->in_place;
-  e->kind = t->kind;
-  e->norm = t->norm;
+  set_rows(e, t, each.index);
   e->norm.factor = factor_at(e, t, each.index, t->first);
   emit_ops(e, op->body->body);
   ir_end_for_with(b, each, n_held, e->held, e->held);
@@ -603,6 +593,8 @@ static void emit_tokens(encode_emitter *e) {
   for (const program_op *op = e->program->body; op; op = op->next) {
     bool is_cut = op->space == SPACE_RUNS || op->space == SPACE_TILES || op->space == SPACE_BATCHES;
     if (op->kind != OP_FOR || !is_cut) continue;
+    e->tokens.begin = LOOP_I64(e, token_begin);
+    e->tokens.end = LOOP_I64(e, token_end);
     if (op->space == SPACE_BATCHES) measure_tiles(e);
     else if (op->space == SPACE_RUNS) measure_heads(e);
     else measure_rows(e);

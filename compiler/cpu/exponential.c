@@ -30,14 +30,6 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 
 /* ---- one matrix ---- */
 
-static ir_value load(exponential *e, ir_value matrix, ir_value offset) {
-  return ir_load(e->b, e->vector, ir_offset(e->b, matrix, offset), e->m->bytes);
-}
-
-static void store(exponential *e, ir_value v, ir_value matrix, ir_value offset) {
-  ir_store(e->b, v, ir_offset(e->b, matrix, offset), e->m->bytes, false);
-}
-
 static ir_value splat(exponential *e, ir_value scalar) { return ir_broadcast(e->b, e->vector, scalar); }
 
 static ir_value sum_of_lanes(exponential *e, ir_value v) {
@@ -51,24 +43,24 @@ static void combine_generators(void *context, ir_value offset, ir_value *carried
   exponential *e = context;
   ir_value sum = {NULL};
   for (int axis = 0; axis < e->n_axes; axis++) {
-    ir_value generator = load(e, ir_offset_const(e->b, e->generators, axis * matrix_bytes(e->m)), offset);
-    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum)
-                  : mul(e->b, e->angles[axis], generator);
+    ir_value generator = exponential_load(e, ir_offset_const(e->b, e->generators, axis * matrix_bytes(e->m)), offset);
+    sum = emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum);
   }
-  store(e, sum, e->buffer[EXPONENTIAL_M], offset);
+  exponential_store(e, sum, e->buffer[EXPONENTIAL_M], offset);
   carried[0] = emit_multiply_add(e->b, e->m->target, sum, sum, carried[0]);
 }
 
 static void scale(void *context, ir_value offset, ir_value *carried) {
   (void)carried;
   exponential *e = context;
-  store(e, mul(e->b, load(e, e->buffer[EXPONENTIAL_M], offset), e->factor[0]), e->buffer[EXPONENTIAL_M], offset);
+  exponential_store(e, mul(e->b, exponential_load(e, e->buffer[EXPONENTIAL_M], offset), e->factor[0]),
+                    e->buffer[EXPONENTIAL_M], offset);
 }
 
 /* Adds the squares of base. */
 static void add_squares(void *context, ir_value offset, ir_value *carried) {
   exponential *e = context;
-  ir_value x = load(e, e->base, offset);
+  ir_value x = exponential_load(e, e->base, offset);
   carried[0] = emit_multiply_add(e->b, e->m->target, x, x, carried[0]);
 }
 
@@ -79,20 +71,21 @@ static void add_powers(void *context, ir_value offset, ir_value *carried) {
   static const int powers[] = {0, EXPONENTIAL_X, EXPONENTIAL_X2, EXPONENTIAL_X3};
   ir_value sum = {NULL};
   for (int i = 3; i >= 1; i--) {
-    ir_value x = load(e, e->buffer[powers[i]], offset);
-    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->factor[i], x, sum) : mul(e->b, e->factor[i], x);
+    ir_value x = exponential_load(e, e->buffer[powers[i]], offset);
+    sum = emit_multiply_add(e->b, e->m->target, e->factor[i], x, sum);
   }
-  if (e->base.ptr) sum = add(e->b, sum, load(e, e->base, offset));
-  store(e, sum, e->out, offset);
+  if (e->base.ptr) sum = add(e->b, sum, exponential_load(e, e->base, offset));
+  exponential_store(e, sum, e->out, offset);
 }
 
 /* C + S into out, C - S into base. */
 static void join(void *context, ir_value offset, ir_value *carried) {
   (void)carried;
   exponential *e = context;
-  ir_value c = load(e, e->buffer[EXPONENTIAL_C], offset), s = load(e, e->buffer[EXPONENTIAL_X], offset);
-  store(e, add(e->b, c, s), e->out, offset);
-  store(e, ir_op2(e->b, "arith.subf", c, s), e->base, offset);
+  ir_value c = exponential_load(e, e->buffer[EXPONENTIAL_C], offset),
+           s = exponential_load(e, e->buffer[EXPONENTIAL_X], offset);
+  exponential_store(e, add(e->b, c, s), e->out, offset);
+  exponential_store(e, sub(e->b, c, s), e->base, offset);
 }
 
 void exponential_call(exponential *e, const char *name, ir_value out, ir_value x, ir_value y) {
@@ -118,8 +111,7 @@ static void polynomial(exponential *e, bool upper, int out, bool onto, const dou
   e->base = onto ? e->out : (ir_value){NULL};
   emit_each_vector(b, e->m, upper, 0, NULL, add_powers, e);
   ir_loop diagonal = ir_for(b, i64(b, 0), i64(b, e->m->padded));
-  ir_value at =
-      ir_offset(b, e->out, ir_op2(b, "arith.muli", diagonal.index, i64(b, (int64_t)(e->m->padded + 1) * e->m->bytes)));
+  ir_value at = ir_offset(b, e->out, mul(b, diagonal.index, i64(b, (int64_t)(e->m->padded + 1) * e->m->bytes)));
   ir_store(b, add(b, ir_load(b, e->m->element, at, e->m->bytes), e->factor[0]), at, e->m->bytes, false);
   ir_end_for(b, diagonal);
 }
@@ -139,8 +131,8 @@ ir_value exponential_scale(exponential *e) {
   emit_each_vector(b, e->m, false, 1, &squares, combine_generators, e);
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
   ir_value q = emit_exponent(b, widened(e, sum_of_lanes(e, squares)));
-  ir_value exponent = larger(b, i64(b, 0), ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 1)), i64(b, 1)));
-  e->factor[0] = splat(e, exponential_power_of_two(e, ir_op2(b, "arith.subi", i64(b, 0), exponent)));
+  ir_value exponent = larger(b, i64(b, 0), ir_op2(b, "arith.shrsi", add(b, q, i64(b, 1)), i64(b, 1)));
+  e->factor[0] = splat(e, exponential_power_of_two(e, sub(b, i64(b, 0), exponent)));
   emit_each_vector(b, e->m, false, 0, NULL, scale, e);
   return exponent;
 }
@@ -156,8 +148,8 @@ ir_value exponential_squarings(exponential *e, ir_value exponent, double reach) 
   emit_each_vector(b, e->m, false, 1, &sum, add_squares, e);
   ir_value u = mul(b, widened(e, sum_of_lanes(e, sum)), ir_float(b, b->f64, 1 / (2 * pow(reach, 8))));
   ir_value q = emit_exponent(b, u);
-  ir_value steps = ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 8)), i64(b, 3)); /* ceil((q + 1) / 8) */
-  return larger(b, i64(b, 0), ir_op2(b, "arith.addi", exponent, steps));
+  ir_value steps = ir_op2(b, "arith.shrsi", add(b, q, i64(b, 8)), i64(b, 3)); /* ceil((q + 1) / 8) */
+  return larger(b, i64(b, 0), add(b, exponent, steps));
 }
 
 void exponential_series(exponential *e, ir_value scale_exponent) {
@@ -190,8 +182,8 @@ static void write_out(exponential *e, ir_value matrix, ir_value out, double ampl
   ir *b = e->b;
   const matrix_shape *m = e->m;
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
-  ir_value from = ir_offset(b, matrix, ir_op2(b, "arith.muli", rows.index, i64(b, (int64_t)m->padded * m->bytes)));
-  ir_value to = ir_offset(b, out, ir_op2(b, "arith.muli", rows.index, i64(b, (int64_t)m->size * 4)));
+  ir_value from = ir_offset(b, matrix, mul(b, rows.index, i64(b, (int64_t)m->padded * m->bytes)));
+  ir_value to = ir_offset(b, out, mul(b, rows.index, i64(b, (int64_t)m->size * 4)));
   for (int at = 0; at < m->size; at += m->lanes) {
     ir_value v = ir_load(b, e->vector, ir_offset_const(b, from, (int64_t)at * m->bytes), m->bytes);
     if (amplitude != 1) v = mul(b, v, ir_float(b, e->vector, amplitude));
@@ -277,7 +269,7 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
   exponential_symmetric(&e, EXPONENTIAL_X, EXPONENTIAL_M, EXPONENTIAL_M);
   exponential_symmetric(&e, EXPONENTIAL_X2, EXPONENTIAL_X, EXPONENTIAL_X);
   ir_value count = exponential_squarings(&e, exponent, exponential_reach(m));
-  exponential_series(&e, ir_op2(b, "arith.subi", exponent, count));
+  exponential_series(&e, sub(b, exponent, count));
   write_out(&e, exponential_square(&e, count), arguments[2], amplitude);
   ir_return(b);
 }

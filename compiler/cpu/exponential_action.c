@@ -11,6 +11,7 @@
 #include "cpu/apply_rows.h"
 
 #include "cpu/product.h"
+#include "mlir/arith.h"
 
 #include "kernel/dense.h"
 
@@ -45,7 +46,7 @@ static void store(const action *a, ir_value v, ir_value buffer, int row, int pie
 }
 
 static ir_value times(const action *a, ir_value v, ir_value scalar) {
-  return ir_op2(a->e->b, "arith.mulf", v, ir_broadcast(a->e->b, ir_type(v), scalar));
+  return mul(a->e->b, v, ir_broadcast(a->e->b, ir_type(v), scalar));
 }
 
 /* to = scale 2 N from + to; the sum gets its part. */
@@ -73,7 +74,7 @@ static void emit_term(action *a, ir_value from, ir_value to) {
 
 static ir_value coefficient_at(applier *e, ir_value coefficients, ir_value k) {
   ir *b = e->b;
-  return ir_load(b, b->f32, ir_offset(b, coefficients, ir_op2(b, "arith.muli", k, ir_int(b, b->i64, 4))), 4);
+  return ir_load(b, b->f32, ir_offset(b, coefficients, mul(b, k, i64(b, 4))), 4);
 }
 
 static ir_value work_field(applier *e, size_t offset, MlirType type) {
@@ -87,7 +88,7 @@ void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int r
     buffer[i] = ir_offset_const(b, e->action_scratch, (int64_t)i * APPLY_LISTED * e->size * 4);
   action a = {.e = e, .rows = rows, .sum = buffer[SUM]};
   ir_value x[APPLY_LISTED];
-  ir_value zero = ir_int(b, b->i64, 0), one = ir_int(b, b->i64, 1);
+  ir_value zero = i64(b, 0), one = i64(b, 1);
   a.coefficient = coefficient_at(e, coefficients, zero);
   for (int i = 0; i < rows; i++) {
     x[i] = emit_fetch(e, 0, in[i], i);
@@ -108,7 +109,7 @@ void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int r
   double amplitude = e->of->factor;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < e->shape.n_pieces; p++) {
-      ir_value y = ir_op2(b, "arith.addf", load(&a, x[i], 0, p), load(&a, a.sum, i, p));
+      ir_value y = add(b, load(&a, x[i], 0, p), load(&a, a.sum, i, p));
       emit_put(e, 0, amplitude != 1 ? times(&a, y, ir_float(b, b->f32, amplitude)) : y, out[i], p);
     }
 }

@@ -27,14 +27,6 @@ typedef struct adjoint {
   ir_value factor; /* spread, of what goes over a matrix once */
 } adjoint;
 
-static ir_value load(const adjoint *a, ir_value matrix, ir_value offset) {
-  return ir_load(a->e.b, a->e.vector, ir_offset(a->e.b, matrix, offset), a->e.m->bytes);
-}
-
-static void store(const adjoint *a, ir_value v, ir_value matrix, ir_value offset) {
-  ir_store(a->e.b, v, ir_offset(a->e.b, matrix, offset), a->e.m->bytes, false);
-}
-
 static ir_value number(const adjoint *a, double value) { return ir_float(a->e.b, a->e.vector, value); }
 
 /* ---- functions that go over tiles of a matrix and their transposes ---- */
@@ -54,7 +46,8 @@ static void emit_over_tiles(adjoint *a, const char *name, const char *types, til
   ir_value mirror = add(b, below, mul(b, down.index, i64(b, step)));
   ir_value beside = mul(b, down.index, i64(b, m->lanes * row));
   ir_value tile = add(b, beside, mul(b, right.index, i64(b, step)));
-  for (int i = 0; i < m->lanes; i++) rows[i] = load(a, ir_offset_const(b, arguments[1], i * row), mirror);
+  for (int i = 0; i < m->lanes; i++)
+    rows[i] = exponential_load(&a->e, ir_offset_const(b, arguments[1], i * row), mirror);
   emit_transpose(b, m->lanes, rows);
   for (int i = 0; i < m->lanes; i++) body(a, arguments, add(b, tile, i64(b, i * row)), rows[i]);
   ir_end_for(b, right);
@@ -63,7 +56,7 @@ static void emit_over_tiles(adjoint *a, const char *name, const char *types, til
 }
 
 static void transpose_of_tile(const adjoint *a, const ir_value *arguments, ir_value offset, ir_value transposed) {
-  store(a, transposed, arguments[0], offset);
+  exponential_store(&a->e, transposed, arguments[0], offset);
 }
 
 /* bracket(term, y, gained, factors): term = factors[0] (y - y^T) + factors[1] term, gained += factors[2] term. */
@@ -71,19 +64,21 @@ static void bracket_of_tile(const adjoint *a, const ir_value *arguments, ir_valu
   ir *b = a->e.b;
   ir_value factor[3], none = i64(b, 0);
   for (int i = 0; i < 3; i++)
-    factor[i] = load(a, ir_offset_const(b, arguments[3], (int64_t)i * a->e.m->lanes * a->e.m->bytes), none);
-  ir_value difference = sub(b, load(a, arguments[1], offset), transposed);
-  ir_value kept = mul(b, factor[1], load(a, arguments[0], offset));
+    factor[i] =
+        exponential_load(&a->e, ir_offset_const(b, arguments[3], (int64_t)i * a->e.m->lanes * a->e.m->bytes), none);
+  ir_value difference = sub(b, exponential_load(&a->e, arguments[1], offset), transposed);
+  ir_value kept = mul(b, factor[1], exponential_load(&a->e, arguments[0], offset));
   ir_value term = emit_multiply_add(b, a->e.m->target, factor[0], difference, kept);
-  store(a, term, arguments[0], offset);
-  ir_value gained = load(a, arguments[2], offset);
-  store(a, emit_multiply_add(b, a->e.m->target, factor[2], term, gained), arguments[2], offset);
+  exponential_store(&a->e, term, arguments[0], offset);
+  ir_value gained = exponential_load(&a->e, arguments[2], offset);
+  exponential_store(&a->e, emit_multiply_add(b, a->e.m->target, factor[2], term, gained), arguments[2], offset);
 }
 
 static void bracket(adjoint *a, ir_value term, ir_value y, ir_value factor, double kept, double coefficient) {
   ir *b = a->e.b;
   ir_value factors[] = {factor, number(a, kept), number(a, coefficient)};
-  for (int i = 0; i < 3; i++) store(a, factors[i], a->factors, i64(b, (int64_t)i * a->e.m->lanes * a->e.m->bytes));
+  for (int i = 0; i < 3; i++)
+    exponential_store(&a->e, factors[i], a->factors, i64(b, (int64_t)i * a->e.m->lanes * a->e.m->bytes));
   ir_value arguments[] = {term, y, a->e.buffer[GAINED], a->factors};
   ir_call(b, a->bracket, 4, arguments);
 }
@@ -94,30 +89,33 @@ static void clear(void *context, ir_value offset, ir_value *carried) {
   adjoint *a = context;
   (void)carried;
   static const int buffers[] = {TERM, OTHER, GAINED};
-  for (int i = 0; i < 3; i++) store(a, number(a, 0), a->e.buffer[buffers[i]], offset);
+  for (int i = 0; i < 3; i++) exponential_store(&a->e, number(a, 0), a->e.buffer[buffers[i]], offset);
 }
 
 /* gained = factor term */
 static void begin_sum(void *context, ir_value offset, ir_value *carried) {
   adjoint *a = context;
   (void)carried;
-  store(a, mul(a->e.b, a->factor, load(a, a->e.buffer[TERM], offset)), a->e.buffer[GAINED], offset);
+  exponential_store(&a->e, mul(a->e.b, a->factor, exponential_load(&a->e, a->e.buffer[TERM], offset)),
+                    a->e.buffer[GAINED], offset);
 }
 
 /* term = 1/2 (term - product) */
 static void halve(void *context, ir_value offset, ir_value *carried) {
   adjoint *a = context;
   (void)carried;
-  ir_value difference = sub(a->e.b, load(a, a->e.buffer[TERM], offset), load(a, a->e.buffer[PRODUCT], offset));
-  store(a, mul(a->e.b, number(a, 0.5), difference), a->e.buffer[TERM], offset);
+  ir_value difference = sub(a->e.b, exponential_load(&a->e, a->e.buffer[TERM], offset),
+                            exponential_load(&a->e, a->e.buffer[PRODUCT], offset));
+  exponential_store(&a->e, mul(a->e.b, number(a, 0.5), difference), a->e.buffer[TERM], offset);
 }
 
 static void multiply_generators(void *context, ir_value offset, ir_value *carried) {
   adjoint *a = context;
   ir *b = a->e.b;
-  ir_value gained = load(a, a->e.buffer[GAINED], offset);
+  ir_value gained = exponential_load(&a->e, a->e.buffer[GAINED], offset);
   for (int axis = 0; axis < a->e.n_axes; axis++) {
-    ir_value generator = load(a, ir_offset_const(b, a->e.generators, axis * matrix_bytes(a->e.m)), offset);
+    ir_value generator =
+        exponential_load(&a->e, ir_offset_const(b, a->e.generators, axis * matrix_bytes(a->e.m)), offset);
     carried[axis] = emit_multiply_add(b, a->e.m->target, generator, gained, carried[axis]);
   }
 }
@@ -127,7 +125,7 @@ static void add_to_sums(void *context, ir_value offset, ir_value *carried) {
   ir *b = a->e.b;
   (void)carried;
   MlirType wide = ir_vector(b, a->e.m->lanes, b->f64);
-  ir_value gained = load(a, a->e.buffer[GAINED], offset);
+  ir_value gained = exponential_load(&a->e, a->e.buffer[GAINED], offset);
   ir_value at = mul(b, offset, i64(b, 8 / a->e.m->bytes));
   if (a->e.m->bytes != 8) gained = ir_cast(b, "arith.extf", gained, b->f64);
   for (int axis = 0; axis < a->e.n_axes; axis++) {

@@ -53,7 +53,7 @@ static ir_value accumulate(const lane_matrices *m, factor x, factor y, ir_value 
   ir *b = m->b;
   if (x.sign * y.sign == 0) return sum;
   ir_value left = x.sign * y.sign < 0 ? ir_op1(b, "arith.negf", x.v) : x.v;
-  return sum.ptr ? emit_multiply_add(b, m->target, left, y.v, sum) : mul(b, left, y.v);
+  return emit_multiply_add(b, m->target, left, y.v, sum);
 }
 
 /* Rows from i0 and columns from j0 of x y, on and above the diagonal unless all is GENERAL. */
@@ -129,7 +129,7 @@ static void emit_polynomial(const lane_matrices *m, const char *name, bool onto)
       ir_value sum = {NULL};
       for (int k = 3; k >= 1; k--) {
         ir_value x = lane_load(m, arguments[k], i, j);
-        sum = sum.ptr ? emit_multiply_add(b, m->target, factors[k], x, sum) : mul(b, factors[k], x);
+        sum = emit_multiply_add(b, m->target, factors[k], x, sum);
       }
       if (onto) sum = add(b, sum, lane_load(m, arguments[OUT], i, j));
       if (i == j) sum = add(b, sum, factors[0]);
@@ -161,7 +161,7 @@ static ir_value lane_scale(lane_exponential *e, const ir_value *arguments, int n
     for (int axis = 0; axis < n_axes; axis++) {
       ir_value at = ir_offset_const(b, arguments[0], (axis * pairs + pair) * m->bytes);
       ir_value generator = ir_load(b, m->vector, at, m->is_f64 ? 8 : 4);
-      sum = sum.ptr ? emit_multiply_add(b, m->target, angles[axis], generator, sum) : mul(b, angles[axis], generator);
+      sum = emit_multiply_add(b, m->target, angles[axis], generator, sum);
     }
     entries[pair] = sum;
     squares = emit_multiply_add(b, m->target, sum, sum, squares);
@@ -170,7 +170,7 @@ static ir_value lane_scale(lane_exponential *e, const ir_value *arguments, int n
   ir_value q = emit_exponent(b, squares);
   ir_value exponent = not_negative(b, integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 2), 1));
   ir_value zero = ir_int(b, ir_type(exponent), 0);
-  ir_value scale = emit_exp2_integer(b, ir_op2(b, "arith.subi", zero, exponent), m->is_f64);
+  ir_value scale = emit_exp2_integer(b, sub(b, zero, exponent), m->is_f64);
   pair = 0;
   for (int i = 0; i < m->size; i++)
     for (int j = i + 1; j < m->size; j++) lane_store(m, mul(b, entries[pair++], scale), e->buffer[LANES_M], i, j);
@@ -190,7 +190,7 @@ static ir_value lane_squarings(lane_exponential *e, ir_value exponent) {
   ir_value sum = emit_multiply_add(b, m->target, rest, lane_number(m, 2), diagonal);
   ir_value q = emit_exponent(b, mul(b, sum, lane_number(m, 1 / (2 * pow(reach, 8)))));
   ir_value steps = integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 8), 3); /* ceil((q + 1) / 8) */
-  return not_negative(b, ir_op2(b, "arith.addi", exponent, steps));
+  return not_negative(b, add(b, exponent, steps));
 }
 
 void lane_series(lane_exponential *e, ir_value scale_exponent) {
@@ -218,7 +218,7 @@ void lane_series(lane_exponential *e, ir_value scale_exponent) {
       }
       ir_value s = lane_load(m, e->buffer[LANES_X], i, j);
       lane_store(m, add(b, c, s), e->buffer[LANES_T], i, j);
-      lane_store(m, ir_op2(b, "arith.subf", c, s), e->buffer[LANES_T], j, i);
+      lane_store(m, sub(b, c, s), e->buffer[LANES_T], j, i);
     }
 }
 
@@ -320,7 +320,7 @@ ir_value lane_open(lane_exponential *e, const ir_value *arguments, int n_axes, i
   lane_product(e, e->square, LANES_X, LANES_M, LANES_M);
   lane_product(e, e->symmetric, LANES_X2, LANES_X, LANES_X);
   ir_value count = lane_squarings(e, exponent);
-  *scale = ir_op2(b, "arith.subi", exponent, count);
+  *scale = sub(b, exponent, count);
   return count;
 }
 

@@ -7,6 +7,7 @@
 #include "algebra/exponential.h"
 #include "algebra/torque_dense.h"
 #include "cpu/exponential_lanes.h"
+#include "cpu/product.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
 
@@ -26,10 +27,6 @@ static ir_value skew_entry(const lane_matrices *m, ir_value matrix, int i, int j
   return i < j ? lane_load(m, matrix, i, j) : negated(m, lane_load(m, matrix, j, i));
 }
 
-static ir_value multiply_add(const lane_matrices *m, ir_value x, ir_value y, ir_value sum) {
-  return sum.ptr ? emit_multiply_add(m->b, m->target, x, y, sum) : mul(m->b, x, y);
-}
-
 /* bracket(next, m, last, gained, factors): next = factors[0] (m last - last m) + factors[1] next,
  * gained += factors[2] next. */
 static void emit_bracket(const lane_matrices *m, const char *name) {
@@ -44,9 +41,9 @@ static void emit_bracket(const lane_matrices *m, const char *name) {
       for (int k = 0; k < m->size; k++) {
         if (k != i && k != j) {
           ir_value left = skew_entry(m, a[M], i, k), right = skew_entry(m, a[LAST], k, j);
-          plus = multiply_add(m, left, right, plus);
+          plus = emit_multiply_add(m->b, m->target, left, right, plus);
           left = skew_entry(m, a[LAST], i, k), right = skew_entry(m, a[M], k, j);
-          minus = multiply_add(m, left, right, minus);
+          minus = emit_multiply_add(m->b, m->target, left, right, minus);
         }
       }
       sum[j] = plus.ptr ? sub(b, plus, minus) : lane_number(m, 0);
@@ -73,7 +70,7 @@ static void emit_conjugate(const lane_matrices *m, const char *name) {
     for (int k = 0; k < m->size; k++) row[k] = lane_load(m, a[PRODUCT_OF], i, k);
     for (int j = i + 1; j < m->size; j++) {
       ir_value sum = {NULL};
-      for (int k = 0; k < m->size; k++) sum = multiply_add(m, row[k], lane_load(m, a[E], j, k), sum);
+      for (int k = 0; k < m->size; k++) sum = emit_multiply_add(m->b, m->target, row[k], lane_load(m, a[E], j, k), sum);
       ir_value term = lane_load(m, a[OUT], i, j);
       lane_store(m, emit_multiply_add(b, m->target, half, sub(b, sum, term), term), a[OUT], i, j);
     }
@@ -158,7 +155,7 @@ static void write_gains(adjoint *a, ir_value generators, ir_value gains, int n_a
     for (int i = 0, pair = 0; i < m->size; i++)
       for (int j = i + 1; j < m->size; j++, pair++) {
         ir_value generator = lane_load(m, generators, 0, axis * pairs + pair);
-        sum = multiply_add(m, generator, lane_load(m, a->e.buffer[GAINED], i, j), sum);
+        sum = emit_multiply_add(m->b, m->target, generator, lane_load(m, a->e.buffer[GAINED], i, j), sum);
       }
     ir_store(m->b, widened(m, negated(m, sum)), ir_offset_const(m->b, gains, axis * angle_step), 8, false);
   }

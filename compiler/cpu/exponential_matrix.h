@@ -30,6 +30,14 @@ typedef struct exponential {
   char upper[96], full[96], mirror[96];
 } exponential;
 
+/* A vector of a matrix, `offset` bytes behind its first element. */
+static inline ir_value exponential_load(const exponential *e, ir_value matrix, ir_value offset) {
+  return ir_load(e->b, e->vector, ir_offset(e->b, matrix, offset), e->m->bytes);
+}
+static inline void exponential_store(const exponential *e, ir_value v, ir_value matrix, ir_value offset) {
+  ir_store(e->b, v, ir_offset(e->b, matrix, offset), e->m->bytes, false);
+}
+
 /* Opens `function`, of so many pointers (a letter each), whose products are those of `name`, with buffers and angles.
  */
 exponential exponential_open(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,

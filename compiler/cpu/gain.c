@@ -2,6 +2,7 @@
 #include "cpu/gain.h"
 
 #include "base/diag.h"
+#include "cpu/product.h"
 #include "mlir/arith.h"
 
 #include "kernel/loop.h"
@@ -95,11 +96,6 @@ static ir_value slot_at(ir *b, const plan_tile *t, ir_value at, int term, int ve
   return ir_offset_const(b, at, ((int64_t)term * t->n_vectors + vector) * t->width * 4);
 }
 
-static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value sum) {
-  if (r->target->has_fma) return ir_fma(r->b, x, y, sum);
-  return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
-}
-
 /* Sums that stay in registers over a token's rows of one tensor; more of them are in memory from row to row. */
 enum { MOST_HELD = 32 };
 
@@ -134,7 +130,7 @@ void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_val
     for (int i = 0; i < slots; i++) {
       ir_value sum = held ? *held++ : ir_load(b, type, slot_at(b, t, of_rows, 0, i), 4);
       ir_value slot = slot_at(b, t, at, 0, i);
-      ir_store(b, ir_op2(b, "arith.addf", ir_load(b, type, slot, 4), sum), slot, 4, false);
+      ir_store(b, add(b, ir_load(b, type, slot, 4), sum), slot, 4, false);
     }
     of_rows = ir_offset_const(b, of_rows, emit_torque_bytes(g, t));
     at = ir_offset_const(b, at, emit_torque_bytes(g, t));
@@ -190,7 +186,7 @@ static void permute_in_frame(const gradient_code *g, row_emitter *r, int group, 
 /* sum + x y, or (y null) sum + x, where sums are. */
 static void add_product(row_emitter *r, ir_value x, ir_value y, ir_value *held, ir_value at) {
   ir_value sum = held ? *held : ir_load(r->b, ir_type(x), at, 4);
-  sum = y.ptr ? multiply_add(r, x, y, sum) : ir_op2(r->b, "arith.addf", sum, x);
+  sum = y.ptr ? emit_multiply_add(r->b, r->target, x, y, sum) : add(r->b, sum, x);
   if (held) *held = sum;
   else ir_store(r->b, sum, at, 4, false);
 }
@@ -307,7 +303,7 @@ static void add_numbers(ir *b, const ir_value *arguments, ir_value at, int width
   MlirType type = ir_vector(b, width, element);
   ir_value from = ir_load(b, type, ir_offset(b, arguments[0], at), (int)bytes), to = ir_offset(b, arguments[1], at);
   ir_value before = ir_load(b, type, to, (int)bytes);
-  ir_store(b, ir_op2(b, "arith.addf", before, from), to, (int)bytes, false);
+  ir_store(b, add(b, before, from), to, (int)bytes, false);
 }
 
 void emit_collect(ir *b, const cpu_target *target, bool is_f64, int64_t count, const char *name) {

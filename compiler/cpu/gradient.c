@@ -36,7 +36,7 @@ static ir_value wide(chunk_emitter *e, const expr *x) {
 
 static void add_to(chunk_emitter *e, ir_value at, ir_value x) {
   ir_value sum = ir_load(e->b, ir_type(x), at, 8);
-  ir_store(e->b, ir_op2(e->b, "arith.addf", sum, x), at, 8, false);
+  ir_store(e->b, add(e->b, sum, x), at, 8, false);
 }
 
 /* A token's leaves: coordinates, what is prepared of its head, its torques. */
@@ -60,7 +60,7 @@ static ir_value sum_of_blocks(const chunk_walk *w, const chunk_emitter *e, ir_va
   ir_value sum = {NULL};
   for (int i = 0; i < e->width && e->begin + i < w->p->spec->n_blocks; i++) {
     ir_value lane = ir_extract(w->b, lanes, i);
-    sum = sum.ptr ? ir_op2(w->b, "arith.addf", sum, lane) : lane;
+    sum = sum.ptr ? add(w->b, sum, lane) : lane;
   }
   return sum;
 }

@@ -50,7 +50,7 @@ static void store(plain_emitter *e, ir_value x, int start, ir_value behind) {
     ir_value weights = ir_load(b, ir_type(x), element(e, e->weights, start, behind, 4), 4);
     x = emit_normalised(b, x, e->factor, weights);
   }
-  if (e->out != e->dtype) x = ir_op2(b, "arith.mulf", x, ir_broadcast(b, ir_type(x), e->gain));
+  if (e->out != e->dtype) x = mul(b, x, ir_broadcast(b, ir_type(x), e->gain));
   emit_store_channels(b, e->target->native, e->out, x, element(e, e->to, start, behind, number_bytes(e->out)), false);
 }
 

@@ -9,7 +9,7 @@
 
 enum { UNROLL = 2, MOST_ROWS = 16 };
 
-static ir_value scaled(ir *b, ir_value x, int64_t by) { return ir_op2(b, "arith.muli", x, i64(b, by)); }
+static ir_value scaled(ir *b, ir_value x, int64_t by) { return mul(b, x, i64(b, by)); }
 
 matrix_shape matrix_shape_of(ir *b, const cpu_target *target, int size, bool is_f64) {
   matrix_shape m = {.target = target, .element = is_f64 ? b->f64 : b->f32, .bytes = is_f64 ? 8 : 4, .size = size};
@@ -23,8 +23,8 @@ matrix_shape matrix_shape_of(ir *b, const cpu_target *target, int size, bool is_
 int64_t matrix_bytes(const matrix_shape *m) { return (int64_t)m->padded * m->padded * m->bytes; }
 
 ir_value emit_multiply_add(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value z) {
-  if (target->has_fma) return ir_fma(b, x, y, z);
-  return ir_op2(b, "arith.addf", ir_op2(b, "arith.mulf", x, y), z);
+  if (!z.ptr) return mul(b, x, y);
+  return target->has_fma ? ir_fma(b, x, y, z) : add(b, mul(b, x, y), z);
 }
 
 void emit_transpose(ir *b, int n, ir_value *rows) {

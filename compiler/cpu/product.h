@@ -24,7 +24,7 @@ typedef struct matrix_shape {
 matrix_shape matrix_shape_of(ir *b, const cpu_target *target, int size, bool is_f64);
 int64_t matrix_bytes(const matrix_shape *m);
 
-/* x y + z, fused where the target does that. */
+/* x y + z, fused where the target does that; z null: x y. */
 ir_value emit_multiply_add(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value z);
 /* The transpose of n vectors of n lanes, in place; n is a power of two. */
 void emit_transpose(ir *b, int n, ir_value *rows);

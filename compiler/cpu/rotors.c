@@ -6,6 +6,7 @@
 #include "cpu/plain.h"
 #include "cpu/rows.h"
 #include "cpu/schedule.h"
+#include "mlir/arith.h"
 
 #include "kernel/attention.h"
 
@@ -47,9 +48,9 @@ chunk_emitter emit_chunk(const chunk_walk *w, int chunk) {
 
 /* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
 static ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e) {
-  ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
+  ir_loop loop = ir_for(w->b, i64(w->b, 0), i64(w->b, w->t->n_looped));
   *e = emit_chunk(w, 0);
-  e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
+  e->shift = mul(w->b, loop.index, i64(w->b, w->t->width));
   return loop;
 }
 
@@ -95,7 +96,7 @@ typedef struct token_source {
 static ir_value value_at(const chunk_emitter *e, ir_value values, int i) {
   ir *b = e->b;
   ir_value at = ir_offset_const(b, values, ((int64_t)i * e->p->lanes + e->begin) * 4);
-  return e->shift.ptr ? ir_offset(b, at, ir_op2(b, "arith.muli", e->shift, ir_int(b, b->i64, 4))) : at;
+  return e->shift.ptr ? ir_offset(b, at, mul(b, e->shift, i64(b, 4))) : at;
 }
 
 static void connect(chunk_emitter *e, const token_source *from) {
@@ -118,9 +119,8 @@ static void emit_all_coefficients(const chunk_walk *w, const token_source *from,
   if (t->n_looped) {
     ir_loop loop = emit_begin_chunks(w, &emitters[0]);
     connect(&emitters[0], from);
-    ir_value bytes = ir_int(b, b->i64, (int64_t)t->looped_slots * t->width * 4);
-    emit_coefficients(b, w->memory, w->p, t, emitters, true,
-                      ir_offset(b, out, ir_op2(b, "arith.muli", loop.index, bytes)));
+    ir_value bytes = i64(b, (int64_t)t->looped_slots * t->width * 4);
+    emit_coefficients(b, w->memory, w->p, t, emitters, true, ir_offset(b, out, mul(b, loop.index, bytes)));
     ir_end_for(b, loop);
   }
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
@@ -205,12 +205,12 @@ void emit_turned_columns(const chunk_walk *w, int size, int stride, int out_stri
   ir_value arguments[3], zero;
   row_emitter rows = {.b = b, .memory = w->memory, .p = w->p, .t = w->t, .target = w->target, .dtype = NUMBER_F32};
   ir_open(b, name, "ppp", arguments);
-  zero = ir_int(b, b->i64, 0);
+  zero = i64(b, 0);
   ir_value in_place = ir_compare_int(b, "ne", zero, zero);
   emit_load_slots(&rows, arguments[1]);
-  ir_loop columns = ir_for(b, zero, ir_int(b, b->i64, size));
-  ir_value in_at = ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)stride * 4));
-  ir_value out_at = ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)out_stride * 4));
+  ir_loop columns = ir_for(b, zero, i64(b, size));
+  ir_value in_at = mul(b, columns.index, i64(b, (int64_t)stride * 4));
+  ir_value out_at = mul(b, columns.index, i64(b, (int64_t)out_stride * 4));
   ir_value out = ir_offset(b, arguments[2], out_at), in = ir_offset(b, arguments[0], in_at);
   for (int group = 0; group < w->t->n_vectors; group++) {
     row_vectors x = emit_vectors_load(&rows, group, in), y = emit_vectors_apply(&rows, group, &x);

@@ -5,6 +5,8 @@
  * done stay where they are (which AVX2 turns into one permutation and one blend).
  */
 #include "cpu/rows.h"
+#include "cpu/product.h"
+#include "mlir/arith.h"
 #include "mlir/math.h"
 #include "mlir/number.h"
 
@@ -181,8 +183,8 @@ void emit_load_slots(row_emitter *r, ir_value coefficients) {
 
 void emit_load_chunk(row_emitter *r, ir_value chunk) {
   ir *b = r->b;
-  ir_value bytes = ir_int(b, b->i64, (int64_t)r->t->looped_slots * r->t->width * 4);
-  load_slots(r, ir_offset(b, r->coefficients, ir_op2(b, "arith.muli", chunk, bytes)), 0, r->t->looped_slots);
+  ir_value bytes = i64(b, (int64_t)r->t->looped_slots * r->t->width * 4);
+  load_slots(r, ir_offset(b, r->coefficients, mul(b, chunk, bytes)), 0, r->t->looped_slots);
 }
 
 /* ---- rows ---- */
@@ -215,7 +217,7 @@ static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, i
   }
   for (int i = 0; i <= pair; i++) {
     ir_value v = pair ? emit_in_order(b, x, i) : x[0];
-    if (r->out != r->dtype) v = ir_op2(b, "arith.mulf", v, ir_broadcast(b, ir_type(v), r->gain));
+    if (r->out != r->dtype) v = mul(b, v, ir_broadcast(b, ir_type(v), r->gain));
     emit_store_channels(b, r->target->native, r->out, v, at_channel(r, at, i * r->t->width, r->out), r->streaming);
   }
 }
@@ -266,12 +268,6 @@ static ir_value coefficient(row_emitter *r, int term, int j) {
   return emit_taking_turns(r->b, both, j - first);
 }
 
-static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value sum) {
-  if (!sum.ptr) return ir_op2(r->b, "arith.mulf", x, y);
-  if (r->target->has_fma) return ir_fma(r->b, x, y, sum);
-  return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
-}
-
 /* y of vector j, coefficients multiplied with channels or added to them; a null value where every lane is the input's.
  */
 static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j) {
@@ -284,7 +280,7 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
     ir_value taken = permuted(r, r->p, x, k, j, true);
     if (!taken.ptr) continue; /* of a pair the other vector's channels alone take something */
     ir_value own = coefficient(r, k, j);
-    ir_value sum = adds ? ir_op2(b, "arith.addf", taken, own) : multiply_add(r, own, taken, y);
+    ir_value sum = adds ? add(b, taken, own) : emit_multiply_add(r->b, r->target, own, taken, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);
@@ -297,8 +293,8 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
 }
 
 ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights) {
-  x = ir_op2(b, "arith.mulf", x, ir_broadcast(b, ir_type(x), factor));
-  return ir_op2(b, "arith.mulf", x, weights);
+  x = mul(b, x, ir_broadcast(b, ir_type(x), factor));
+  return mul(b, x, weights);
 }
 
 static void normalise(row_emitter *r, int j, ir_value *x) {
@@ -397,7 +393,7 @@ void emit_prefetch_lines(ir *b, ir_value at, int bytes, int level) {
 }
 
 void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes) {
-  ir_value none = ir_int(b, b->i64, 0);
+  ir_value none = i64(b, 0);
   ir_branch nearest = ir_if(b, ir_compare_int(b, "ne", ahead.nearest, none));
   emit_prefetch_lines(b, ir_offset(b, row, ahead.nearest), bytes, 1);
   ir_else(b, &nearest);

@@ -2,12 +2,9 @@
 #include "cpu/weights.h"
 
 #include "cpu/product.h"
+#include "mlir/arith.h"
 
 enum { MOST_LANES = 16 };
-
-ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum) {
-  return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
-}
 
 /* Adds a chunk of terms to the sums [n_weights]; counted: of its lanes, from the last backwards, so many are new. */
 static void add_chunk(weight_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted,
@@ -26,8 +23,8 @@ static void add_chunk(weight_emitter *e, const query_row *row, int begin, int wi
     for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
       ir_value fixed = emit_expr_f32(&x.walker, p->fixed[k]);
       if (p->product_query[k] >= 0)
-        sum = emit_sum_of_product(b, e->target, emit_expr_f32(&x.walker, p->query[p->product_query[k]]), fixed, sum);
-      else sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
+        sum = emit_multiply_add(b, e->target, emit_expr_f32(&x.walker, p->query[p->product_query[k]]), fixed, sum);
+      else sum = sum.ptr ? add(b, sum, fixed) : fixed;
     }
     if (counted < width) {
       ir_value before = sums[w].ptr ? sums[w] : ir_float(b, ir_type(sum), 0);
@@ -63,8 +60,8 @@ static void loop_over_chunks(weight_emitter *e, const query_row *row, int width,
   ir_value now[IR_MAX_RESULTS];
   for (int w = 0; w < n; w++)
     if (!sums[w].ptr) sums[w] = ir_float(b, ir_vector(b, width, b->f32), 0);
-  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, chunks), n, sums, now);
-  add_chunk(e, row, 0, width, ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, width)), width, now);
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, chunks), n, sums, now);
+  add_chunk(e, row, 0, width, mul(b, loop.index, i64(b, width)), width, now);
   ir_end_for_with(b, loop, n, now, sums);
 }
 
@@ -94,9 +91,8 @@ static segments fold_pair(ir *b, segments x, segments y) {
     low[i] = (segment < x.count ? 0 : n) + segment % x.count * length + i % (length / 2);
     high[i] = low[i] + length / 2;
   }
-  return (segments){
-      ir_op2(b, "arith.addf", ir_shuffle(b, x.lanes, y.lanes, n, low), ir_shuffle(b, x.lanes, y.lanes, n, high)),
-      2 * x.count};
+  return (segments){add(b, ir_shuffle(b, x.lanes, y.lanes, n, low), ir_shuffle(b, x.lanes, y.lanes, n, high)),
+                    2 * x.count};
 }
 
 /* Every lane of a segment becomes the segment's sum. */
@@ -105,7 +101,7 @@ static ir_value fold_within(ir *b, segments x) {
   int64_t other[MOST_LANES];
   for (int half = n / x.count / 2; half > 0; half /= 2) {
     for (int i = 0; i < n; i++) other[i] = i ^ half;
-    x.lanes = ir_op2(b, "arith.addf", x.lanes, ir_shuffle(b, x.lanes, x.lanes, n, other));
+    x.lanes = add(b, x.lanes, ir_shuffle(b, x.lanes, x.lanes, n, other));
   }
   return x.lanes;
 }

@@ -28,9 +28,6 @@ typedef struct query_row {
 /* weight[n_weights]: scalars. */
 void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight);
 
-/* x y + sum, with one rounding where the target has it; sum null: x y. */
-ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum);
-
 /* Vectors become the sums of their lanes. */
 void emit_fold_sums(ir *b, ir_value *sums, int count);
 /* Puts the numbers into the first lanes of a longer vector, zeros in the others. */

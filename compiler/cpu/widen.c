@@ -10,6 +10,7 @@
 
 #include "base/diag.h"
 #include "cpu/place.h"
+#include "cpu/product.h"
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
 #include "cpu/weights.h"
@@ -123,7 +124,7 @@ static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value *
     for (int w = 0; w < e->p->p->n_weights; w++) {
       if (!plan_widen_has_gain(e->p, e->layout, w, e->tail.start[j], e->tail.width[j])) continue;
       ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->tail.start[j] * 4), 4);
-      v = emit_sum_of_product(b, e->target, ir_broadcast(b, type, weight[w]), gain, v);
+      v = emit_multiply_add(b, e->target, ir_broadcast(b, type, weight[w]), gain, v);
     }
     v = v.ptr ? emit_lane_parts(b, e->target, e->layout, e->dtype, v, e->tail.start[j], true) : ir_float(b, type, 0);
     tail[j] = emit_number_bits(b, e->target->native, e->dtype, v);

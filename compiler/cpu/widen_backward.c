@@ -7,6 +7,7 @@
 
 #include "cpu/backward.h"
 #include "cpu/place.h"
+#include "cpu/product.h"
 #include "cpu/rotors.h"
 #include "cpu/weight_gains.h"
 #include "cpu/weights.h"
@@ -97,7 +98,7 @@ static void emit_weights_of_row(gains_emitter *e, ir_value gains) {
       int64_t at = ((int64_t)w * e->layout->n_lanes + e->tail.start[j]) * 4;
       if (sums[w].ptr) sums[w] = emit_lengthened(b, sums[w], e->tail.width[j]);
       ir_value gain = ir_load(b, ir_type(lanes[j]), ir_offset_const(b, gains, at), 4);
-      sums[w] = emit_sum_of_product(b, e->target, lanes[j], gain, sums[w]);
+      sums[w] = emit_multiply_add(b, e->target, lanes[j], gain, sums[w]);
     }
     sums[w] = sums[w].ptr ? emit_lengthened(b, sums[w], widest) : ir_float(b, ir_vector(b, widest, b->f32), 0);
   }

@@ -9,6 +9,7 @@
 #include "cpu/attention/columns.h"
 
 #include "cpu/attention/rows.h"
+#include "cpu/product.h"
 #include "cpu/rotors.h"
 #include "cpu/weights.h"
 #include "mlir/arith.h"
@@ -102,7 +103,7 @@ static void emit_query_columns(const column_emitter *c, int vector, ir_value sca
     }
     ir_value weight = emit_query_weight(e, of->weight, vector);
     sum[of->column] =
-        emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
+        emit_multiply_add(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
   for (int i = 0; i < p->n_columns; i++)
     ir_store(b, mul(b, sum[i], scale), attention_at(e, c->queries, i64(b, i), vector), 4, false);

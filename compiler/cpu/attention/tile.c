@@ -27,7 +27,7 @@ void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to) {
   ir_store(b, sum, to, 8, false);
 }
 
-ir_value attention_mul(ir *b, ir_value x, int64_t y) { return mul(b, x, ir_int(b, b->i64, y)); }
+ir_value attention_mul(ir *b, ir_value x, int64_t y) { return mul(b, x, i64(b, y)); }
 
 ir_value attention_groups(ir *b, ir_value count, int64_t n) {
   return ir_op2(b, "arith.divui", add(b, count, i64(b, n - 1)), i64(b, n));
