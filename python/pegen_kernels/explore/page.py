@@ -5,15 +5,14 @@ import json
 import pathlib
 from typing import Any, Sequence
 
-import altair
 import jinja2
 import vl_convert
 
 
-def page(template: pathlib.Path, charts: Sequence[tuple[str, altair.TopLevelMixin]], **values: Any) -> str:
-    """template: extends page.html.j2. charts: by the id of the element that each is drawn in."""
+def page(template: pathlib.Path, charts: Sequence[tuple[str, dict[str, Any]]], **values: Any) -> str:
+    """template: extends page.html.j2. charts: of Vega-Lite, by the id of the element that each is drawn in."""
     # Inside of a script's element: its end and comments must not stand there, whatever a description says.
-    data = json.dumps([[place, chart.to_dict()] for place, chart in charts], allow_nan=False).replace("<", "\\u003c")
+    data = json.dumps(charts, allow_nan=False).replace("<", "\\u003c")
     folders = [template.parent, pathlib.Path(__file__).parent]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders), autoescape=True, trim_blocks=True, lstrip_blocks=True

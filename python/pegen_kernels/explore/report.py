@@ -5,17 +5,17 @@ import os
 import pathlib
 from typing import Any, Sequence
 
-import altair
 import vl_convert
 
 from ..errors import ArgumentError
+from .charts import Spec, whole
 from .facts import Facts
 from .files import ending, replace
 from .page import page
 from .pictures import Picture, all_pictures
 
 ENDINGS = (".html", ".svg", ".png")
-_APART: Any = {channel: "independent" for channel in ("color", "shape", "strokeDash")}  # a legend of its own each
+_APART = {"scale": {channel: "independent" for channel in ("color", "shape", "strokeDash")}}  # a legend of its own each
 PROPERTIES = ("norm_kept", "translation_invariant", "rotation_invariant", "commuting_generators", "invertible",
                "distance_decay", "context_aware", "identity_at_origin")  # fmt: skip
 
@@ -57,7 +57,7 @@ def table_of(all_facts: Sequence[Facts]) -> list[tuple[str, list[dict[str, str]]
 
 def _page(title: str, all_facts: Sequence[Facts], pictures: Sequence[Picture]) -> str:
     charts = [
-        (f"{picture.key}-{i}", chart)
+        (f"{picture.key}-{i}", whole(chart.to_dict()))
         for picture in pictures
         for i, chart in ((i, picture.charts.get(f.label)) for i, f in enumerate(all_facts))
         if chart is not None
@@ -66,22 +66,22 @@ def _page(title: str, all_facts: Sequence[Facts], pictures: Sequence[Picture]) -
                 facts=list(enumerate(all_facts)), table=table_of(all_facts), pictures=pictures)  # fmt: skip
 
 
+def _charts(picture: Picture, labels: Sequence[str]) -> Spec:
+    charts = [picture.charts[label].to_dict(title=label) for label in labels if label in picture.charts]
+    return {"hconcat": charts, "title": picture.title, "resolve": _APART}
+
+
 def image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -> bytes:
-    rows = []
-    for picture in pictures:
-        charts = [picture.charts[f.label].properties(title=f.label) for f in all_facts if f.label in picture.charts]
-        rows.append(altair.hconcat(*charts, title=picture.title).resolve_scale(**_APART))
-    chart = altair.vconcat(*rows, background="white").resolve_scale(**_APART)
-    if kind == ".svg":
-        return vl_convert.vegalite_to_svg(chart.to_json()).encode()
-    return vl_convert.vegalite_to_png(chart.to_json(), scale=1.5)
+    rows = [_charts(picture, [f.label for f in all_facts]) for picture in pictures]
+    chart = whole({"vconcat": rows, "background": "white", "resolve": _APART})
+    return vl_convert.vegalite_to_svg(chart).encode() if kind == ".svg" else vl_convert.vegalite_to_png(chart, scale=1.5)
 
 
 def mosaic(pictures: Sequence[Picture], label: str, columns: int) -> bytes:
     """Pictures of one description as a PNG, so many side by side."""
-    charts = [picture.charts[label].properties(title=picture.title) for picture in pictures]
-    chart = altair.concat(*charts, columns=columns, background="white").resolve_scale(**_APART)
-    return vl_convert.vegalite_to_png(chart.to_json(), scale=1.3)
+    charts = [picture.charts[label].to_dict(title=picture.title) for picture in pictures]
+    chart = whole({"concat": charts, "columns": columns, "background": "white", "resolve": _APART})
+    return vl_convert.vegalite_to_png(chart, scale=1.3)
 
 
 def write(path: str | os.PathLike[str], all_facts: Sequence[Facts], only: Sequence[str] = ()) -> None:

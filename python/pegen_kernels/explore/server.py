@@ -178,7 +178,7 @@ class Workbench:
         for picture in pictures.all_pictures(good, keys) if good else ():
             if watch.cancelled:
                 break
-            charts = {label: chart.to_dict(validate=False) for label, chart in picture.charts.items()}
+            charts = {label: vars(chart) for label, chart in picture.charts.items()}
             drawn.append({"key": picture.key, "title": picture.title, "text": picture.text, "charts": charts,
                           "missing": picture.missing})  # fmt: skip
         return {"panes": answers, "pictures": drawn, "table": report.table_of(good) if good else [],
@@ -237,7 +237,7 @@ class Workbench:
         drawn = next(iter(pictures.all_pictures([facts], ("map", "bias", "decay"))), None)
         properties = {key: facts.data["properties"][key]["holds"] for key in report.PROPERTIES}
         card = {"group": facts.data["group"], "properties": properties,
-                "chart": drawn and drawn.charts[name].to_dict(validate=False)}  # fmt: skip
+                "chart": drawn and vars(drawn.charts[name])}  # fmt: skip
         with contextlib.suppress(PegenError, OSError):  # a cache that cannot be written is none
             self.cards.mkdir(parents=True, exist_ok=True)
             replace(kept, json.dumps(card).encode())

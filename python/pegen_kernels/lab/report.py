@@ -268,7 +268,7 @@ def write(folder: pathlib.Path, found: Findings, command: str) -> None:
     """Old files stay until the new ones are complete. Raises ArgumentError where they cannot be written."""
     tables = [_values(found), _comparisons(found), _costs(found)]
     pictures = [_by_test(found), _curves(found), _cost(found)] if len(found.runs) else []
-    charts = [at for picture in pictures for at in zip(picture.places, picture.charts)]
+    charts = [(at, c.to_dict()) for picture in pictures for at, c in zip(picture.places, picture.charts)]
     facts = found.facts(command)
     claim = [part.strip() for part in found.study.claim.strip().split("\n\n")]
     html = page(pathlib.Path(__file__).with_name("report.html.j2"), charts, study=found.study, claim=claim, facts=facts,

@@ -1,4 +1,4 @@
-// Pictures as the server sends them (Vega-Lite), side by side; an old one stays until the next is drawn.
+// Pictures as the server sends them (Vega-Lite and tables), side by side; an old one stays until the next is drawn.
 import { element, element_of } from "./common.js";
 
 const WIDTHS = [[1, 1], [2, 0.82], [3, 0.72], [12, 0.6]]; // shares of a picture's size by how many stand side by side
@@ -10,45 +10,61 @@ function is_dark() { return document.documentElement.dataset.theme === "dark"; }
 function config() {
   const ink = is_dark() ? "#e6e9ed" : "#1b1f24", line = is_dark() ? "#30363d" : "#d5d9df";
   const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: "normal" };
-  return { background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink },
+  return { aria: false, background: "transparent", font: "system-ui, sans-serif", axis, legend: { labelColor: ink, titleColor: ink },
            title: { color: ink }, header: { labelColor: ink, titleColor: ink }, view: { stroke: line }, rule: { color: ink } };
 }
 
-// A copy that fits the page; sizes stand where a chart, or one of its parts, has them.
-export function fitted(chart, share) {
-  let text = JSON.stringify(chart);
-  if (is_dark()) for (const [from, to] of Object.entries(DARK)) text = text.replaceAll(from, to);
-  const found = JSON.parse(text);
-  delete found.config;
-  const resize = part => {
-    for (const side of ["width", "height"]) if (typeof part[side] === "number") part[side] = Math.round(part[side] * share);
-    for (const list of ["layer", "concat", "hconcat", "vconcat"]) part[list]?.forEach(resize);
-    if (part.spec) resize(part.spec);
+// What a chart says apart from numbers that move with a slider: the ends of its scales are parameters, and its tables have
+// names. Tips are told of a mark's row when it is pointed at: Vega would write those of all marks at every step.
+function template_of(spec, share) {
+  const ends = [], tips = new Map(), dark = is_dark();
+  const walk = (part, key) => {
+    if (typeof part === "number") return key === "width" || key === "height" ? Math.round(part * share) : part;
+    if (typeof part === "string") return (dark && DARK[part]) || part;
+    if (part === null || typeof part !== "object") return part;
+    if (Array.isArray(part)) return part.map(inside => walk(inside));
+    const made = Object.fromEntries(Object.entries(part).map(([name, inside]) => [name, walk(inside, name)]));
+    if (made.type === "quantitative" && made.scale?.domain) {
+      const { domain, ...scale } = made.scale, known = ends.findIndex(pair => `${pair}` === `${domain}`);
+      const i = known < 0 ? ends.push(domain) - 1 : known;
+      made.scale = { ...scale, domainMin: { expr: `low${i}` }, domainMax: { expr: `high${i}` } };
+    }
+    if (made.encoding?.tooltip) {
+      for (const tip of made.encoding.tooltip) tips.set(tip.field, tip);
+      delete made.encoding.tooltip;
+      made.mark = { ...made.mark, tooltip: { content: "data" } };
+    }
+    return made;
   };
-  resize(found);
-  return found;
+  return { template: walk(spec), ends, tips };
 }
 
-// A chart's tables, under names that do not change with what is in them, and all else that it says.
-function parts_of(chart, share) {
-  let shape = JSON.stringify([{ ...chart, datasets: undefined }, share, is_dark()]);
-  const tables = Object.entries(chart.datasets ?? {}).map(([name, rows], i) => {
-    shape = shape.replaceAll(name, `table${i}`);
-    return [`table${i}`, rows];
+function rows_of(table) {
+  const names = Object.keys(table);
+  return Array.from({ length: table[names[0]]?.length ?? 0 }, (_, i) => Object.fromEntries(names.map(name => [name, table[name][i]])));
+}
+
+function tip_of(tips, row, clean) {
+  const told = [...tips.values()].filter(({ field }) => field in row).map(({ field, title, format }) => {
+    const value = typeof row[field] === "number" && format ? Number(row[field].toPrecision(parseInt(format.slice(1)))) : row[field];
+    return `<tr><td class="key">${clean(title ?? field)}</td><td class="value">${clean(String(value))}</td></tr>`;
   });
-  return { shape, tables: Object.fromEntries(tables) };
+  return `<table>${told.join("")}</table>`;
 }
 
-// Where tables alone are others than before, the picture that stands takes them.
-export async function embed(place, chart, share = 1) {
-  const { shape, tables } = parts_of(chart, share);
+// chart: its spec, and its tables by columns. Where numbers alone are others than before, the picture that stands takes them.
+export async function embed(place, { spec, tables }, share = 1) {
+  const { template, ends, tips } = template_of(spec, share), shape = JSON.stringify([template, is_dark()]);
+  const numbers = ends.flatMap(([low, high], i) => [{ name: `low${i}`, value: low }, { name: `high${i}`, value: high }]);
   if (place.view && place.shape === shape) {
-    for (const [name, rows] of Object.entries(tables)) place.view.data(name, structuredClone(rows));
+    for (const { name, value } of numbers) place.view.signal(name, value);
+    for (const [name, table] of Object.entries(tables)) place.view.data(name, rows_of(table));
     return place.view.runAsync();
   }
   const drawn = element_of("div", { class: "drawn" });
-  const named = fitted({ ...JSON.parse(shape)[0], datasets: tables }, share);
-  const { view } = await vegaEmbed(drawn, named, { renderer: "canvas", actions: false, ast: true, config: config(), tooltip: { theme: "custom" } });
+  const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rows_of(table)]));
+  const { view } = await vegaEmbed(drawn, { ...template, params: numbers, datasets }, { mode: "vega-lite", renderer: "canvas", actions: false,
+    ast: true, config: config(), tooltip: { theme: "custom", formatTooltip: (row, clean) => tip_of(tips, row, clean) } });
   place.view?.finalize();
   Object.assign(place, { view, shape });
   place.querySelector(".drawn")?.remove();
@@ -57,16 +73,17 @@ export async function embed(place, chart, share = 1) {
 }
 
 // The numbers themselves, for those who do not see the picture.
-function numbers_of(chart) {
+function numbers_of(figure) {
   const details = element_of("details", {}, element_of("summary", {}, "Numbers"));
-  details.ontoggle = () => {
-    if (!details.open || details.children.length > 1) return;
-    const tables = Object.values(chart.datasets ?? {}).map(rows => {
-      const names = Object.keys(rows[0] ?? {});
+  details.ontoggle = figure.tell = () => {
+    if (!details.open) return;
+    const tables = Object.values(figure.chart.tables).map(table => {
+      const names = Object.keys(table);
       const cell = value => typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value ?? "");
       return element_of("table", {}, element_of("tr", {}, ...names.map(name => element_of("th", { scope: "col" }, name))),
-        ...rows.slice(0, 2000).map(row => element_of("tr", {}, ...names.map(name => element_of("td", {}, cell(row[name]))))));
+        ...rows_of(table).slice(0, 2000).map(row => element_of("tr", {}, ...names.map(name => element_of("td", {}, cell(row[name]))))));
     });
+    details.querySelector("div")?.remove();
     details.append(element_of("div", { tabindex: 0 }, ...tables));
   };
   return details;
@@ -104,21 +121,20 @@ async function draw_picture(picture, labels, share) {
     const chart = picture.charts[label], why = picture.missing[label];
     if (!chart && (!why || picture.key === "difference")) continue;
     let figure = section.figures.get(label);
-    const text = JSON.stringify([chart, share, is_dark()]);
     if (!figure) section.figures.set(label, figure = element_of("figure", { "aria-label": `${picture.title}, ${label}` }));
     figures.push(figure);
-    if (figure.text === text) continue;
-    figure.text = text;
-    figure.chart = chart;
     if (!chart) {
+      figure.view?.finalize();
+      figure.view = null;
       figure.replaceChildren(element_of("p", {}, `No picture: ${why}.`));
     } else {
-      const view = await embed(figure, chart, share);
+      figure.chart = chart;
+      await embed(figure, chart, share);
+      figure.querySelector(":scope > p")?.remove();
       figure.querySelector(".drawn").setAttribute("role", "img");
       figure.querySelector(".drawn").setAttribute("aria-label", `${picture.title} of ${label}`);
-      view.runAsync();
-      figure.querySelectorAll("details, p").forEach(old => old.remove());
-      figure.append(numbers_of(chart));
+      if (!figure.querySelector("details")) figure.append(numbers_of(figure));
+      figure.tell();
     }
     figure.querySelector("h3")?.remove();
     if (labels.length > 1) figure.prepend(element_of("h3", {}, label));

@@ -31,7 +31,7 @@ async function next() {
 }
 
 // Without axes and legends, and of several pictures the first.
-function small(chart) {
+function small({ spec, tables }) {
   const bare = part => {
     for (const [name, channel] of Object.entries(part.encoding ?? {})) {
       if (name === "x" || name === "y") channel.axis = null;
@@ -40,17 +40,10 @@ function small(chart) {
     part.layer?.forEach(bare);
     if (part.spec) bare(part.spec);
   };
-  const [first] = chart.concat ?? [chart];
-  const one = { ...structuredClone(first), datasets: chart.datasets, $schema: chart.$schema };
-  delete one.title;
-  if (one.facet) {
-    const field = one.facet.field, datasets = one.datasets;
-    const inside = { ...one.spec, data: one.data ?? one.spec.data, datasets, transform: [{ filter: `datum["${field}"] == 0` }] };
-    bare(inside);
-    return { ...inside, width: 140, height: 140, $schema: chart.$schema };
-  }
-  bare(one);
-  return { ...one, width: one.layer ? 180 : 140, height: one.layer ? 120 : 140 };
+  const { title, facet, columns, ...one } = structuredClone(spec.concat?.[0] ?? spec);
+  const shown = facet ? { ...one.spec, data: one.data, transform: [{ filter: `datum["${facet.field}"] == 0` }] } : one;
+  bare(shown);
+  return { tables, spec: { ...shown, width: shown.layer ? 180 : 140, height: shown.layer ? 120 : 140 } };
 }
 
 function search() {

@@ -40,11 +40,11 @@ function result_of(job) {
 }
 
 function curve_of(job) {
-  const values = job.curve.map(({ variant, epoch, test, loss }) => ({ variant, epoch, test, loss }));
-  return { $schema: "https://vega.github.io/schema/vega-lite/v6.json", data: { values }, width: 230, height: 110,
+  const table = Object.fromEntries(["variant", "epoch", "test", "loss"].map(name => [name, job.curve.map(point => point[name])]));
+  return { tables: { table }, spec: { data: { name: "table" }, width: 230, height: 110,
     mark: { type: "line", point: true }, encoding: { x: { field: "epoch", type: "quantitative", axis: { tickMinStep: 1 } },
-      y: { field: "test", type: "quantitative", scale: { zero: false } }, tooltip: [{ field: "variant" }, { field: "epoch" }, { field: "test", format: ".3f" }, { field: "loss", format: ".3f" }],
-      color: { field: "variant", type: "nominal", legend: { title: null, orient: "bottom", columns: 1, labelLimit: 0 }, scale: { range: ["#0072b2", "#e69f00"] } } } };
+      y: { field: "test", type: "quantitative", scale: { zero: false } }, tooltip: [{ field: "variant" }, { field: "epoch" }, { field: "test", format: ".3g" }, { field: "loss", format: ".3g" }],
+      color: { field: "variant", type: "nominal", legend: { title: null, orient: "bottom", columns: 1, labelLimit: 0 }, scale: { range: ["#0072b2", "#e69f00"] } } } } };
 }
 
 const items = new Map();

@@ -12,7 +12,7 @@ const SAY = 200; // milliseconds after which the page says that it is computing
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let told = 0, looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
+let compare_menu, told = 0, looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -163,10 +163,10 @@ function show_panes() {
       onclick: () => change("close", s => { s.panes.splice(i, 1); s.variants = null; if (!s.panes.length) s.view = "gallery"; }) }, "×");
     return element_of("span", {}, choose, close);
   });
-  const more = element_of("select", { "aria-label": "Compare with", onchange: event => compare(event.target.value) },
+  compare_menu ??= element_of("select", { "aria-label": "Compare with", onchange: event => { compare(event.target.value); event.target.value = ""; } },
     element_of("option", { value: "" }, "+ Compare with"), element_of("option", { value: "=" }, "a copy of this"),
     ...[...bench.start.given, ...bench.start.gallery.map(spec => spec.name)].map(name => element_of("option", {}, name)));
-  element("panes").replaceChildren(...tabs, more);
+  element("panes").replaceChildren(...tabs, compare_menu);
 }
 
 async function compare(name) {
