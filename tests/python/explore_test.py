@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 
 import numpy
+import altair
 import vl_convert
 
 import pegen_kernels as pk
@@ -20,7 +21,8 @@ from pegen_kernels.explore import compare, plot
 from pegen_kernels.explore.words import Operands
 from pegen_kernels.explore import facts as facts_of
 from pegen_kernels.explore.facts import tokens_of
-from pegen_kernels.explore.pictures import KINDS, all_pictures, score_matrix
+from pegen_kernels.explore.charts import KINDS, whole
+from pegen_kernels.explore.pictures import all_pictures, score_matrix
 
 HOSTILE = """local pe = require "pegen"
 return pe.encoding { name = "hostile", axes = { "x" }, head_dim = 4, block = pe.plane(),
@@ -115,7 +117,7 @@ def check_every_description():
         pictures = list(all_pictures([facts]))
         assert pictures or name in ("attention", "fox", "grape_a"), name  # where positions change nothing
         for picture in pictures:
-            picture.charts[name].to_dict()  # Altair validates it
+            altair.Chart.from_dict(whole(picture.charts[name].to_dict()))  # validates it
 
 
 def check_numbers():
@@ -216,7 +218,7 @@ def check_legends():
     """A picture has one legend at most, so that no entry is there twice."""
     for picture in all_pictures([explain("rope_axial", grid=(6, 6)), explain("geope2d", grid=(6, 6))]):
         for label, chart in picture.charts.items():
-            legends = list(legends_in(vl_convert.vegalite_to_vega(chart.to_json())))
+            legends = list(legends_in(vl_convert.vegalite_to_vega(whole(chart.to_dict()))))
             assert len(legends) <= 1, (picture.key, label, legends)
 
 

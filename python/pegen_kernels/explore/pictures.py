@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 import numpy
 
-from .charts import DIVERGING, KINDS, LEGEND, SIZE, Chart, Spec, Table
+from .charts import DIVERGING, LEGEND, SIZE, Chart, Spec, Table
 from .charts import axis, beside, colour, columns, kind, kinds, layers, number, part, points, tip
 from .facts import Facts, tokens_of
 

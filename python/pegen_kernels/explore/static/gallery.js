@@ -13,7 +13,7 @@ function words_of(spec, card) {
 }
 
 async function next() {
-  if (busy >= 2 || !waiting.length) return;
+  if (busy >= 2 || !waiting.length || element("gallery").hidden) return; // pictures that one works with come first
   const name = waiting.shift(), entry = cards.get(name);
   busy++;
   try {
@@ -52,7 +52,11 @@ function search() {
 }
 
 export function draw_cards(start) {
-  if (cards.size) return;
+  if (cards.size) {
+    next();
+    next();
+    return;
+  }
   const observer = new IntersectionObserver(seen => {
     for (const { target, isIntersecting } of seen) {
       if (!isIntersecting) continue;

@@ -12,7 +12,7 @@ const SAY = 200; // milliseconds after which the page says that it is computing
 const SLOW = 400; // that an answer may take before a newer question ends it
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let compare_menu, told = 0, looking, past = [], future = [], editor, timer, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
+let compare_menu, told = 0, looking, past = [], future = [], editor, timer = null, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -56,6 +56,7 @@ function show(pause) {
   element("back").disabled = !past.length;
   element("resume").hidden = !state.panes.length;
   clearTimeout(timer);
+  timer = null;
   keep();
   if (in_gallery) {
     status("");
@@ -66,7 +67,7 @@ function show(pause) {
   show_text();
   controls(bench.known.get(active().id));
   changes++;
-  timer = setTimeout(draw, pause);
+  timer = setTimeout(draw, pause); // until then nothing else asks: a text that is being typed is read after the pause
 }
 
 let keeping;
@@ -78,6 +79,8 @@ function keep() {
 // ---- questions and answers ----
 
 async function draw() {
+  clearTimeout(timer);
+  timer = null;
   if (flight) {
     waiting = true;
     if (performance.now() - flight < SLOW) return;
@@ -104,8 +107,8 @@ async function draw() {
     clearTimeout(late);
     if (flight === mine) {
       flight = null;
-      if (waiting) draw();
-    } else if (waiting && performance.now() - flight > SLOW) draw();
+      if (waiting && !timer) draw();
+    } else if (waiting && !timer && performance.now() - flight > SLOW) draw();
   }
 }
 
@@ -124,7 +127,7 @@ function wanted(near) {
 function look() {
   clearTimeout(looking);
   looking = setTimeout(() => {
-    if (!element("bench").hidden && bench.answer && wanted(NEAR)) draw();
+    if (!element("bench").hidden && bench.answer && !timer && wanted(NEAR)) draw();
   }, 100);
 }
 
