@@ -74,7 +74,9 @@ def _charts(picture: Picture, labels: Sequence[str]) -> Spec:
 def image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -> bytes:
     rows = [_charts(picture, [f.label for f in all_facts]) for picture in pictures]
     chart = whole({"vconcat": rows, "background": "white", "resolve": _APART})
-    return vl_convert.vegalite_to_svg(chart).encode() if kind == ".svg" else vl_convert.vegalite_to_png(chart, scale=1.5)
+    return (
+        vl_convert.vegalite_to_svg(chart).encode() if kind == ".svg" else vl_convert.vegalite_to_png(chart, scale=1.5)
+    )
 
 
 def mosaic(pictures: Sequence[Picture], label: str, columns: int) -> bytes:

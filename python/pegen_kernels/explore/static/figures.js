@@ -117,11 +117,12 @@ async function draw_picture(picture, labels, share) {
   section.querySelector("h2").textContent = picture.title;
   section.querySelector("p").textContent = picture.text;
   const row = section.querySelector(".figures"), figures = [];
-  for (const label of labels) {
+  for (const [i, label] of labels.entries()) { // labels name options, too: a figure keeps its place while these change
     const chart = picture.charts[label], why = picture.missing[label];
     if (!chart && (!why || picture.key === "difference")) continue;
-    let figure = section.figures.get(label);
-    if (!figure) section.figures.set(label, figure = element_of("figure", { "aria-label": `${picture.title}, ${label}` }));
+    let figure = section.figures.get(i);
+    if (!figure) section.figures.set(i, figure = element_of("figure", {}));
+    figure.setAttribute("aria-label", `${picture.title}, ${label}`);
     figures.push(figure);
     if (!chart) {
       figure.view?.finalize();
@@ -139,10 +140,10 @@ async function draw_picture(picture, labels, share) {
     figure.querySelector("h3")?.remove();
     if (labels.length > 1) figure.prepend(element_of("h3", {}, label));
   }
-  for (const [label, figure] of section.figures) {
+  for (const [i, figure] of section.figures) {
     if (figures.includes(figure)) continue;
     figure.view?.finalize();
-    section.figures.delete(label);
+    section.figures.delete(i);
   }
   if (figures.length !== row.children.length || figures.some((figure, i) => row.children[i] !== figure)) row.replaceChildren(...figures);
 }
