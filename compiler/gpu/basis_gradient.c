@@ -1,15 +1,27 @@
-/* gpu/basis_gradient: see gpu/basis_gradient.h.
+/* gpu/basis_gradient: gradients of operands and positions behind a change of basis of the head, on GPUs.
+ *
+ * A team of threads (gpu/exponential) has a chunk of items (and one head, where heads differ), and C of it. Of an item,
+ * whose rows are y = R C x, it sums G = g y^T over them, the head's torque: turns gain of its entries within blocks, a
+ * block a thread, as expressions (gpu/gains), and C of R^T G R^-T, whose lines are turned in shared memory in closed
+ * form. Rotations have R^-1 in R^T; boosts and translations turn by a third operator (plan.inverse). Then rows are
+ * turned back. To turn back, y = C^T R^-1 x, turns gain of C G C^T, and C of G itself.
+ *
+ * From what encode read (x), G is g x^T C^T R^T, to turn back g x^T R^-T C.
+ *
+ * What C = (I - A)(I + A)^-1 gains is linear in a chunk's sum P: with K, C or to turn back its transpose, A gains
+ * -1/2 (I + K)^T (P - P^T) (I + K), and so a chunk's numbers are those of the generator, as dense blocks' are, and are
+ * finished by the same entries (gpu/finish).
  *
  * G lies in the team's right matrix line by line (gpu/team_sums) while its lines are turned, and in the thread's tile
  * where it is multiplied. The left matrix is C, to turn back its transpose: that rows of gradients are multiplied by
  * the transpose of.
  */
-#include "gpu/basis_gradient.h"
 
 #include "gpu/basis.h"
 #include "gpu/gains.h"
 #include "gpu/gradient.h"
 #include "gpu/index.h"
+#include "gpu/matrix_gradient.h"
 #include "gpu/schedule.h"
 #include "gpu/team_sums.h"
 

@@ -184,6 +184,17 @@ ir_loop gpu_begin_rows(gpu_body *t, ir_value *first) {
 
 /* ---- the program ---- */
 
+int gpu_passing_table(ir *b, arena *a, const program_blocks *blocks, int head_dim, const char *name) {
+  int32_t *channels = arena_array(a, int32_t, head_dim + 1);
+  bool *is_of_block = arena_array(a, bool, head_dim);
+  int count = 0;
+  for (int i = 0; i < blocks->count * blocks->size; i++) is_of_block[blocks->channel[i]] = true;
+  for (int i = 0; i < head_dim; i++)
+    if (!is_of_block[i]) channels[count++] = i;
+  if (count) ir_table(b, name, count, NULL, channels);
+  return count;
+}
+
 void gpu_generators(const program *of, const program_skew *skew, const expr **generator) {
   for (int k = 0; k < skew->count; k++)
     generator[k] = expr_operand(of->spec->pool, skew->of[k].operand, skew->of[k].n_heads, skew->of[k].offset);

@@ -104,6 +104,8 @@ void gpu_load_positions(gpu_body *t);
 /* A loop over the rows, `flight` at a time; first: the number of the first. */
 ir_loop gpu_begin_rows(gpu_body *t, ir_value *first);
 
+/* A table of a row's channels that are of no block; their number, 0: there is none. */
+int gpu_passing_table(ir *b, arena *a, const program_blocks *blocks, int head_dim, const char *name);
 /* Where raw matrices begin, as expressions: made before the emitter, which has room for the nodes that there are. */
 void gpu_generators(const program *of, const program_skew *skew, const expr **generator);
 

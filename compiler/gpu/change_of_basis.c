@@ -1,10 +1,16 @@
-/* gpu/change_of_basis: one matrix, many tokens; see gpu/change_of_basis.h. */
-#include "gpu/change_of_basis.h"
+/* gpu/change_of_basis: turns after a change of basis of the whole head, on a GPU: x -> R C x, or C^T R^-1 x to turn
+ * back.
+ *
+ * A team of threads (gpu/exponential) forms C once and goes through some tokens with it: their rows pass through
+ * shared memory as float32, are multiplied by C there, and their blocks turned in closed form, each by a thread that
+ * has its coefficients. Other than on a CPU no matrix is formed for a token: a product with R costs what its planes do.
+ */
 
 #include "base/diag.h"
 #include "gpu/basis.h"
-#include "gpu/basis_gradient.h"
 #include "gpu/index.h"
+#include "gpu/matrix_gradient.h"
+#include "gpu/programs.h"
 #include "gpu/schedule.h"
 
 #include "kernel/launch.h"

@@ -1,10 +1,16 @@
-/* gpu/dense: see gpu/dense.h. */
-#include "gpu/dense.h"
+/* gpu/dense: dense blocks on a GPU: exp(sum_a theta_a A_a), formed and applied by the lanes of a warp.
+ *
+ * A warp has one token (and head, where heads differ). b lanes have a block: lane i forms row i of its matrix, in
+ * two-float arithmetic by scaling and squaring, with the other rows in shared memory, and then multiplies that row with
+ * the block's channels in every row of q and k, which are staged (gpu/staged_rows). Blocks beyond the 32 / b that a
+ * warp has lanes for come after one another. No table: what forming costs is paid once a token, by all lanes.
+ */
 
 #include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/index.h"
 #include "gpu/matrix_gradient.h"
+#include "gpu/programs.h"
 #include "gpu/schedule.h"
 #include "gpu/warp_exponential.h"
 

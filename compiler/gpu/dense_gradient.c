@@ -1,11 +1,20 @@
-/* gpu/dense_gradient: see gpu/dense_gradient.h. */
-#include "gpu/dense_gradient.h"
+/* gpu/dense_gradient: gradients of operands and positions of exponentials in float64, on GPUs.
+ *
+ * A warp has a chunk of items (and one head, where heads differ), and its lanes blocks as in gpu/warp_exponential, some
+ * at a time. The matrix is formed in two-float arithmetic, each power on the way is good to float32 whatever the angle
+ * is, and so is the torque that goes along, of which lane i has row i:
+ *
+ *     tau <- a series in ad of M / 2^count, then 1/2 (tau + E tau E^T) ahead of every squaring of E
+ *
+ * (gpu/exponential_adjoint.h, whose signs these are). In all else it is gpu/matrix_gradient's entry.
+ */
 
 #include "algebra/torque_dense.h"
 #include "base/number.h"
 #include "gpu/exponential.h"
 #include "gpu/gains.h"
 #include "gpu/index.h"
+#include "gpu/matrix_gradient.h"
 #include "gpu/schedule.h"
 #include "gpu/warp_exponential.h"
 #include "mlir/number.h"
@@ -303,19 +312,6 @@ static void turn_rows(dense_gradient *g) {
   ir_end_for(b, loop);
 }
 
-/* Channels of no block; their number. */
-static int passing_table(dense_gradient *g, const char **name) {
-  int all = g->body->p->spec->head_dim, count = 0;
-  int32_t *channels = arena_array(g->memory, int32_t, all + 1);
-  bool *is_of_block = arena_array(g->memory, bool, all);
-  for (int i = 0; i < g->x.blocks->count * size_of(g); i++) is_of_block[g->x.blocks->channel[i]] = true;
-  for (int i = 0; i < all; i++)
-    if (!is_of_block[i]) channels[count++] = i;
-  *name = arena_printf(g->memory, "%s_passing", g->x.name);
-  if (count) ir_table(g->b, *name, count, NULL, channels);
-  return count;
-}
-
 static void pass_channels(dense_gradient *g, int count, const char *table) {
   ir *b = g->b;
   int element = g->body->entry->tile->element;
@@ -477,12 +473,12 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   dense_gradient g = {.b = b, .memory = a, .x = warp_exponential_of(a, program->backward)};
   gpu_body t = gpu_open(b, a, g.x.matrix->plan, program->per_head, entry, native, host);
   int heads = program->per_head ? program->spec->heads : 1;
-  const char *table;
+  const char *table = arena_printf(a, "%s_passing", entry->name);
   t.program = gpu_schedule(a, program->backward);
   g.body = &t;
   open_exponential(&g, entry);
   open_rows(&g, program);
-  int passing = passing_table(&g, &table);
+  int passing = gpu_passing_table(b, a, g.x.blocks, t.p->spec->head_dim, table);
   ir_value line = add(b, scaled(b, t.block, WARPS), g.x.warp);
   t.exprs.head = t.owner.head = rest(b, line, heads);
   gpu_chunk chunk = gpu_open_chunk(&g.gains, quotient(b, line, heads));

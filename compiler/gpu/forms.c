@@ -2,11 +2,7 @@
 #include "gpu/forms.h"
 
 #include "gpu/attention.h"
-#include "gpu/change_of_basis.h"
-#include "gpu/dense.h"
-#include "gpu/matrix.h"
-#include "gpu/rotor.h"
-#include "gpu/widen.h"
+#include "gpu/programs.h"
 
 typedef const gpu_program *program_function(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients);
 

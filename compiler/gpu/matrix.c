@@ -1,9 +1,14 @@
-/* gpu/matrix: matrices of a token's blocks, and the rows that share them; see gpu/matrix.h. */
-#include "gpu/matrix.h"
+/* gpu/matrix: dense blocks of more channels than a warp's lanes form, on a GPU.
+ *
+ * A team of threads (gpu/exponential) has one token's block (of one head, where heads differ): it forms exp(sum_a
+ * theta_a A_a) in shared memory and multiplies the rows that share it, some at a time, which pass through shared memory
+ * as float32. No table: what forming costs is paid once for all rows of the call that a block of threads has.
+ */
 
 #include "base/diag.h"
 #include "gpu/index.h"
 #include "gpu/matrix_gradient.h"
+#include "gpu/programs.h"
 #include "gpu/schedule.h"
 #include "gpu/team.h"
 

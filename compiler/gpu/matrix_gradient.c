@@ -1,7 +1,6 @@
 /* gpu/matrix_gradient: see gpu/matrix_gradient.h. */
 #include "gpu/matrix_gradient.h"
 
-#include "gpu/dense_gradient.h"
 #include "gpu/exponential_adjoint.h"
 #include "gpu/gains.h"
 #include "gpu/gradient.h"

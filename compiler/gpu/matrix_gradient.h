@@ -4,7 +4,8 @@
  * of rotors have a unit of channels of them (gpu/gradient.h). Of an item it sums what its rows make with what was kept
  * of them, forms the exponential and takes the torque along (gpu/exponential_adjoint), turns the gradients of rows
  * back, and adds what the matrix gains to the generators' sums of the chunk. What angles gain goes on as expressions.
- * Blocks of any size go this way, those of a warp (gpu/dense), too, in float32; in float64 by gpu/dense_gradient.
+ * Blocks of any size go this way, those of a warp (gpu/dense), too, in float32; in float64 by gpu/dense_gradient; those
+ * of a change of basis by gpu/basis_gradient.
  *
  * From what encode read (x) the exponential is formed twice: what rows made is turned by the first before it becomes a
  * torque.
@@ -16,5 +17,10 @@
 
 /* Appends the entries of a program of dense blocks, where there are gradients. */
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes);
+
+/* Appends the entries of rows with their torques of a program of dense blocks that a warp forms. */
+void gpu_add_dense_gradients(arena *a, gpu_program *program, unsigned dtypes);
+/* Appends the entries of a program with a change of basis, where there are gradients. */
+void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes);
 
 #endif

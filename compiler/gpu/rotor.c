@@ -1,7 +1,8 @@
-/* gpu/rotor: see gpu/rotor.h. */
-#include "gpu/rotor.h"
+/* gpu/rotor: what rotors in closed form on blades, and sums, have on GPUs: entries that encode, and those of gradients.
+ */
 
 #include "gpu/gradient.h"
+#include "gpu/programs.h"
 
 const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, const program *gradient,
                                      unsigned dtypes) {

@@ -207,15 +207,7 @@ void team_rows_out(team_rows *r, const row_origin *origin, ir_value first) { eac
 static const char *passing_table(team_rows *r) { return arena_printf(r->memory, "%s_passing", r->body->entry->name); }
 
 int team_rows_passing(team_rows *r) {
-  const program_blocks *s = r->blocks;
-  int all = r->body->p->spec->head_dim, count = 0;
-  int32_t *channels = arena_array(r->memory, int32_t, all + 1);
-  bool *is_of_block = arena_array(r->memory, bool, all);
-  for (int i = 0; i < s->count * s->size; i++) is_of_block[s->channel[i]] = true;
-  for (int i = 0; i < all; i++)
-    if (!is_of_block[i]) channels[count++] = i;
-  if (count > 0) ir_table(r->b, passing_table(r), count, NULL, channels);
-  return count;
+  return gpu_passing_table(r->b, r->memory, r->blocks, r->body->p->spec->head_dim, passing_table(r));
 }
 
 void team_rows_pass(team_rows *r, const row_origin *origin, ir_value first, int count) {

@@ -1,9 +1,17 @@
-/* gpu/widen: see gpu/widen.h. */
-#include "gpu/widen.h"
+/* gpu/widen: columns of a polynomial bias on a GPU.
+ *
+ * 8 neighbouring lanes (more where there are many columns) have one token. One of them makes the monomials of its
+ * coordinates in two-float arithmetic; all of them what the columns need of those, from tables, into shared memory; and
+ * then they walk over the token's rows: each row is moved in pieces of 16 bytes, one a lane. A row of k ends in the
+ * token's keys. For a row of q each lane evaluates every eighth term of the bias, the sums over terms are gathered, and
+ * each lane makes every eighth column of them. What is a constant of the columns (plan/widen.h) stands in tables, so
+ * that the code does not grow with their number.
+ */
 
 #include "base/diag.h"
 #include "gpu/gradient.h"
 #include "gpu/index.h"
+#include "gpu/programs.h"
 #include "gpu/widen_gains.h"
 #include "gpu/widen_rows.h"
 #include "mlir/number.h"
@@ -180,8 +188,8 @@ static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int
                p->n_columns, tables.n_gains);
     return false;
   }
-  program->n_entries +=
-      widen_row_entries(a, p, PEGEN_LAUNCH_encode, (number_type)dtype, lanes, program->entry + program->n_entries);
+  gpu_entry like = {.of = PEGEN_LAUNCH_encode, .dtype = dtype};
+  program->n_entries += widen_row_entries(a, p, &like, lanes, program->entry + program->n_entries);
   return true;
 }
 
@@ -207,10 +215,8 @@ static void emit_back(ir *b, arena *a, const gpu_program *program, const gpu_ent
 static void add_back_entries(arena *a, gpu_program *program, const plan_widen *p, unsigned dtypes) {
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    gpu_entry *entries = program->entry + program->n_entries;
-    int count = widen_row_entries(a, p, PEGEN_LAUNCH_encode_backward, (number_type)dtype, LANES_BACK, entries);
-    for (int i = 0; i < count; i++) entries[i].emit = emit_back;
-    program->n_entries += count;
+    gpu_entry like = {.of = PEGEN_LAUNCH_encode_backward, .dtype = dtype, .emit = emit_back};
+    program->n_entries += widen_row_entries(a, p, &like, LANES_BACK, program->entry + program->n_entries);
   }
 }
 

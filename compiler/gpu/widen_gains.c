@@ -270,26 +270,14 @@ int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *o
   int count = 0;
   if (!gpu_widen_gains_fit(a, p, of)) return 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    const widen_layout *layout = &p->layout[dtype];
     if (!(dtypes & 1u << dtype)) continue;
-    int element = number_bytes(dtype), lanes = lanes_of(a, p, of, layout);
-    bool whole = p->spec->head_dim * element % PIECE == 0 && layout->n_lanes * element % PIECE == 0;
-    for (int narrow = !whole; narrow < 2; narrow++) {
-      int access = narrow ? element : PIECE;
-      const char *suffix = narrow && whole ? "_narrow" : "";
-      entries[count++] = (gpu_entry){
-          .name = arena_printf(a, "%s_%s_%s%s", p->spec->name, PEGEN_PTX_WORD_GRADIENT, number_name(dtype), suffix),
-          .of = PEGEN_LAUNCH_encode_backward,
-          .word = PEGEN_PTX_WORD_GRADIENT,
-          .kind = GPU_COLUMN_GRADIENT,
-          .emit = emit,
-          .dtype = dtype,
-          .access = access,
-          .tile = widen_tile(a, p, element, access, lanes),
-          .units = lanes,
-          .flight = 1,
-          .blocks = 1};
-    }
+    gpu_entry like = {.of = PEGEN_LAUNCH_encode_backward,
+                      .word = PEGEN_PTX_WORD_GRADIENT,
+                      .kind = GPU_COLUMN_GRADIENT,
+                      .emit = emit,
+                      .dtype = dtype};
+    like.units = lanes_of(a, p, of, &p->layout[dtype]);
+    count += widen_row_entries(a, p, &like, like.units, entries + count);
   }
   return count;
 }

@@ -12,20 +12,18 @@ const thread_tile *widen_tile(arena *a, const plan_widen *p, int element, int ac
   return t;
 }
 
-int widen_row_entries(arena *a, const plan_widen *p, pegen_launch_entry of, number_type dtype, int lanes,
-                      gpu_entry *entries) {
-  int element = number_bytes(dtype), count = 0;
-  bool whole = p->spec->head_dim * element % PIECE == 0 && p->layout[dtype].n_lanes * element % PIECE == 0;
-  const char *name = arena_printf(a, "%s_%s_%s", p->spec->name, pegen_launch_word(of), number_name(dtype));
+int widen_row_entries(arena *a, const plan_widen *p, const gpu_entry *like, int lanes, gpu_entry *entries) {
+  int element = number_bytes(like->dtype), count = 0;
+  bool whole = p->spec->head_dim * element % PIECE == 0 && p->layout[like->dtype].n_lanes * element % PIECE == 0;
   for (int narrow = !whole; narrow < 2; narrow++) {
     int access = narrow ? element : PIECE;
-    entries[count++] = (gpu_entry){.name = narrow && whole ? arena_printf(a, "%s_narrow", name) : name,
-                                   .dtype = dtype,
-                                   .of = of,
-                                   .access = access,
-                                   .tile = widen_tile(a, p, element, access, lanes),
-                                   .flight = 1,
-                                   .blocks = 1};
+    gpu_entry *entry = &entries[count++];
+    *entry = *like;
+    entry->name = arena_printf(a, "%s_%s_%s%s", p->spec->name, gpu_entry_word(like), number_name(like->dtype),
+                               narrow && whole ? "_narrow" : "");
+    entry->access = access;
+    entry->tile = widen_tile(a, p, element, access, lanes);
+    entry->flight = entry->blocks = 1;
   }
   return count;
 }

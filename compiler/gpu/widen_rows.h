@@ -10,10 +10,9 @@
 
 /* Tokens of a warp have so many lanes. */
 const thread_tile *widen_tile(arena *a, const plan_widen *p, int element, int access, int lanes);
-/* An entry's rows of a number type, each of so many lanes: of whole pieces, where rows are of such, and narrow. Their
- * number. */
-int widen_row_entries(arena *a, const plan_widen *p, pegen_launch_entry of, number_type dtype, int lanes,
-                      gpu_entry *entries);
+/* An entry's rows, each of so many lanes, of like's number type: of whole pieces, where rows are of such, and narrow.
+ * like: what they have in common, the call, the word, the kind. Their number. */
+int widen_row_entries(arena *a, const plan_widen *p, const gpu_entry *like, int lanes, gpu_entry *entries);
 /* The lanes of an entry: which token's the thread is, and which of them. */
 weight_lanes widen_lanes_of(const gpu_body *t, const plan_widen *p);
 /* The token of a launch of rows that they have, and its rows; i1: it exists, else they have another's. */
