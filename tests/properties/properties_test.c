@@ -75,23 +75,14 @@ static fixture fixture_open(void **state) {
 
 static void fixture_close(fixture *f) { arena_destroy(f->memory); }
 
-static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int c) {
-  return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
-}
-
-#define EACH_ROW(f, b, h, n) \
-  for (int64_t b = 0; b < BATCH; b++) \
-    for (int64_t h = 0; h < (f).heads; h++) \
-      for (int64_t n = 0; n < TOKENS; n++)
-
 /* <x, y> over the channels of one block; over the whole row where a change of basis mixes the blocks. */
 static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx,
                             int64_t ny, int block) {
   double sum = 0;
-  for (int c = 0; s->basis && c < s->head_dim; c++) sum += at(x, b, h, nx, c) * at(y, b, h, ny, c);
+  for (int c = 0; s->basis && c < s->head_dim; c++) sum += tensor_get(x, b, h, nx, c) * tensor_get(y, b, h, ny, c);
   for (int i = 0; !s->basis && i < s->n_components; i++) {
     int channel = s->channel[i * s->n_blocks + block];
-    sum += at(x, b, h, nx, channel) * at(y, b, h, ny, channel);
+    sum += tensor_get(x, b, h, nx, channel) * tensor_get(y, b, h, ny, channel);
   }
   return sum;
 }
@@ -109,7 +100,7 @@ static double magnification(const fixture *f, const double *values, int64_t b, i
 static void norm_is_kept(void **state) {
   fixture f = fixture_open(state);
   double factor = fabs(f.spec->inverse ? 1 / f.spec->amplitude : f.spec->amplitude);
-  EACH_ROW(f, b, h, n)
+  EACH_ROW(f.q, b, h, n)
   for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
     double before = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
     double after = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block));
@@ -131,7 +122,7 @@ static void inverse_is_adjoint(void **state) {
   DLTensor *y = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS);
   DLTensor *turned = run(&f, variant_inverse(f.variant), f.positions, y);
   double factor = f.spec->amplitude;
-  EACH_ROW(f, b, h, n)
+  EACH_ROW(f.q, b, h, n)
   for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
     double left = block_product(f.spec, f.out, y, b, h, n, n, block);
     double right = factor * factor * block_product(f.spec, f.q, turned, b, h, n, n, block);
@@ -151,14 +142,15 @@ static void inverse_turns_back(void **state) {
     return;
   }
   DLTensor *back = run(&f, variant_inverse(f.variant), f.positions, f.out);
-  EACH_ROW(f, b, h, n)
+  EACH_ROW(f.q, b, h, n)
   for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
     double norm = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
     double bound = 0x1p-19 * magnification(&f, f.values, b, h, n, block);
     for (int i = 0; i < f.spec->n_components; i++) {
       int c = f.spec->channel[i * f.spec->n_blocks + block];
-      if (!(fabs(at(back, b, h, n, c) - at(f.q, b, h, n, c)) <= bound * norm))
-        fail_msg("channel %d came back as %.9g, was %.9g", c, at(back, b, h, n, c), at(f.q, b, h, n, c));
+      if (!(fabs(tensor_get(back, b, h, n, c) - tensor_get(f.q, b, h, n, c)) <= bound * norm))
+        fail_msg("channel %d came back as %.9g, was %.9g", c, tensor_get(back, b, h, n, c),
+                 tensor_get(f.q, b, h, n, c));
     }
   }
   fixture_close(&f);
@@ -204,7 +196,7 @@ static void scores_are_relative(void **state) {
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, moved);
   DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS), *k_out = run(&f, f.kernel, f.positions, k);
   DLTensor *q_moved = run(&f, f.kernel, positions, f.q), *k_moved = run(&f, f.kernel, positions, k);
-  EACH_ROW(f, b, h, n)
+  EACH_ROW(f.q, b, h, n)
   for (int64_t other = 0; other < TOKENS; other++)
     for (int block = 0; block < f.spec->n_blocks; block++) {
       double here = block_product(f.spec, f.out, k_out, b, h, n, other, block);
@@ -241,7 +233,7 @@ static void strides_do_not_matter(void **state) {
   fixture f = fixture_open(state);
   for (int order = 0; order < ROW_ORDER_COUNT; order++) {
     DLTensor *x = tensor_rows(f.memory, NUMBER_F32, (row_order)order, BATCH, f.heads, TOKENS, f.spec->head_dim);
-    EACH_ROW(f, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), row_bytes(&f));
+    EACH_ROW(f.q, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), row_bytes(&f));
     DLTensor *before = tensor_copy(f.memory, x);
     assert_true(tensor_identical(run(&f, f.kernel, f.positions, x), f.out));
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, x, x, NULL, NULL, 1), 0);
@@ -261,7 +253,7 @@ static void strides_do_not_matter(void **state) {
   const DLTensor *views[] = {&backwards, &broadcast};
   for (int i = 0; i < 2; i++) {
     DLTensor *plain = tensor_copy(f.memory, f.q), *out = tensor_copy(f.memory, f.q);
-    EACH_ROW(f, b, h, n) memcpy(tensor_at(plain, b, h, n, 0), tensor_at(views[i], b, h, n, 0), row_bytes(&f));
+    EACH_ROW(f.q, b, h, n) memcpy(tensor_at(plain, b, h, n, 0), tensor_at(views[i], b, h, n, 0), row_bytes(&f));
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, views[i], out, NULL, NULL, 1), 0);
     assert_true(tensor_identical(out, run(&f, f.kernel, f.positions, plain)));
   }
@@ -328,7 +320,7 @@ static void tokens_stand_alone(void **state) {
   for (int b = 0; b < BATCH; b++) values[(b * TOKENS + BAD) * f.spec->n_axes] = b ? INFINITY : NAN;
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, values);
   DLTensor *out = run(&f, f.kernel, positions, f.q);
-  EACH_ROW(f, b, h, n)
+  EACH_ROW(f.q, b, h, n)
   if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
   fixture_close(&f);
 }
@@ -350,7 +342,7 @@ static void skipped_tokens_pass(void **state) {
   const pegen_kernel *skipping = variant_skipping(f.variant);
   assert_int_equal(skipping->skip_tokens, SKIPPED_TOKENS);
   DLTensor *out = run(&f, skipping, f.positions, f.q);
-  EACH_ROW(f, b, h, n) {
+  EACH_ROW(f.q, b, h, n) {
     if (n < SKIPPED_TOKENS && (has_own_basis(&f) || f.spec->basis))
       continue; /* in the new basis, too: check compares inner products */
     const DLTensor *expected = n < SKIPPED_TOKENS ? f.q : f.out;
