@@ -31,11 +31,10 @@ static const double *read_values(arena *a, const char *path, int64_t count) {
   return values;
 }
 
-/* The array described by the table on top of the stack. */
-static golden_array read_array(arena *a, lua_State *L, const char *dir, const char *name) {
+/* The array of a case whose shape is on top of the stack. */
+static golden_array read_array(arena *a, lua_State *L, const char *dir, const char *of, const char *name) {
   golden_array array = {.name = arena_strdup(a, name)};
   int64_t count = 1;
-  lua_getfield(L, -1, "shape");
   array.rank = (int)luaL_len(L, -1);
   if (array.rank > SPEC_MAX_RANK) fail("rank too large", name);
   for (int i = 0; i < array.rank; i++) {
@@ -43,8 +42,7 @@ static golden_array read_array(arena *a, lua_State *L, const char *dir, const ch
     count *= array.shape[i] = lua_tointeger(L, -1);
     lua_pop(L, 1);
   }
-  lua_pop(L, 1);
-  array.values = read_values(a, arena_printf(a, "%s/%s", dir, field_text(a, L, "file")), count);
+  array.values = read_values(a, arena_printf(a, "%s/%s.%s.f64", dir, of, name), count);
   return array;
 }
 
@@ -73,9 +71,9 @@ static void read_options(arena *a, lua_State *L, golden_case *c) {
   lua_pop(L, 1);
 }
 
-static golden_array read_expected(arena *a, lua_State *L, const char *dir, const char *name) {
+static golden_array read_expected(arena *a, lua_State *L, const char *dir, const char *of, const char *name) {
   golden_array array = {.name = name};
-  if (lua_getfield(L, -1, name) != LUA_TNIL) array = read_array(a, L, dir, name);
+  if (lua_getfield(L, -1, name) != LUA_TNIL) array = read_array(a, L, dir, of, name);
   lua_pop(L, 1);
   return array;
 }
@@ -90,16 +88,16 @@ static void read_case(arena *a, lua_State *L, const char *dir, golden_case *c) {
   lua_getfield(L, -1, "inputs");
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
     if (c->n_inputs == CASE_MAX_INPUTS) fail("too many inputs", c->name);
-    c->input[c->n_inputs++] = read_array(a, L, dir, lua_tostring(L, -2));
+    c->input[c->n_inputs++] = read_array(a, L, dir, c->name, lua_tostring(L, -2));
   }
   lua_pop(L, 1);
   lua_getfield(L, -1, "scale");
   c->scale = lua_tonumber(L, -1);
   lua_pop(L, 1);
   lua_getfield(L, -1, "expect");
-  c->out = read_expected(a, L, dir, "out");
-  c->scores = read_expected(a, L, dir, "scores");
-  c->attention = read_expected(a, L, dir, "attention");
+  c->out = read_expected(a, L, dir, c->name, "out");
+  c->scores = read_expected(a, L, dir, c->name, "scores");
+  c->attention = read_expected(a, L, dir, c->name, "attention");
   if (!c->out.rank && !c->attention.rank) fail("nothing is expected", c->name);
   lua_pop(L, 1);
 }
