@@ -18,4 +18,8 @@ return pe.encoding {
   layout = layout,
   generators = pe.turn "e21",
   phase = geope.phase,
+  models = {
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
+      head_dim = 64 },
+  },
 }

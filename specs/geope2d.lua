@@ -2,7 +2,7 @@
 -- "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", section 3.2, eq. 3-4: height and width turn
 -- 3-vectors about j and k, and their rotors are averaged in the Lie algebra; theta = r * base^(2i/D) radians
 -- (section 3.1), D the channels of a head.
--- The paper prints a growing schedule, base^(+2i/D); exponent_sign = 1 is that, the default. -1 decays as RoPE does.
+-- parts/geope.lua has the schedule, and what may stand in the average's place.
 local pe = require "pegen"
 local geope = require "geope"
 
@@ -18,4 +18,8 @@ return pe.encoding {
   generators = { h = pe.quaternion "j", w = pe.quaternion "k" },
   combine = geope.combine_of(axes),
   phase = geope.phase,
+  models = {
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
+      head_dim = 64 },
+  },
 }

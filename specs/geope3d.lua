@@ -2,9 +2,7 @@
 -- "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", section 3.3, eq. 5-6 and
 -- appendix G: depth, height and width turn 3-vectors about i, j and k, and their rotors are averaged in the
 -- Lie algebra; theta = r * base^(2i/D) radians (section 3.1), D the channels of a head.
--- The paper prints a growing schedule, base^(+2i/D); exponent_sign = 1 is that, the default. -1 decays as RoPE does.
--- The paper's average is the exponential of the mean of the generators. mean = "chordal" is the rotation nearest to the
--- mean of the axes' rotations instead, "karcher" some steps towards their Riemannian mean (pe.chordal, pe.karcher).
+-- parts/geope.lua has the schedule, and what may stand in the average's place.
 local pe = require "pegen"
 local geope = require "geope"
 
@@ -20,4 +18,8 @@ return pe.encoding {
   generators = { d = pe.quaternion "i", h = pe.quaternion "j", w = pe.quaternion "k" },
   combine = geope.combine_of(axes),
   phase = geope.phase,
+  models = {
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
+      head_dim = 64 },
+  },
 }

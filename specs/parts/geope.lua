@@ -25,7 +25,8 @@ return {
     local mean = pe.option("mean", "generators",
       "of generators, as in the paper; of rotations: chordal, karcher; or no mean: sum, product, symmetric",
       { "generators", "chordal", "karcher", "sum", "product", "symmetric" })
-    local steps = pe.option("steps", 8, "of mean=karcher: steps from the chordal mean", { needs = { mean = "karcher" } })
+    local steps = pe.option("steps", 8, "of mean=karcher: steps from the chordal mean",
+      { needs = { mean = "karcher" } })
     return ({
       generators = pe.mean,
       chordal = pe.chordal,
