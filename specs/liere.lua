@@ -16,8 +16,8 @@ local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64
 local prepare = pe.option("prepare", "float32",
   "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32",
     "float64" })
-local upper = ({ ["2pi"] = 2 * pe.pi, ["1"] = 1 })[pe.option("first", "2pi",
-  "first values are uniform from 0 to this one (table 7)", { "2pi", "1" })]
+local upper = ({ two_pi = 2 * pe.pi, one = 1 })[pe.option("first", "two_pi",
+  "first values are uniform from 0 to this one (table 7)", { "two_pi", "one" })]
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local position = pe.coordinates(AXES)
 

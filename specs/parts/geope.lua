@@ -10,6 +10,7 @@ local base = pe.option("base", 100.0, "frequency base lambda", { range = { 2.0, 
 local sign = pe.option("exponent_sign", 1, "+1: frequencies grow, as printed; -1: they decay, as in RoPE", { 1, -1 })
 local first = pe.option("first", 0, "number of the first block in exponents", { 0, 1 })
 local dim = pe.option("schedule_dim", 0, "channels that exponents count, d; 0: head_dim")
+if dim < 0 then error("option 'schedule_dim' is " .. dim .. "; 0 or more was expected") end
 local d = dim > 0 and dim or D
 
 return {
