@@ -5,19 +5,21 @@
 -- This is RoPE with the other sense. exponent_sign = 1 is the printed growing schedule, the default; -1 decays as
 -- RoPE does.
 local pe = require "pegen"
+local geope = require "geope"
 
-local D = pe.option("head_dim", 64, "channels per head")
-local base = pe.option("base", 100.0, "frequency base lambda", { range = { 2.0, 1e6 } })
-local sign = pe.option("exponent_sign", 1, "+1: frequencies grow, as printed; -1: they decay, as in RoPE", { 1, -1 })
 local layout = pe.option("layout", "interleaved", "pairs (2i, 2i+1) or (i, i + n)", { "interleaved", "split" })
 
 return pe.encoding {
   name = "geope1d",
   doc = "GeoPE, one axis (eq. 46-48)",
   axes = { "t" },
-  head_dim = D,
+  head_dim = geope.head_dim,
   block = pe.plane(), -- e1 is v_x, e2 is v_z
   layout = layout,
   generators = pe.turn "e21",
-  phase = function(_, i) return base ^ (sign * 2 * i / D) end,
+  phase = geope.phase,
+  models = {
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
+      head_dim = 64 },
+  },
 }

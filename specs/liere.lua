@@ -16,6 +16,8 @@ local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64
 local prepare = pe.option("prepare", "float32",
   "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32",
     "float64" })
+local upper = ({ two_pi = 2 * pe.pi, one = 1 })[pe.option("first", "two_pi",
+  "first values are uniform from 0 to this one (table 7)", { "two_pi", "one" })]
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local position = pe.coordinates(AXES)
 
@@ -26,7 +28,10 @@ local raw = pe.learned.skew(b, {
   doc = "raw generator of an axis: A is its upper triangle minus the transpose of that",
   units = "radians per unit of position",
   source = "LieRE, section 4",
-  init = pe.init { uniform = { 0, 2 * pe.pi }, doc = "uniform, 0 to 2 pi (LieRE, appendix C)" },
+  init = pe.init {
+    uniform = { 0, upper },
+    doc = upper == 1 and "uniform, 0 to 1 (LieRE, table 7)" or "uniform, 0 to 2 pi (LieRE, appendix C)",
+  },
   test_scale = 1.0,
 })
 
@@ -41,4 +46,5 @@ return pe.encoding {
   combine = pe.sum,
   phase = 1,
   position = position,
+  models = { { "LieRE: Lie Rotational Positional Encodings", "arXiv 2406.10322", heads = 12, block = 8 } },
 }

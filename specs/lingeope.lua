@@ -33,4 +33,8 @@ return pe.encoding {
   generators = generators,
   combine = pe.mean,
   phase = function(_, i) return base ^ (sign * 2 * i / D) end,
+  models = {
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
+      exponent_sign = 1 },
+  },
 }

@@ -7,11 +7,11 @@ local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with scales of their own; 1: all heads share one")
-local P = pe.option("axes", 3, "axes of a position: h, w or d, h, w", { 1, 2, 3 })
+local P = pe.option("axes", 3, "axes of a position: t; h, w; d, h, w; or t, d, h, w", { 1, 2, 3, 4 })
 
 local bias = require "bias_role"
 
-local axes = ({ { "t" }, { "h", "w" }, { "d", "h", "w" } })[P]
+local axes = require "axes" (P)
 
 local projection = pe.learned {
   name = "projection",
@@ -43,5 +43,9 @@ return pe.encoding {
       for _, axis in ipairs(axes) do square = square + delta[axis] ^ 2 end
       return -pe.softplus(a()) * projection(head) ^ 2 * square
     end,
+  },
+  models = {
+    { "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas", "arXiv 2602.01418",
+      head_dim = 64 },
   },
 }

@@ -7,14 +7,14 @@ local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with projections of their own; 1: all heads share one")
-local P = pe.option("axes", 2, "axes of a position: h, w or d, h, w", { 1, 2, 3 })
+local P = pe.option("axes", 2, "axes of a position: t; h, w; d, h, w; or t, d, h, w", { 1, 2, 3, 4 })
 local degree = pe.option("degree", 3, "highest power of the displacement", { 1, 2, 3, 4, 5 })
 local m = pe.option("terms", 8, "projections that polynomials are taken of")
 local leading = pe.option("leading", "free", "what even powers have as coefficients", { "free", "softplus" })
 
 local bias = require "bias_role"
 
-local axes = ({ { "t" }, { "h", "w" }, { "d", "h", "w" } })[P]
+local axes = require "axes" (P)
 
 local projection = pe.learned {
   name = "projection",
@@ -56,5 +56,9 @@ return pe.encoding {
       end
       return sum
     end,
+  },
+  models = {
+    { "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas", "arXiv 2602.01418",
+      head_dim = 64 },
   },
 }

@@ -25,4 +25,8 @@ return pe.encoding {
   generators = { h = pe.quaternion "i", w = turns == "paper" and pe.quaternion "k" or pe.turn "e13" },
   combine = pe.product { "h", "w" },
   phase = function(_, i) return base ^ (sign * 2 * i / D) end,
+  models = {
+    { "Clifford Algebraic Rotor Embeddings: Maybe embeddings should start to CARE", "arXiv 2511.11665",
+      head_dim = 64 },
+  },
 }

@@ -85,6 +85,8 @@ return {
     local of_axis = of_heads and own or shared
     local fields = basis == "folded" and planes(of_axis) or matrices(of_axis)
     fields.name, fields.doc, fields.axes = name, doc, AXES
+    fields.models = { { "ComRoPE: Scalable and Robust Rotary Position Embedding Parameterized by Trainable Commuting "
+      .. "Angle Matrices", "arXiv 2506.03737", heads = 12 } }
     fields.head_dim, fields.heads, fields.combine, fields.position = D, heads, pe.sum, position
     return fields
   end,

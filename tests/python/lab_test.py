@@ -309,12 +309,12 @@ def check_refusals(folder):
 
 
 def check_studies():
-    """Those of the repository can be read, and each has its results, in files and in docs/studies.md."""
-    text = (STUDIES.parent / "docs" / "studies.md").read_text()
+    """Those of the repository can be read, and each has its results, in files and in studies/README.md."""
+    text = (STUDIES / "README.md").read_text()
     for file in sorted(STUDIES.glob("*.toml")):
         study = load(file)
         assert len(study.seeds) >= 3 and study.claim and study.name == file.stem, file
-        assert f"studies/{file.name}" in text, file
+        assert f"({file.name})" in text, file
         kept = STUDIES / "results" / f"{study.name}.json"
         if kept.exists():
             found = json.loads(kept.read_text())
