@@ -606,16 +606,17 @@ def check_restart(driver, folder, address):
     page = Page(driver, bench.address)
     page.until(lambda: len(page.maps()) == 2 and all(page.maps()), "the address opens nothing after a restart")
     bench.end()
-    bench = Workbench(folder)
+    bench = Workbench(folder, "rope_axial,base=10,sections=20,12", str(folder / "mine.lua"), "--port", "0")
+    page = Page(driver, bench.address)
+    page.until(lambda: page.count() and "mine" in page.text("#panes"), "descriptions of the command line are not there")
+    assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
+    time.sleep(0.6)  # the state is kept
+    bench.end()
+    bench = Workbench(folder)  # which has no file mine.lua
     page = Page(driver, bench.address)
     page.until(lambda: page.find("#resume").is_displayed(), "the state is lost")
     page.drawn(lambda: page.click("#resume"))
-    assert "mine" in page.text("#panes")
-    bench.end()
-    bench = Workbench(folder, "rope_axial,base=10,sections=20,12", str(folder / "mine.lua"), "--port", "0")
-    page = Page(driver, bench.address)
-    page.until(lambda: "mine" in page.text("#panes"), "the command line's descriptions are not there")
-    assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
+    assert "mine" in page.text("#panes") and len(page.maps()) == 2 and page.text("#mistake") == ""
     bench.end()
     assert not processes_of(folder)
 

@@ -138,6 +138,13 @@ class Descriptions:
         assert file is not None
         return pathlib.Path(file)
 
+    def _has_origin(self, pane: Pane) -> bool:
+        """A file that an earlier server was started with is none of this one's."""
+        return pane.origin in self.files or pane.origin in stock()
+
+    def is_unchanged(self, pane: Pane) -> bool:
+        return self._has_origin(pane) and pane.text == self.source(pane.origin).read_text()
+
     def path(self, pane: Pane) -> pathlib.Path:
         """Its text as a file, with copies of the descriptions that lie beside its origin, which it may require."""
         digest = hashlib.sha256(json.dumps([pane.name, pane.origin, pane.text]).encode()).hexdigest()[:24]
@@ -146,7 +153,7 @@ class Descriptions:
         with self._lock:
             if not file.exists():
                 folder.mkdir(exist_ok=True)
-                if pane.origin:
+                if self._has_origin(pane):
                     self._copy_beside(self.source(pane.origin).parent, folder)
                 file.write_text(pane.text)
         return file

@@ -275,7 +275,7 @@ class Workbench:
     # ---- what is taken away ----
 
     def _words(self, pane: Pane) -> str:
-        unchanged = pane.origin and pane.text == self.descriptions.source(pane.origin).read_text()
+        unchanged = self.descriptions.is_unchanged(pane)
         spec = self.descriptions.files.get(pane.origin, pane.origin) if unchanged else f"{pane.name}.lua"
         return ",".join([spec, *(f"{name}={value}" for name, value in pane.options)])
 

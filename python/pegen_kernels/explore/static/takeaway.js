@@ -6,9 +6,10 @@ async function through(stream, bytes) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
 }
 
-// Texts that are as they came are left out.
+// Texts of stock descriptions that are as they came are left out; a file of the command line may not be here later.
 async function address_of(state) {
-  const panes = state.panes.map(pane => pane.text === bench.sources.get(pane.origin)?.text ? { ...pane, text: null } : pane);
+  const stock = pane => !bench.start.given.includes(pane.origin) && pane.text === bench.sources.get(pane.origin)?.text;
+  const panes = state.panes.map(pane => stock(pane) ? { ...pane, text: null } : pane);
   state = { ...state, panes };
   const packed = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(JSON.stringify(state)));
   let text = "";
