@@ -610,6 +610,9 @@ def check_restart(driver, folder, address):
     page = Page(driver, bench.address)
     page.until(lambda: page.count() and "mine" in page.text("#panes"), "descriptions of the command line are not there")
     assert "rope_axial, base=10" in page.text("#panes"), page.text("#panes")
+    page.click("#take")
+    kept = page.until(lambda: page.text("#address").strip(), "no address").partition("#")[2]
+    page.run("document.querySelector('#dialog').close()")
     time.sleep(0.6)  # the state is kept
     bench.end()
     bench = Workbench(folder)  # which has no file mine.lua
@@ -617,6 +620,9 @@ def check_restart(driver, folder, address):
     page.until(lambda: page.find("#resume").is_displayed(), "the state is lost")
     page.drawn(lambda: page.click("#resume"))
     assert "mine" in page.text("#panes") and len(page.maps()) == 2 and page.text("#mistake") == ""
+    page.drawn(lambda: page.click("[aria-label^='Close mine']"))
+    page.drawn(lambda: page.run("location.hash = arguments[0]", kept), "the address holds no text of its file")
+    assert "mine" in page.text("#panes") and len(page.maps()) == 2
     bench.end()
     assert not processes_of(folder)
 
