@@ -144,6 +144,9 @@ static int element_of(const mma *m) { return m->t->entry->tile->element; }
 
 static bool is_narrow(const mma *m) { return m->t->entry->access < PIECE; }
 
+/* Whether rows go by way of registers to shared memory. */
+static bool is_widened(const mma *m) { return is_narrow(m) || element_of(m) != m->machine->element; }
+
 int mma_access_numbers(const mma *m) { return m->t->entry->tile->lanes; }
 
 void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
@@ -262,7 +265,7 @@ static void copy_piece(mma *m, copying *c, mma_piece piece) {
   int bytes = mma_access_numbers(m) * m->machine->element;
   ir_value offset = add(b, scaled(b, piece.row, c->pitch), scaled(b, piece.of_row, bytes));
   ir_value to = ir_offset(b, c->to, wide(b, offset)), x[MMA_MOST_NUMBERS];
-  if (!is_narrow(m) && element_of(m) == m->machine->element) {
+  if (!is_widened(m)) {
     ir_copy_async(b, to, source);
     return;
   }
@@ -278,7 +281,7 @@ static void copy_piece(mma *m, copying *c, mma_piece piece) {
 void mma_copy(mma *m, const tile_op *op) {
   ir *b = m->b;
   copying c = begin_copy(m, op);
-  if (is_narrow(m)) { /* too many accesses to be written out */
+  if (is_widened(m)) { /* written out, these would hold their registers together */
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, (c.count + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
     ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
     ir_branch some = ir_if(b, less(b, index, i32(b, c.count)));
