@@ -209,7 +209,7 @@ static const row ROWS[] = {
     {"tiles of turned rows", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS, BF16 | F16, .sizes = TILES,
      .descriptions = {LOCAL "rope_pairwise", LOCAL "rows_turned heads=4 head_dim=24 value_dim=40"}},
     {"tiles of turned values", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS | STILL, BF16 | F16, .sizes = TILES,
-     .descriptions = {LOCAL "values kind=learned heads=4 head_dim=24"}},
+     .descriptions = {LOCAL "values head_dim=24"}},
 };
 enum { COUNT = sizeof ROWS / sizeof *ROWS };
 
