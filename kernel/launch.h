@@ -136,7 +136,9 @@ enum {
 enum {
   PEGEN_PTX_TURN_FROM, /* rows as above */
   PEGEN_PTX_TURN_TO = PEGEN_PTX_TURN_FROM + PEGEN_PTX_ROWS_COUNT,
-  PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT, /* 1: rows of keys or values; 0: of queries */
+  /* 1: rows of keys or values; 0: of queries. Of PEGEN_PTX_WORD_TURN_EACH a row of keys or values is written once for
+   * each head of q that shares it. */
+  PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_TURN_BACK, /* 1: by the transpose */
   PEGEN_PTX_TURN_HEADS, /* of a thread; 1 where rotations differ from head to head */
   PEGEN_PTX_TURN_SETS, /* of heads, in all batches, times tokens */
@@ -144,9 +146,12 @@ enum {
 };
 
 /* Words of those entries: where queries and keys alone are turned, and where values are, too, and outputs back. A
- * kernel that has one of them has entries on tensor cores that take rows which come turned, and give turned ones. */
+ * kernel that has one of them has entries on tensor cores that take rows which come turned, and give turned ones.
+ * EACH: rotations differ from head to head. */
 #define PEGEN_PTX_WORD_TURN "attention_turn"
 #define PEGEN_PTX_WORD_TURN_ALL "attention_turn_all"
+#define PEGEN_PTX_WORD_TURN_EACH "attention_turn_each"
+#define PEGEN_PTX_WORD_TURN_EACH_ALL "attention_turn_each_all"
 #define PEGEN_PTX_WORD_TURNED "attention_turned"
 #define PEGEN_PTX_WORD_FEW_TURNED "attention_few_turned"
 #define PEGEN_PTX_WORD_QUERIES_TURNED "attention_backward_queries_turned"

@@ -136,8 +136,9 @@ static int place_turned(attention_plan *p) {
   const pegen_attention_call *c = &p->call;
   int64_t width = p->request->kernel->head_dim;
   pegen_turning_begin(t, p->request, c, p->states);
-  return t->entry && pegen_turning_place(t, &c->q, width, &p->of.q) && pegen_turning_place(t, &c->k, width, &p->of.k) &&
-         (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, &p->of.v));
+  return t->entry && pegen_turning_place(t, &c->q, width, 1, &p->of.q) &&
+         pegen_turning_place(t, &c->k, width, t->group, &p->of.k) &&
+         (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, t->group, &p->of.v));
 }
 
 /* Takes entries whose rows come turned, where there are such. Kernels of before also have entries that turn rows
@@ -150,7 +151,7 @@ static void take_turned(attention_plan *p) {
     p->of = p->call;
     return;
   }
-  take_few(p, PEGEN_PTX_WORD_FEW_TURNED);
+  if (p->turning.group == 1) take_few(p, PEGEN_PTX_WORD_FEW_TURNED);
   if (!p->entry) p->entry = choose_entry(p, PEGEN_PTX_WORD_TURNED);
   if (p->entry) place_turned(p); /* behind states that there are now */
   if (p->entry) p->bytes = p->turning.bytes;

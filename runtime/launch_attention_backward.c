@@ -177,12 +177,13 @@ static int place_turned(backward_plan *p) {
   const pegen_attention_backward_call *c = p->call;
   int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
   pegen_turning_begin(t, p->request, &c->forward, p->bytes);
-  if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, &p->of.forward.q) ||
-      !pegen_turning_place(t, &c->forward.k, width, &p->of.forward.k))
+  if (t->group > 1) return 0; /* entries of gradients have rows of heads of k */
+  if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, 1, &p->of.forward.q) ||
+      !pegen_turning_place(t, &c->forward.k, width, 1, &p->of.forward.k))
     return 0;
-  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, &p->of.forward.v) ||
-                        !pegen_turning_place(t, &c->forward.out, value_dim, &p->of.forward.out) ||
-                        !pegen_turning_place(t, &c->g_out, value_dim, &p->of.g_out)))
+  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, 1, &p->of.forward.v) ||
+                        !pegen_turning_place(t, &c->forward.out, value_dim, 1, &p->of.forward.out) ||
+                        !pegen_turning_place(t, &c->g_out, value_dim, 1, &p->of.g_out)))
     return 0;
   return choose_mma(p, OF_QUERIES) && choose_mma(p, OF_KEYS);
 }

@@ -14,18 +14,23 @@ static const int64_t MOST_THREADS = INT32_MAX - 1024, BUSY = 1 << 18;
 
 void pegen_turning_begin(pegen_turning *t, const pegen_launch_request *request, const pegen_attention_call *call,
                          int64_t before) {
-  static const char *const words[] = {PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL};
+  enum { WITH_VALUES = 1, EACH = 2, WORDS = 4 };
+  static const char *const words[WORDS] = {PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL, PEGEN_PTX_WORD_TURN_EACH,
+                                           PEGEN_PTX_WORD_TURN_EACH_ALL};
   const pegen_kernel *kernel = request->kernel;
   memset(t, 0, sizeof *t);
   t->request = request;
   t->element = pegen_number_at(call->type)->bits / 8;
-  if (kernel->ptx->per_head && call->group > 1) return; /* a row of k would be rotated in several ways */
-  for (int all = 0; all < 2; all++)
-    for (int i = pegen_launch_next(kernel, words[all], 0); i >= 0; i = pegen_launch_next(kernel, words[all], i + 1)) {
+  for (int word = 0; word < WORDS; word++) {
+    /* A row of k is rotated in several ways. Kernels of before have entries that do so by themselves. */
+    if (kernel->ptx->per_head && call->group > 1 && !(word & EACH)) continue;
+    for (int i = pegen_launch_next(kernel, words[word], 0); i >= 0; i = pegen_launch_next(kernel, words[word], i + 1)) {
       if (kernel->ptx->entries[i].dtype != pegen_number_at(call->type)->dtype) continue;
       t->entry = &kernel->ptx->entries[i];
-      t->has_values = all;
+      t->has_values = word & WITH_VALUES;
+      t->group = word & EACH ? call->group : 1;
     }
+  }
   /* Memory that is aligned to 8 bytes leaves so much before a multiple of 16. */
   uintptr_t first = (uintptr_t)request->args->workspace + (uintptr_t)before;
   t->at = (first + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -49,12 +54,14 @@ static int64_t heads_of_thread(const pegen_turning *t, const pegen_view *rows) {
   return heads;
 }
 
-int pegen_turning_place(pegen_turning *t, const pegen_view *rows, int64_t width, pegen_view *turned) {
+int pegen_turning_place(pegen_turning *t, const pegen_view *from, int64_t width, int64_t copies, pegen_view *turned) {
   static const int order[] = {PEGEN_TOKEN, PEGEN_HEAD, PEGEN_BATCH};
   int64_t bytes = width * t->element;
-  *turned = *rows;
-  if (rows->empty) return 1;
-  if (sets_of(t, rows, 1) < 0) return 0;
+  const pegen_view *rows = turned;
+  *turned = *from;
+  if (from->empty) return 1;
+  if (__builtin_mul_overflow(turned->size[PEGEN_HEAD], copies, &turned->size[PEGEN_HEAD]) || sets_of(t, rows, 1) < 0)
+    return 0;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
     turned->stride[order[i]] = bytes;
     if (__builtin_mul_overflow(bytes, rows->size[order[i]], &bytes)) return 0;
@@ -69,7 +76,7 @@ int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, 
                       const pegen_view *to, int how, pegen_launch_run *run, void *context) {
   /* Without queries no row is read, what keys gain is 0, and there is no place to count from. */
   if (from->empty || call->q.empty || !run) return 0;
-  int64_t heads = heads_of_thread(t, from), sets = sets_of(t, from, heads);
+  int64_t heads = heads_of_thread(t, to), sets = sets_of(t, to, heads);
   pegen_launch_step step = pegen_launch_threads(t->request->kernel, t->entry, sets * t->entry->units);
   uint64_t found = pegen_float_begin();
   pegen_launch_set_attention(step.parameter, t->request, call);

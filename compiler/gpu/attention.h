@@ -1,22 +1,23 @@
-/* gpu/attention: attention on a GPU: a thread block has a tile of queries of one head.
+/* gpu/attention: attention on a GPU: tile programs (gpu/mma.h), and the older entries of gradients.
  *
- * Keys and values go through shared memory as float32, a tile at a time; the softmax is online, as on processors
- * (plan/attention.h). 8 neighbouring threads have `rows` queries: of a tile of keys each of them computes the scores of
- * every eighth key, and of the output every eighth group of 4 channels, so that scores change hands within a warp only,
- * and a row's maximum and the output's decay are the thread's own. What a pair adds (bias, rotation) is computed for
- * each pair from the displacement: no table is made, no grid is needed. A bias that is a polynomial is a few more
- * channels of queries and keys in shared memory instead.
+ * Of the latter a thread block has a tile of rows of one head. Rows go through shared memory as float32, a tile at a
+ * time. 8 neighbouring threads have `rows` of the rows that stay: of a tile of rows that pass each of them computes the
+ * scores of every eighth, and of sums every eighth group of 4 channels, so that scores change hands within a warp only.
+ * What a pair adds (bias, rotation) is computed for each pair from the displacement: no table is made, no grid is
+ * needed. A bias that is a polynomial is a few more channels of rows in shared memory instead.
  */
 #ifndef PEGEN_GPU_ATTENTION_H
 #define PEGEN_GPU_ATTENTION_H
 
 #include "gpu/body.h"
+#include "gpu/vendor.h"
 #include "gpu/weights.h"
 #include "plan/attention.h"
 
 /* NULL after a diag_error where rows are too large for shared memory. gradients: also the entries of gradients, where
  * there is code for them (gpu/attention_backward.h). */
-const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsigned dtypes, bool gradients);
+const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const attention_plan *p, unsigned dtypes,
+                                         bool gradients);
 
 /* ---- shared by the files that emit it ---- */
 
@@ -37,10 +38,8 @@ typedef struct attend_shape {
 /* What the entries of one description are emitted from. */
 typedef struct attend_design {
   const attention_plan *p;
-  const attention_plan *forward, *gradient; /* of out and of gradients: the same, or without rotations of pairs where
-                                             * rows are turned */
+  const attention_plan *gradient; /* of the older entries of gradients: without rotations where values are turned */
   const attention_plan *products; /* of tile programs, for which rows are turned by an entry of its own */
-  attend_shape shape;
   const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
 
@@ -65,7 +64,7 @@ typedef struct attend {
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */
   weight_lanes weights; /* of a polynomial: the thread as one of a query's lanes, */
   ir_value origin; /* and shared memory with the place that coordinates count from, [axes] i64, */
-  ir_value constants; /* and with what columns leave out of scores; null: it is in the queries' rows, or nothing is */
+  ir_value constants; /* and with what columns leave out of scores; null: nothing is */
   ir_value kept; /* i64: address of weights of queries that its entry writes (PEGEN_PTX_ATTENTION_KEPT); 0: none; null:
                   * it is another's */
 } attend;
@@ -92,7 +91,6 @@ ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);
 
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
-attend_shape attend_shape_of(arena *a, const attention_plan *p); /* rows 0: none fits */
 bool attend_has_columns(const attention_plan *p);
 /* Where columns stand in rows; how many lanes make a query's, and in how much memory: the fewest that have room in
  * `own` bytes or else in `room`. False: none have. */
@@ -105,7 +103,6 @@ ir_value attend_constant_at(attend *t, ir_value query);
  */
 bool attend_has_pairs(const attention_plan *p);
 bool attend_has_places(const attention_plan *p);
-void attend_declare_memory(attend *t);
 void attend_declare_numbers(attend *t, int queries, int keys); /* of tokens, of a tile: gpu/attention_numbers.c */
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
@@ -121,12 +118,6 @@ void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value en
                  ir_value factor, bool watched);
 /* Tells of numbers that are not finite. */
 void attend_watch(attend *t, int count, const ir_value *x);
-/* The same for a tile of keys or values in two steps, the first of which only begins to load; how many values it gives.
- */
-int attend_ahead(const attend *t, int width);
-void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value *ahead);
-void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead,
-                  bool watched);
 /* The first query (i32) that is no prefix token, below 0 where keys are more than queries; where there are such tokens.
  */
 ir_value attend_first_query(attend *t);
@@ -193,7 +184,7 @@ ir_value attend_end_of_keys(attend *t);
  * whose pairs see rows as they are. */
 bool attend_turns_rows(const attention_plan *p);
 /* Whether heads of q that share one of k rotate its rows differently, which are rotated ahead once for all of them. */
-bool attend_turns_by_head(const attend_design *d);
+bool attend_turns_by_head(const attention_plan *p);
 /* The plan of its pairs, which have no rotation; and of rows that come turned, of which no place is asked where the
  * rotation alone did. */
 const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p);
@@ -204,7 +195,6 @@ typedef struct attend_turning {
   int pitch, count;
   ir_value places;
   bool back; /* or times its transpose */
-  bool of_queries; /* without the amplitude, which the other row of a pair has */
   bool watched; /* numbers that are not finite are told to t->spoilt */
 } attend_turning;
 

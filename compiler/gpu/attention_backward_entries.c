@@ -125,8 +125,8 @@ static bool is_replaced(const gpu_program *program, const attention_plan *p) {
   const mma_plan *const *plan = design->mma[MMA_ANY_ROWS];
   attend_gradient_shape s = attend_gradient_shape_of(p);
   for (int kind = MMA_QUERIES; kind <= MMA_VALUES; kind++)
-    if (plan[kind] ? plan[kind]->shape.shared > MMA_ANY_SHARED : kind != MMA_VALUES) return false;
-  if (attend_turns_by_head(design)) return false;
+    if (!plan[kind] && kind != MMA_VALUES) return false;
+  if (attend_turns_by_head(design->p)) return false;
   return !attend_gaining(p) && !attend_gives_places(&s, p) && !p->sums_inputs && !p->columns;
 }
 
@@ -143,7 +143,6 @@ static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gp
                   .dtype = dtype,
                   .access = access,
                   .tile = make_tile(a, p, element, access, s.tile.queries),
-                  .is_replaced = is_replaced(program, p),
                   .flight = s.tile.keys,
                   .blocks = blocks_of(&s, kind)};
 }
@@ -165,7 +164,7 @@ static void add_weights(arena *a, gpu_program *program, const attention_plan *p,
 void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes) {
   if (!attend_gradient_fits(p)) return;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    if (!(dtypes & 1u << dtype)) continue;
+    if (!(dtypes & 1u << dtype) || is_replaced(program, p)) continue;
     int lanes = THREAD_PIECE / number_bytes(dtype);
     for (int narrow = p->head_dim % lanes || p->value_dim % lanes; narrow < 2; narrow++) {
       add_rows(a, program, p, GPU_ATTENTION_QUERIES, PEGEN_PTX_WORD_QUERIES, dtype, narrow);

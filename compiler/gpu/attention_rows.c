@@ -29,7 +29,7 @@ const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p)
   return of;
 }
 
-bool attend_turns_by_head(const attend_design *d) { return d->products != d->p && d->p->per_head; }
+bool attend_turns_by_head(const attention_plan *p) { return attend_turns_rows(p) && p->per_head; }
 
 /* The block at the emitter's unit of a row, whose place positions are of. */
 static void turn_block(attend *t, const attend_turning *of, ir_value row) {
@@ -46,9 +46,6 @@ static void turn_block(attend *t, const attend_turning *of, ir_value row) {
     x[i] = ir_load(b, b->f32, at[i], 4);
   }
   attend_turn_block(t, entry, of->back, x, turned);
-  /* A pair's amplitude is there once, and both of its rows are turned. */
-  for (int i = 0; i < s->n_components && of->of_queries && s->amplitude != 1; i++)
-    turned[i] = mul(b, turned[i], ir_float(b, b->f32, 1 / s->amplitude));
   if (of->watched) attend_watch(t, s->n_components, turned);
   for (int i = 0; i < s->n_components; i++) ir_store(b, turned[i], at[i], 4, false);
 }

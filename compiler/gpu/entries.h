@@ -72,7 +72,6 @@ struct gpu_entry {
   int flight;       /* rows whose loads are under way at once */
   pegen_launch_entry of; /* what it is launched for */
   const char *word; /* that it is found by; NULL: that of `of` */
-  bool is_replaced; /* by tile programs, on chips that have them (gpu/mma.h) */
   gpu_entry_kind kind;
   gpu_emit *emit; /* NULL: the program's */
   int shared; /* bytes of shared memory that a launch gives a block (ir_shared_dynamic), which is then all that it has;

@@ -11,11 +11,6 @@ static const program *transposed(arena *a, const form *f, const void *plan, bool
   return gradients ? form_program(a, f, plan, "encode_transposed") : NULL;
 }
 
-static const gpu_program *attention(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  (void)f;
-  return gpu_attention_program(a, plan, dtypes, gradients);
-}
-
 static const gpu_program *widen(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
   return gpu_widen_program(a, form_program(a, f, plan, "encode"), dtypes, gradients);
 }
@@ -50,26 +45,13 @@ static const gpu_program *basis(arena *a, const form *f, const void *plan, unsig
 }
 
 static program_function *const programs[FORM_COUNT] = {
-    [FORM_ATTENTION] = attention, [FORM_POLYNOMIAL] = widen,      [FORM_ADDITIVE] = encode,   [FORM_PARTS] = parts,
-    [FORM_BLADES] = encode,       [FORM_ROW_BLADES] = encode,     [FORM_DENSE_FOUR] = encode, [FORM_SCHUR] = dense,
-    [FORM_DENSE] = dense,         [FORM_CHANGE_OF_BASIS] = basis,
+    [FORM_POLYNOMIAL] = widen, [FORM_ADDITIVE] = encode,   [FORM_PARTS] = parts,
+    [FORM_BLADES] = encode,    [FORM_ROW_BLADES] = encode, [FORM_DENSE_FOUR] = encode,
+    [FORM_SCHUR] = dense,      [FORM_DENSE] = dense,       [FORM_CHANGE_OF_BASIS] = basis,
 };
-
-static bool is_mma(gpu_entry_kind kind) { return kind >= GPU_MMA && kind <= GPU_MMA_TURN; }
-
-/* Chips have tile programs, or what these replace. */
-static const gpu_program *of_chip(arena *a, const gpu_program *program, bool has_mma) {
-  gpu_program *rest = arena_new(a, gpu_program);
-  *rest = *program;
-  rest->n_entries = 0;
-  for (int i = 0; i < program->n_entries; i++)
-    if (has_mma ? !program->entry[i].is_replaced : !is_mma(program->entry[i].kind))
-      rest->entry[rest->n_entries++] = program->entry[i];
-  return rest;
-}
 
 const gpu_program *gpu_program_of(arena *a, const gpu_target *target, const form *f, const void *plan, unsigned dtypes,
                                   bool gradients) {
-  const gpu_program *program = programs[f->kind](a, f, plan, dtypes, gradients);
-  return program ? of_chip(a, program, target->has_mma) : NULL;
+  if (f->kind == FORM_ATTENTION) return gpu_attention_program(a, target, plan, dtypes, gradients);
+  return programs[f->kind](a, f, plan, dtypes, gradients);
 }

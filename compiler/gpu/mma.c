@@ -13,20 +13,23 @@ int mma_width(const mma *m, int value) { return tile_size(&m->shape.tile, m->p->
 
 int mma_column_tiles(const mma *m, int value) { return mma_width(m, value) / MMA_COLUMNS; }
 
-int mma_registers(const mma *m, int value) { return m->shape.row_tiles * mma_column_tiles(m, value) * MMA_FRAGMENT; }
+int mma_fragment(const mma *m) { return m->shape.halves == 1 ? MMA_FRAGMENT / 2 : MMA_FRAGMENT; }
+
+int mma_registers(const mma *m, int value) { return m->shape.halves * mma_column_tiles(m, value) * MMA_FRAGMENT / 2; }
 
 int mma_side_tokens(const mma *m, bool own) { return own ? m->shape.tile.own : m->shape.tile.streamed; }
 
 int mma_pitch_of(const mma *m, int value) { return mma_width(m, value) * m->machine->element + PIECE; }
 
 int mma_half(const mma *m, int value, int i) {
-  return i / (mma_column_tiles(m, value) * MMA_FRAGMENT) * 2 + i % MMA_FRAGMENT / 2;
+  int fragment = mma_fragment(m);
+  return i / (mma_column_tiles(m, value) * fragment) * 2 + i % fragment / 2;
 }
 
 ir_value mma_row_of(const mma *m, int half) {
   ir *b = m->b;
-  ir_value first = scaled(b, m->warp, (int64_t)m->shape.row_tiles * MMA_ROWS);
-  return add(b, add(b, first, m->group), i32(b, half / 2 * MMA_ROWS + half % 2 * 8));
+  ir_value first = scaled(b, m->warp, (int64_t)m->shape.halves * MMA_HALF);
+  return add(b, add(b, first, m->group), i32(b, half * MMA_HALF));
 }
 
 int mma_neighbours(const mma *m, int value) {
@@ -35,12 +38,12 @@ int mma_neighbours(const mma *m, int value) {
 
 int mma_register(const mma *m, int value, int half, int run, int i) {
   int of_lane = run * mma_neighbours(m, value) + i, tile = half / 2 * mma_column_tiles(m, value) + of_lane / 2;
-  return tile * MMA_FRAGMENT + half % 2 * 2 + of_lane % 2;
+  return tile * mma_fragment(m) + half % 2 * 2 + of_lane % 2;
 }
 
 ir_value mma_column(const mma *m, int value, int i) {
   ir *b = m->b;
-  int of_lane = i / MMA_FRAGMENT % mma_column_tiles(m, value) * 2 + i % 2, side_by_side = mma_neighbours(m, value),
+  int of_lane = i / mma_fragment(m) % mma_column_tiles(m, value) * 2 + i % 2, side_by_side = mma_neighbours(m, value),
       run = of_lane / side_by_side;
   return add(b, scaled(b, m->quad, side_by_side), i32(b, run * MMA_LANES * side_by_side + of_lane % side_by_side));
 }
@@ -61,18 +64,18 @@ ir_value mma_row_sum(mma *m, ir_value x) {
   return x;
 }
 
-/* ---- few queries: a warp has 8, whose rows stand twice in its tile ---- */
-
-enum { FEW_QUERIES = MMA_ROWS / 2 };
+/* ---- few queries: a warp has 8, whose rows stand twice in its tile where a product has 16 rows ---- */
 
 bool mma_repeats(const mma *m, int half) { return m->p->owns_group && half % 2 == 1; }
 
 mma_query mma_query_of(const mma *m, ir_value row) {
   ir *b = m->b;
   ir_value tokens = m->t->tokens, group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
-  ir_value count = mul(b, group, tokens), before = scaled(b, quotient(b, row, MMA_ROWS), FEW_QUERIES);
-  ir_value index = add(b, before, rest(b, row, FEW_QUERIES));
-  mma_query query = {.exists = both(b, below(b, rest(b, row, MMA_ROWS), i32(b, FEW_QUERIES)), below(b, index, count))};
+  int of_warp = m->shape.halves * MMA_HALF;
+  ir_value count = mul(b, group, tokens), before = scaled(b, quotient(b, row, of_warp), MMA_HALF);
+  ir_value index = add(b, before, rest(b, row, MMA_HALF)), exists = below(b, index, count);
+  if (mma_repeats(m, m->shape.halves - 1)) exists = both(b, below(b, rest(b, row, of_warp), i32(b, MMA_HALF)), exists);
+  mma_query query = {.exists = exists};
   index = clamped(b, index, count);
   query.head = add(b, mul(b, m->k_head, group), ir_op2(b, "arith.divui", index, tokens));
   query.token = ir_op2(b, "arith.remui", index, tokens);
@@ -114,7 +117,8 @@ static attend_rows rows_of_head(mma *m, tile_tensor tensor, ir_value head) {
 }
 
 attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
-  return rows_of_head(m, tensor, tile_is_of_queries(tensor) ? m->q_head : m->k_head);
+  bool is_each = m->turns_by_head && !m->gradient && (tensor == TILE_K || m->turns_values); /* of each head of q */
+  return rows_of_head(m, tensor, is_each || tile_is_of_queries(tensor) ? m->q_head : m->k_head);
 }
 
 mma_place mma_own_place(const mma *m, ir_value row) {
@@ -139,6 +143,9 @@ int mma_numbers(const mma *m, int value) { return width_of(m, m->p->value[value]
 static int element_of(const mma *m) { return m->t->entry->tile->element; }
 
 static bool is_narrow(const mma *m) { return m->t->entry->access < PIECE; }
+
+/* Whether rows go by way of registers to shared memory. */
+static bool is_widened(const mma *m) { return is_narrow(m) || element_of(m) != m->machine->element; }
 
 int mma_access_numbers(const mma *m) { return m->t->entry->tile->lanes; }
 
@@ -185,7 +192,7 @@ void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
   ir *b = m->b;
   int value = op->arg[0], count = mma_neighbours(m, value);
   attend_rows to = mma_rows_of(m, op->tensor);
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  for (int h = 0; h < m->shape.halves; h++) {
     if (mma_repeats(m, h)) continue;
     mma_place own = mma_own_place(m, mma_row_of(m, h));
     ir_branch given = ir_if(b, mma_has_own(m, own.row));
@@ -257,20 +264,24 @@ static void copy_piece(mma *m, copying *c, mma_piece piece) {
   ir_value source = ir_pointer(b, add(b, at, wide(b, scaled(b, piece.of_row, m->t->entry->access))));
   int bytes = mma_access_numbers(m) * m->machine->element;
   ir_value offset = add(b, scaled(b, piece.row, c->pitch), scaled(b, piece.of_row, bytes));
-  ir_value to = ir_offset(b, c->to, wide(b, offset)), x;
-  if (!is_narrow(m)) {
+  ir_value to = ir_offset(b, c->to, wide(b, offset)), x[MMA_MOST_NUMBERS];
+  if (!is_widened(m)) {
     ir_copy_async(b, to, source);
     return;
   }
-  mma_load_numbers(m, source, &x);
-  ir_store(b, x, to, WORD, false);
+  mma_load_numbers(m, source, x);
+  int together = is_narrow(m) ? 1 : PIECE / WORD;
+  for (int i = 0; i < mma_access_numbers(m); i += together) {
+    ir_value numbers = together == 1 ? x[i] : ir_elements(b, ir_vector(b, together, b->f32), together, x + i);
+    ir_store(b, numbers, ir_offset_const(b, to, (int64_t)i * WORD), together * WORD, false);
+  }
 }
 
 /* Rows behind the last one are the last one again: what is made of them is masked, or not stored. */
 void mma_copy(mma *m, const tile_op *op) {
   ir *b = m->b;
   copying c = begin_copy(m, op);
-  if (is_narrow(m)) { /* too many accesses to be written out */
+  if (is_widened(m)) { /* written out, these would hold their registers together */
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, (c.count + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
     ir_value index = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
     ir_branch some = ir_if(b, less(b, index, i32(b, c.count)));

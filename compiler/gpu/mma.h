@@ -1,6 +1,6 @@
 /* gpu/mma: tile programs on NVIDIA's chips from sm_80 on, by one of two machines.
  *
- * A block has 4 warps; a warp has every row of 16 * row_tiles of the tile that the block owns. Sums are fragments:
+ * A block has 4 warps; a warp has every row of 8 * halves of the tile that the block owns. Sums are fragments:
  * registers of one 16 x 8 product, of which lane 4 g + t has rows g and g + 8 and a quarter of the columns. Tiles of
  * rows lie in shared memory; a row's pitch is an odd number of 16 bytes, so that neighbouring rows meet every bank
  * once.
@@ -14,13 +14,14 @@
 #define PEGEN_GPU_MMA_H
 
 #include "gpu/attention.h"
+#include "gpu/vendor.h"
 #include "tile/tile.h"
 
 typedef struct mma_machine mma_machine;
 
 typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
-  int row_tiles;     /* of 16 own rows, of a warp */
+  int halves;        /* of 8 own rows, of a warp: 1, or an even number */
   bool holds_own;    /* own rows that products read stay in registers */
   bool loops;        /* a thread's scores are computed one after the other, by the same code */
   int64_t scratch;   /* bytes in which own queries' columns are made; gpu/weights.h */
@@ -53,7 +54,8 @@ typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mm
 
 /* NULL: the machine does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
  * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
-const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma_machine *machine, mma_kind kind);
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
+                            const mma_machine *machine, mma_kind kind);
 /* The plans for rows of a type, by mma_kind. narrow: rows may lie anyhow. */
 const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow);
 
@@ -74,12 +76,14 @@ enum {
   MMA_FRAGMENT = 4,
   MMA_LANES = 4 /* of a row */,
   MMA_WARPS = 4,
-  MMA_MOST_ROW_TILES = 2
+  MMA_HALF = MMA_ROWS / 2,
+  MMA_MOST_HALVES = 4
 };
 enum { MMA_MOST_SIZES = 8, MMA_MOST_NUMBERS = 8 /* of an access */ };
 
 typedef struct mma_size {
-  int row_tiles, streamed; /* 0: none */
+  int halves, streamed; /* 0: none */
+  int stages; /* streamed tiles in memory: 1 waits for its loads */
 } mma_size;
 
 /* A row of the table of machines. */
@@ -93,13 +97,10 @@ struct mma_machine {
   bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
   int whole; /* head_dim and value_dim are multiples of this */
   mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
-  int64_t shared; /* bytes of shared memory that a block has where some size allows it */
+  int few; /* halves of rows in tiles of few queries, of which only the first are different queries */
   int unrolled; /* most multiply-adds in a turn's code of sums over streamed rows; 0: any number */
   void (*product)(mma *m, const tile_op *op);
 };
-
-/* Blocks of half of sm_90's: one computes while the other waits. What every chip from sm_80 on gives a block. */
-enum { MMA_HALF_SHARED = (227 << 9) - (1 << 10), MMA_ANY_SHARED = 99 << 10 };
 
 extern const mma_machine mma_sync, mma_simt, mma_simt_narrow;
 
@@ -111,6 +112,7 @@ struct mma {
   const tile_program *p;
   mma_shape shape;
   bool is_bf16;
+  bool turns_by_head, turns_values; /* of rows that come turned */
   ir_value warp, lane, group, quad; /* i32: of the block's warps; of the warp; lane / 4; lane % 4 */
   ir_value memory_of[TILE_MOST_VALUES]; /* shared memory of tiles: the first stage */
   ir_value stage; /* i32: stage that streamed tiles of this turn have */
@@ -130,18 +132,18 @@ struct mma {
   ir_value facts_of; /* shared memory of streamed queries' lse and delta: two float32 each */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value scale; /* f32: of products, positive, in powers of two */
-  ir_value maximum[2 * MMA_MOST_ROW_TILES], total[2 * MMA_MOST_ROW_TILES]; /* of the thread's rows */
-  ir_value lse[2 * MMA_MOST_ROW_TILES],
-      delta[2 * MMA_MOST_ROW_TILES]; /* of those, where they are queries; lse in powers
-                                      * of two, infinity where no key is seen */
+  ir_value maximum[MMA_MOST_HALVES], total[MMA_MOST_HALVES]; /* of the thread's rows */
+  ir_value lse[MMA_MOST_HALVES], delta[MMA_MOST_HALVES]; /* of those, where they are queries; lse in powers of two,
+                                                            infinity where no key is seen */
 };
 
 int mma_width(const mma *m, int value); /* columns of a value */
 int mma_column_tiles(const mma *m, int value); /* of 8 columns, of a sum */
+int mma_fragment(const mma *m); /* registers of a product of 16 or 8 rows by 8 columns */
 int mma_registers(const mma *m, int value); /* of a sum */
 int mma_numbers(const mma *m, int value); /* of a row, without what makes it a multiple of 16 */
 int mma_side_tokens(const mma *m, bool own); /* of a tile of own tokens, or of streamed ones */
-/* The thread's row `half` of 2 row_tiles, and the column of register i of a sum, of the block's tile: i32. */
+/* The thread's row `half`, and the column of register i of a sum, of the block's tile: i32. */
 ir_value mma_row_of(const mma *m, int half);
 ir_value mma_column(const mma *m, int value, int i);
 int mma_half(const mma *m, int value, int i); /* which of the thread's rows register i is of */
@@ -159,7 +161,7 @@ int mma_access_numbers(const mma *m);
 void mma_load_numbers(mma *m, ir_value at, ir_value *x);
 ir_value mma_load_number(mma *m, ir_value at, int bytes); /* float32, or in the rows' type of 16 bits */
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x);
-/* Rows of the tensor that are given = a sum's rows times factor[2 row_tiles]. */
+/* Rows of the tensor that are given = a sum's rows times factor[halves]. */
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
 ir_value mma_address_of(mma *m, tile_tensor tensor); /* i64; 0: it is not wanted */
 /* A head's rows of a tensor. */

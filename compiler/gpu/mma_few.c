@@ -64,7 +64,7 @@ ir_value mma_state_at(mma *m, const mma_query *of, ir_value channel) {
 void mma_store_state(mma *m, int value) {
   ir *b = m->b;
   int width = m->t->p->value_dim, count = mma_neighbours(m, value), lanes = 4;
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  for (int h = 0; h < m->shape.halves; h++) {
     if (mma_repeats(m, h)) continue;
     mma_query query = mma_query_of(m, mma_row_of(m, h));
     ir_branch given = ir_if(b, query.exists);

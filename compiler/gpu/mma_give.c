@@ -25,7 +25,7 @@ int64_t mma_give_bytes(const mma *m) { return given(m) ? tiles_bytes(m) + attend
 
 static attend_give give_of(mma *m) {
   bool is_shared = m->p->owns_keys && !m->t->p->sums_inputs;
-  int rows = m->shape.row_tiles * MMA_ROWS;
+  int rows = m->shape.halves * MMA_HALF;
   return (attend_give){.t = m->t,
                        .gradient = m->gradient,
                        .of_keys = m->p->owns_keys,

@@ -85,7 +85,7 @@ static ir_value outputs_gain(mma *m, ir_value token) {
 
 void mma_own_facts(mma *m) {
   ir *b = m->b;
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  for (int h = 0; h < m->shape.halves; h++) {
     ir_value row = add(b, m->own_first, mma_row_of(m, h)), token = clamped(b, row, m->t->tokens);
     m->lse[h] = mma_product_lse(m, mma_row_of(m, h), token);
     ir_value sum = mma_row_sum(m, outputs_gain(m, token));
@@ -158,8 +158,8 @@ void mma_gain(mma *m, const tile_op *op) {
 
 void mma_store_gradient(mma *m, const tile_op *op) {
   ir *b = m->b;
-  ir_value scale = op->scales ? attend_natural_scale(m->t) : ir_float(b, b->f32, 1), factor[2 * MMA_MOST_ROW_TILES];
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) factor[h] = scale;
+  ir_value scale = op->scales ? attend_natural_scale(m->t) : ir_float(b, b->f32, 1), factor[MMA_MOST_HALVES];
+  for (int h = 0; h < m->shape.halves; h++) factor[h] = scale;
   ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", mma_address_of(m, op->tensor), i64(b, 0)));
   mma_store_rows(m, op, factor);
   ir_end_if(b, wanted);

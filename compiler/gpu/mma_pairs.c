@@ -19,7 +19,7 @@ attend_pair_of mma_pair_of(mma *m, int value, int i) {
 
 attend_pair_of mma_pair_in_turn(mma *m, int value, ir_value turn) {
   ir *b = m->b;
-  int together = m->p->owns_group ? 2 : MMA_FRAGMENT, tiles = mma_column_tiles(m, value);
+  int together = m->p->owns_group ? 2 : mma_fragment(m), tiles = mma_column_tiles(m, value);
   ir_value tile = quotient(b, turn, together), i = rest(b, turn, together), row = mma_row_of(m, 0), column, token;
   row = add(b, row, scaled(b, quotient(b, i, 2), MMA_ROWS / 2));
   row = add(b, row, scaled(b, quotient(b, tile, tiles), MMA_ROWS));

@@ -11,7 +11,7 @@
 
 #include "kernel/launch.h"
 
-enum { HALVES = 2 * MMA_MOST_ROW_TILES, MOST_COLUMNS = 4, MOST_PAIRS = 8 };
+enum { MOST_COLUMNS = 4, MOST_PAIRS = 8 };
 
 /* A thread's pairs in a turn of the outer loop: [halves][columns]. */
 typedef struct rotated_pairs {
@@ -19,7 +19,7 @@ typedef struct rotated_pairs {
   const tile_op *op;
   int pairs_of; /* the [own, streamed] value */
   int halves, columns;
-  ir_value own[HALVES], streamed[MOST_COLUMNS]; /* addresses of rows */
+  ir_value own[MMA_MOST_HALVES], streamed[MOST_COLUMNS]; /* addresses of rows */
   ir_value encoded[MOST_PAIRS]; /* i1; null: all are */
   two_float *shared[MOST_PAIRS]; /* what blocks share */
   const ir_value *number; /* of a pair, by pair_at(): its sum, or its weight */
@@ -27,13 +27,13 @@ typedef struct rotated_pairs {
 
 static bool is_sum(const tile_op *op) { return op->kind == TILE_ROTATED_SUM; }
 
-/* Column tiles of a turn: as many pairs of one row tile as of two. */
-static int together(const mma *m) { return m->shape.row_tiles == 1 ? 2 : 1; }
+/* Column tiles of a turn: as many pairs of few rows as of many. */
+static int together(const mma *m) { return m->shape.halves > 2 || m->shape.tile.streamed == MMA_COLUMNS ? 1 : 2; }
 
 /* The register of a pair in the first column tiles of [row tiles][column tiles][4]. */
 static int pair_at(const rotated_pairs *p, int half, int column) {
   int tiles = mma_column_tiles(p->m, p->pairs_of);
-  return (half / 2 * tiles + column / 2) * MMA_FRAGMENT + half % 2 * 2 + column % 2;
+  return (half / 2 * tiles + column / 2) * mma_fragment(p->m) + half % 2 * 2 + column % 2;
 }
 
 static ir_value row_at(const rotated_pairs *p, int value, ir_value row) {
@@ -61,10 +61,10 @@ static void set_pairs(rotated_pairs *p, ir_value turn) {
   ir *b = m->b;
   ir_value first = scaled(b, turn, together(m) * MMA_COLUMNS);
   const tile_value *left = &m->p->value[p->op->arg[0]];
-  p->halves = 2 * m->shape.row_tiles;
+  p->halves = m->shape.halves;
   p->columns = 2 * together(m);
   for (int column = 0; column < p->columns; column++) {
-    mma_place streamed = {.row = add(b, first, mma_column(m, p->pairs_of, column / 2 * MMA_FRAGMENT + column % 2))};
+    mma_place streamed = {.row = add(b, first, mma_column(m, p->pairs_of, column / 2 * mma_fragment(m) + column % 2))};
     streamed.token = add(b, m->streamed_first, streamed.row);
     p->streamed[column] = row_at(p, p->op->arg[1], streamed.row);
     for (int half = 0; half < p->halves; half++) {
@@ -103,7 +103,7 @@ static void find_entries(const rotated_pairs *p, int pair, ir_value *entry) {
 /* Adds to the pairs' sums. */
 static void add_products(const rotated_pairs *p, ir_value *sum) {
   bool owns_keys = p->m->p->owns_keys;
-  ir_value own[HALVES][SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  ir_value own[MMA_MOST_HALVES][SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   for (int half = 0; half < p->halves; half++) load_block(p, p->own[half], own[half]);
   for (int column = 0; column < p->columns; column++) {
     load_block(p, p->streamed[column], x);
@@ -160,8 +160,8 @@ static void store_sums(const rotated_pairs *p, const ir_value *sum) {
 static void add_sums(const rotated_pairs *p) {
   ir *b = p->m->b;
   int n = p->m->t->p->spec->n_components;
-  ir_value zero = ir_float(b, b->f32, 0), sum[HALVES * SPEC_MAX_BLADES], x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES],
-           entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  ir_value zero = ir_float(b, b->f32, 0), sum[MMA_MOST_HALVES * SPEC_MAX_BLADES], x[SPEC_MAX_BLADES],
+           changed[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   for (int i = 0; i < p->halves * n; i++) sum[i] = zero;
   for (int column = 0; column < p->columns; column++) {
     load_block(p, p->streamed[column], x);
@@ -180,7 +180,7 @@ void mma_clear_rotated(mma *m) {
   ir *b = m->b;
   int64_t words = mma_rotated_bytes(m) / 4;
   if (!words) return;
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, words / PEGEN_PTX_BLOCK)); /* own rows are a multiple of 64 */
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, words / PEGEN_PTX_BLOCK)); /* channels are a multiple of 16 */
   ir_value word = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
   ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, m->rotated_of, wide(b, scaled(b, word, 4))), 4, false);
   ir_end_for(b, loop);
@@ -233,7 +233,8 @@ static void walk_blocks(rotated_pairs *p, ir_value *list) {
 void mma_rotate(mma *m, const tile_op *op) {
   ir *b = m->b;
   rotated_pairs p = {.m = m, .op = op, .pairs_of = is_sum(op) ? op->arg[0] : op->value};
-  int registers = mma_registers(m, p.pairs_of), tiles = mma_column_tiles(m, p.pairs_of), step = together(m);
+  int registers = mma_registers(m, p.pairs_of), tiles = mma_column_tiles(m, p.pairs_of), step = together(m),
+      fragment = mma_fragment(m);
   ir_value list[IR_MAX_RESULTS], next[IR_MAX_RESULTS];
   const expr_machine *machine = m->t->exprs.walker.machine;
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, tiles / step), registers, m->sum[p.pairs_of], list);
@@ -242,8 +243,8 @@ void mma_rotate(mma *m, const tile_op *op) {
   set_pairs(&p, narrow(b, loop.index));
   walk_blocks(&p, list);
   for (int i = 0; i < registers; i++) {
-    int row_tile = i / (tiles * MMA_FRAGMENT), tile = i / MMA_FRAGMENT % tiles;
-    next[i] = list[(row_tile * tiles + (tile + step) % tiles) * MMA_FRAGMENT + i % MMA_FRAGMENT];
+    int row_tile = i / (tiles * fragment), tile = i / fragment % tiles;
+    next[i] = list[(row_tile * tiles + (tile + step) % tiles) * fragment + i % fragment];
   }
   m->t->exprs.walker.machine = machine;
   ir_value *done = arena_array(m->memory, ir_value, registers);

@@ -256,8 +256,9 @@ static void walk_tiles(row_walk *w, int each, ir_value begin, ir_value end) {
   ir_wait(b, IR_BARRIER_BLOCK);
   mma_set_turn(m, narrow(b, loop.index));
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
-  for (int i = 0; i < each; i++)
-    if (tile_is_of_columns(m->p->op[i].tensor) && m->p->value[m->p->op[i].value].rows == TILE_STREAMED)
+  for (int i = 0; i < m->p->n_ops; i++)
+    if (m->p->op[i].kind == TILE_LOAD && !m->p->op[i].ahead && tile_is_of_columns(m->p->op[i].tensor) &&
+        m->p->value[m->p->op[i].value].rows == TILE_STREAMED)
       mma_load(m, &m->p->op[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
   walk_tile(w, each);

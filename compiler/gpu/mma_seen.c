@@ -10,7 +10,7 @@
 
 #include "kernel/launch.h"
 
-enum { LANES = 32, TOGETHER = 4, WORDS = 2, MOST_TOKENS = MMA_MOST_ROW_TILES * MMA_ROWS * MMA_WARPS / LANES };
+enum { LANES = 32, TOGETHER = 4, WORDS = 2, MOST_TOKENS = MMA_MOST_HALVES * MMA_HALF * MMA_WARPS / LANES };
 
 /* Coordinates are rounded to float32, and so is a displacement once or twice: no further than this of all together. */
 static const double ROUNDED = 0x1p-21;

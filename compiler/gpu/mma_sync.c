@@ -2,7 +2,9 @@
 #include "gpu/index.h"
 #include "gpu/mma.h"
 
-enum { PIECE = 16, ELEMENT = 2 };
+enum { PIECE = 16, ELEMENT = 2, MOST_ROW_TILES = MMA_MOST_HALVES / 2 };
+
+static int row_tiles(const mma *m) { return m->shape.halves / 2; }
 
 /* What a lane adds to the address of a tile for ldmatrix: of four 8 x 8 matrices, two below one another and two side by
  * side. `down_first`: the second one is below the first. */
@@ -22,12 +24,12 @@ static ir_value read_at(mma *m, int value, bool down_first, ir_value first) {
   return first.ptr ? ir_offset(b, at, wide(b, scaled(b, first, pitch))) : at;
 }
 
-static ir_value first_row(mma *m) { return scaled(m->b, m->warp, (int64_t)m->shape.row_tiles * MMA_ROWS); }
+static ir_value first_row(mma *m) { return scaled(m->b, m->warp, (int64_t)m->shape.halves * MMA_HALF); }
 
 /* The left factor, 16 x 16 at inner step k of each of the warp's row tiles: from shared memory. */
 static void load_left(mma *m, int value, ir_value at, int k, ir_value *a) {
   int pitch = mma_pitch_of(m, value);
-  for (int i = 0; i < m->shape.row_tiles; i++)
+  for (int i = 0; i < row_tiles(m); i++)
     ir_load_matrices(m->b, false, ir_offset_const(m->b, at, (int64_t)i * MMA_ROWS * pitch + k * MMA_INNER * ELEMENT),
                      a + i * MMA_FRAGMENT);
 }
@@ -36,7 +38,7 @@ static void load_left(mma *m, int value, ir_value at, int k, ir_value *a) {
 static void pack_left(mma *m, int value, int k, ir_value *a) {
   const ir_value *sum = m->sum[value];
   int columns = mma_column_tiles(m, value);
-  for (int i = 0; i < m->shape.row_tiles; i++)
+  for (int i = 0; i < row_tiles(m); i++)
     for (int part = 0; part < MMA_FRAGMENT; part++) {
       const ir_value *two = sum + (i * columns + 2 * k + part / 2) * MMA_FRAGMENT + part % 2 * 2;
       a[i * MMA_FRAGMENT + part] = ir_pack(m->b, m->is_bf16, two[0], two[1]);
@@ -45,9 +47,9 @@ static void pack_left(mma *m, int value, int k, ir_value *a) {
 
 void mma_hold(mma *m, const tile_op *op) {
   int value = op->arg[0], steps = mma_width(m, value) / MMA_INNER;
-  m->held[value] = arena_array(m->memory, ir_value, steps * m->shape.row_tiles * MMA_FRAGMENT);
+  m->held[value] = arena_array(m->memory, ir_value, steps * row_tiles(m) * MMA_FRAGMENT);
   ir_value at = read_at(m, value, true, first_row(m));
-  for (int k = 0; k < steps; k++) load_left(m, value, at, k, m->held[value] + k * m->shape.row_tiles * MMA_FRAGMENT);
+  for (int k = 0; k < steps; k++) load_left(m, value, at, k, m->held[value] + k * row_tiles(m) * MMA_FRAGMENT);
 }
 
 static bool is_held(const mma *m, int value) { return m->held[value] != NULL; }
@@ -73,7 +75,7 @@ static factors begin_factors(mma *m, const tile_op *op) {
 }
 
 static const ir_value *left_of(mma *m, const factors *f, int k, ir_value *a) {
-  if (is_held(m, f->left)) return m->held[f->left] + k * m->shape.row_tiles * MMA_FRAGMENT;
+  if (is_held(m, f->left)) return m->held[f->left] + k * row_tiles(m) * MMA_FRAGMENT;
   if (m->p->value[f->left].is_sum) pack_left(m, f->left, k, a);
   else load_left(m, f->left, f->left_at, k, a);
   return a;
@@ -87,13 +89,13 @@ static void load_right(mma *m, const factors *f, int k, int column, ir_value *x)
 }
 
 static void multiply(mma *m, const factors *f, const ir_value *a, const ir_value *x, int column, ir_value *sum) {
-  for (int i = 0; i < m->shape.row_tiles; i++)
+  for (int i = 0; i < row_tiles(m); i++)
     for (int j = 0; j < 2; j++)
       ir_mma(m->b, f->is_bf16, a + i * MMA_FRAGMENT, x + 2 * j, sum + (i * f->columns + column + j) * MMA_FRAGMENT);
 }
 
 static void walk(mma *m, const factors *f, ir_value *sum) {
-  ir_value a[MMA_MOST_ROW_TILES * MMA_FRAGMENT], x[4];
+  ir_value a[MOST_ROW_TILES * MMA_FRAGMENT], x[4];
   for (int k = 0; k < f->steps; k++) {
     const ir_value *left = left_of(m, f, k, a);
     for (int column = 0; column < f->columns; column += 2) {
@@ -116,6 +118,6 @@ const mma_machine mma_sync = {.name = "mma",
                               .has_gains = true,
                               .rounds = true,
                               .whole = 8,
-                              .size = {{2, 64}, {2, 32}, {1, 64}, {1, 32}, {1, 16}, {2, 16}},
-                              .shared = MMA_HALF_SHARED,
+                              .size = {{4, 64, 2}, {4, 32, 2}, {2, 64, 2}, {2, 32, 2}, {2, 16, 2}, {4, 16, 2}},
+                              .few = 2,
                               .product = product};

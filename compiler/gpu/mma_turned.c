@@ -18,6 +18,7 @@ typedef struct turner {
   ir_value of_keys, back; /* i1 */
   ir_value token; /* i32 */
   ir_value first, end; /* i32: heads of the thread */
+  ir_value shared_by; /* i32: heads that are written for one that is read */
 } turner;
 
 static ir_value is_set(turner *u, int parameter) {
@@ -39,10 +40,12 @@ static void set_positions(turner *u) {
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) t->exprs.positions[axis] = gpu_place_value(b, &place[axis]);
 }
 
-/* The address of the token's row of a head (i32). rows: PEGEN_PTX_TURN_FROM or PEGEN_PTX_TURN_TO. */
+/* The address of the token's row of a head (i32). rows: PEGEN_PTX_TURN_FROM or PEGEN_PTX_TURN_TO. Where heads of q turn
+ * those of k in their own ways, all of them have rows of k to write, which come from the one that they share. */
 static ir_value row_at(turner *u, int rows, ir_value head) {
   ir *b = u->t.b;
   const ir_value *of = u->own + rows;
+  if (rows == PEGEN_PTX_TURN_FROM && attend_turns_by_head(u->t.p)) head = ir_op2(b, "arith.divui", head, u->shared_by);
   ir_value at = add(b, of[PEGEN_PTX_ROWS_ADDRESS], mul(b, wide(b, u->t.batch), of[PEGEN_PTX_ROWS_BATCH]));
   at = add(b, at, mul(b, wide(b, u->token), of[PEGEN_PTX_ROWS_TOKEN]));
   return ir_pointer(b, add(b, at, mul(b, wide(b, head), of[PEGEN_PTX_ROWS_HEAD])));
@@ -135,8 +138,10 @@ void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_en
   t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
   ir_value of_q = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS),
            group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP), of_k = ir_op2(b, "arith.divui", of_q, group);
-  ir_value tokens = ir_select(b, u.of_keys, t->keys, t->tokens), heads = ir_select(b, u.of_keys, of_k, of_q),
-           each = narrow(b, u.own[PEGEN_PTX_TURN_HEADS]), sets = narrow(b, u.own[PEGEN_PTX_TURN_SETS]);
+  ir_value tokens = ir_select(b, u.of_keys, t->keys, t->tokens), heads = of_q, one = i32(b, 1);
+  if (attend_turns_by_head(t->p)) u.shared_by = ir_select(b, u.of_keys, group, one);
+  else heads = ir_select(b, u.of_keys, of_k, of_q);
+  ir_value each = narrow(b, u.own[PEGEN_PTX_TURN_HEADS]), sets = narrow(b, u.own[PEGEN_PTX_TURN_SETS]);
   ir_value line = add(b, scaled(b, t->block, PEGEN_PTX_BLOCK), t->thread),
            row = quotient(b, line, t->p->spec->n_blocks);
   ir_branch inside = ir_if(b, below(b, row, sets));

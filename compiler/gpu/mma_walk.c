@@ -104,10 +104,10 @@ static void emit_score(mma *m, const tile_op *op) {
 
 static void emit_online(mma *m, const tile_op *op) {
   ir *b = m->b;
-  int registers = mma_registers(m, op->value), halves = 2 * m->shape.row_tiles;
+  int registers = mma_registers(m, op->value), halves = m->shape.halves;
   const ir_value *score = m->sum[op->arg[0]];
   ir_value *weight = m->sum[op->value] = arena_array(m->memory, ir_value, registers);
-  ir_value most[2 * MMA_MOST_ROW_TILES] = {{NULL}}, decay[2 * MMA_MOST_ROW_TILES];
+  ir_value most[MMA_MOST_HALVES] = {{NULL}}, decay[MMA_MOST_HALVES];
   for (int i = 0; i < registers; i++) {
     if (mma_repeats(m, mma_half(m, op->value, i))) continue;
     ir_value *of_row = &most[mma_half(m, op->value, i)];
@@ -142,13 +142,13 @@ static void emit_online(mma *m, const tile_op *op) {
 
 static void store_softmax(mma *m, const tile_op *op) {
   ir *b = m->b;
-  ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), factor[2 * MMA_MOST_ROW_TILES];
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), factor[MMA_MOST_HALVES];
+  for (int h = 0; h < m->shape.halves; h++) {
     ir_value inverse = ir_op2(b, "arith.divf", one, m->total[h]);
     factor[h] = ir_select(b, ir_compare_float(b, "oeq", m->total[h], zero), zero, inverse);
   }
   mma_store_rows(m, op, factor);
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  for (int h = 0; h < m->shape.halves; h++) {
     if (mma_repeats(m, h)) continue;
     ir_value row = mma_row_of(m, h), writes = ir_compare_int(b, "eq", m->quad, i32(b, 0));
     writes = both(b, writes, mma_has_own(m, row));
@@ -157,7 +157,7 @@ static void store_softmax(mma *m, const tile_op *op) {
 }
 
 static void store_rows(mma *m, const tile_op *op) {
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++)
+  for (int h = 0; h < m->shape.halves; h++)
     m->total[h] = mma_repeats(m, h) ? m->total[h - 1] : mma_row_sum(m, m->total[h]);
   if (!m->few) {
     store_softmax(m, op);
@@ -178,8 +178,8 @@ static int flatten(const mma *m, ir_value *list) {
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].columns != TILE_STREAMED && m->p->value[v].is_sum)
       for (int i = 0; i < mma_registers(m, v); i++) list[count++] = m->sum[v][i];
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) list[count++] = m->maximum[h];
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) list[count++] = m->total[h];
+  for (int h = 0; h < m->shape.halves; h++) list[count++] = m->maximum[h];
+  for (int h = 0; h < m->shape.halves; h++) list[count++] = m->total[h];
   return count;
 }
 
@@ -187,8 +187,8 @@ static void unflatten(mma *m, const ir_value *list) {
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].columns != TILE_STREAMED && m->p->value[v].is_sum)
       for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = *list++;
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) m->maximum[h] = *list++;
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) m->total[h] = *list++;
+  for (int h = 0; h < m->shape.halves; h++) m->maximum[h] = *list++;
+  for (int h = 0; h < m->shape.halves; h++) m->total[h] = *list++;
 }
 
 static void begin_sums(mma *m) {
@@ -198,7 +198,7 @@ static void begin_sums(mma *m) {
     m->sum[v] = arena_array(m->memory, ir_value, mma_registers(m, v));
     for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = ir_float(b, b->f32, 0);
   }
-  for (int h = 0; h < 2 * m->shape.row_tiles; h++) {
+  for (int h = 0; h < m->shape.halves; h++) {
     m->maximum[h] = ir_float(b, b->f32, MMA_NOTHING_SEEN);
     m->total[h] = ir_float(b, b->f32, 0);
   }
@@ -208,7 +208,7 @@ static void begin_sums(mma *m) {
 static ir_value is_spoilt(mma *m) {
   ir *b = m->b;
   ir_value zero = ir_float(b, b->f32, 0), list[IR_MAX_RESULTS], sum = zero;
-  int count = flatten(m, list) - 4 * m->shape.row_tiles;
+  int count = flatten(m, list) - 2 * m->shape.halves;
   for (int i = 0; i < count; i++) sum = ir_fma(b, list[i], zero, sum);
   ir_branch found = ir_if(b, ir_compare_float(b, "une", sum, zero));
   ir_store(b, i32(b, 1), m->t->spoilt, 4, false);
@@ -245,12 +245,17 @@ static bool is_streamed_load(const mma *m, const tile_op *op) {
   return op->kind == TILE_LOAD && m->p->value[op->value].rows == TILE_STREAMED;
 }
 
-/* Streamed tiles that are loaded before the first turn. */
-static void load_first(mma *m, int each) {
-  for (int i = 0; i < each; i++)
+/* Streamed tiles of this turn, from op `i` on: before the first turn, or where memory has one stage. Gives the op
+ * behind them. */
+static int load_tiles(mma *m, int i) {
+  for (; m->p->op[i].kind == TILE_LOAD; i++)
     if (is_streamed_load(m, &m->p->op[i])) mma_load(m, &m->p->op[i]);
   mma_lay_tokens(m, false, m->streamed_first, m->stage);
+  return i;
 }
+
+/* Whether tiles are loaded a turn ahead: behind the first wait of a turn. */
+static bool is_ahead(const mma *m, int each) { return m->p->op[each + 2].ahead; }
 
 /* Tiles of the turn to come, where there is one; of columns at the end of the turn. */
 static int load_next(mma *m, int i, ir_value end) {
@@ -303,8 +308,9 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   mma_set_turn(m, begin);
+  bool ahead = is_ahead(m, each);
   ir_branch some = ir_if(b, less(b, begin, end));
-  load_first(m, each);
+  if (ahead) load_tiles(m, 0);
   ir_end_if(b, some);
   int count = flatten(m, list);
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, list, inside);
@@ -312,13 +318,13 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   mma_set_turn(m, narrow(b, loop.index));
   mma_asked columns;
   for (int i = each + 1; m->p->op[i].kind != TILE_END;)
-    if (m->p->op[i].kind == TILE_LOAD) i = load_next(m, i, end);
+    if (m->p->op[i].kind == TILE_LOAD) i = ahead ? load_next(m, i, end) : load_tiles(m, i);
     else {
       bool is_last = m->p->op[i + 1].kind == TILE_END;
-      if (m->shape.tile.parts && is_last) columns = ask_next(m, each);
+      if (m->shape.tile.parts && ahead && is_last) columns = ask_next(m, each);
       emit_op(m, &m->p->op[i++]);
     }
-  if (m->shape.tile.parts) mma_lay_columns(m, &columns);
+  if (m->shape.tile.parts && ahead) mma_lay_columns(m, &columns);
   flatten(m, inside);
   ir_end_for_with(b, loop, count, inside, list);
   unflatten(m, list);
@@ -590,6 +596,8 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
+  m.turns_by_head = kind == MMA_FORWARD && attend_turns_by_head(design->p);
+  m.turns_values = design->p->turns_values;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
                                              [MMA_KEYS] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
@@ -619,6 +627,9 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
 
+/* Blocks of tensor cores have half of sm_90's memory where they can: one computes while the other waits. */
+enum { HALF_SHARED = (227 << 9) - (1 << 10) };
+
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
 static bool has_gains(const tile_program *p) {
@@ -629,63 +640,72 @@ static bool has_gains(const tile_program *p) {
 
 /* Multiply-adds that a thread's code has of sums over streamed rows, whose weights are in registers. */
 static int unrolled(const mma *m) {
-  int count = 0, rows = 2 * m->shape.row_tiles;
+  int count = 0, rows = mma_repeats(m, 1) && m->shape.halves > 1 ? m->shape.halves / 2 : m->shape.halves;
   for (int i = 0; i < m->p->n_ops; i++) {
     const tile_op *op = &m->p->op[i];
     if (op->kind == TILE_MMA && !op->transposed)
       count += rows * m->shape.tile.streamed * mma_width(m, op->value) / MMA_LANES;
   }
-  return m->p->owns_group ? count / 2 : count;
+  return count;
 }
 
 static bool fits(mma *m, int64_t most_shared) {
   const attention_plan *p = m->t->p;
-  int registers = 0, pairs = m->shape.row_tiles * m->shape.tile.streamed / MMA_COLUMNS * MMA_FRAGMENT;
+  int registers = 0, pairs = m->shape.halves * m->shape.tile.streamed / MMA_LANES;
   for (int v = 0; v < m->p->n_values; v++)
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += has_gains(m->p) ? 2 * pairs : pairs; /* weights, and what they gain */
   if (p->matrix) registers += pairs + mma_rotated_registers(m); /* pairs go round in a loop */
   if (!mma_set_columns(m)) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
-  if (m->p->owns_group) pairs /= 2;
+  if (m->p->owns_group && m->shape.halves > 1) pairs /= 2;
   if (m->machine->unrolled && unrolled(m) > m->machine->unrolled) return false;
   bool is_long = pairs * operations_of(m->memory, p, m->machine->rounds) > MOST_CODE;
   m->shape.loops = is_long && !m->machine->rounds;
   return registers <= MOST_REGISTERS && m->shape.shared <= most_shared && (!is_long || m->shape.loops);
 }
 
-/* The first size that registers, shared memory and the length of code allow; at first as much memory as the machine
- * would have. like: own rows of tiles are as many; NULL: whatever fits. */
-static const mma_plan *plan_of(arena *a, const attention_plan *p, const mma_machine *machine,
-                               const tile_program *program, bool reverses, const mma_plan *like) {
+/* What plans of a description on a chip are made from. */
+typedef struct mma_choice {
+  const attention_plan *p;
+  const gpu_target *chip;
+  const mma_machine *machine;
+} mma_choice;
+
+/* The first size that registers, shared memory and the length of code allow. Tensor cores are content with half of the
+ * memory where that does, and may have more than every chip. like: own rows of tiles are as many; NULL: whatever
+ * fits. */
+static const mma_plan *plan_of(arena *a, const mma_choice *of, const tile_program *program, bool reverses,
+                               const mma_plan *like) {
   static const ir_value none;
   mma_plan *plan = arena_new(a, mma_plan);
-  plan->machine = machine;
-  plan->program = tile_pipeline(a, tile_apart(a, program));
+  const attention_plan *p = of->p;
+  const mma_machine *machine = plan->machine = of->machine;
+  const tile_program *apart = tile_apart(a, program), *staged[] = {tile_in_turn(a, apart), tile_pipeline(a, apart)};
   attend t = {.memory = a, .p = p};
   for (int n = 0; n < 2 * MMA_MOST_SIZES; n++) {
     mma_size size = machine->size[n % MMA_MOST_SIZES];
-    if (!size.row_tiles || (program->owns_group && size.row_tiles > 1)) continue;
-    if (like && size.row_tiles != like->shape.row_tiles) continue;
+    if (!size.halves || (program->owns_group && size.halves != machine->few)) continue;
+    if (like && size.halves != like->shape.halves) continue;
+    plan->program = staged[size.stages - 1];
     mma m = {.t = &t, .memory = a, .machine = machine, .p = plan->program, .gradient = reverses ? &none : NULL};
-    m.shape.row_tiles = size.row_tiles;
-    m.shape.tile = (tile_shape){.own = size.row_tiles * MMA_ROWS * MMA_WARPS,
+    m.shape.halves = size.halves;
+    m.shape.tile = (tile_shape){.own = size.halves * MMA_HALF * MMA_WARPS,
                                 .streamed = size.streamed,
                                 .channels = whole_steps(p->head_dim),
                                 .values = whole_steps(p->value_dim),
                                 .parts = mma_parts(p, machine)};
-    m.shape.holds_own =
-        machine->holds && !reverses && size.row_tiles * m.shape.tile.channels / MMA_INNER * MMA_FRAGMENT <= MOST_HELD;
-    if (!fits(&m, n < MMA_MOST_SIZES ? machine->shared : MOST_SHARED)) continue;
+    m.shape.holds_own = machine->holds && !reverses && size.halves * m.shape.tile.channels / MMA_INNER * 2 <= MOST_HELD;
+    int64_t shared = machine->rounds ? n < MMA_MOST_SIZES ? HALF_SHARED : MOST_SHARED : of->chip->shared;
+    if (!fits(&m, shared)) continue;
     plan->shape = m.shape;
     return plan;
   }
   return NULL;
 }
 
-static const mma_plan *reversed_plan(arena *a, const attention_plan *p, const mma_machine *machine,
-                                     const tile_program *forward, unsigned gained) {
-  return plan_of(a, p, machine, tile_reverse(a, forward, gained), true, NULL);
+static const mma_plan *reversed_plan(arena *a, const mma_choice *of, const tile_program *forward, unsigned gained) {
+  return plan_of(a, of, tile_reverse(a, forward, gained), true, NULL);
 }
 
 static bool stores(const tile_program *p, tile_tensor tensor) {
@@ -695,27 +715,29 @@ static bool stores(const tile_program *p, tile_tensor tensor) {
 }
 
 /* The program of rows with what gains by pairs beside them. */
-static const mma_plan *gains_plan(arena *a, const attention_plan *p, const mma_machine *machine,
-                                  const tile_program *forward, mma_kind rows) {
-  const mma_plan *like = mma_plan_of(a, p, machine, rows);
+static const mma_plan *gains_plan(arena *a, const mma_choice *of, const tile_program *forward, mma_kind rows) {
+  const attention_plan *p = of->p;
+  const mma_plan *like = mma_plan_of(a, p, of->chip, of->machine, rows);
   unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
   if (rows == MMA_QUERIES && p->n_scatters) gained |= TILE_OF_OPERANDS;
   if (!like || !gained || p->columns || p->matrix) return NULL;
   static const struct {
     unsigned gained;
     tile_tensor stored;
-  } of[] = {{TILE_OF_QUERIES, TILE_G_Q}, {TILE_OF_KEYS, TILE_G_K}, {TILE_OF_VALUES, TILE_G_V}};
+  } sides[] = {{TILE_OF_QUERIES, TILE_G_Q}, {TILE_OF_KEYS, TILE_G_K}, {TILE_OF_VALUES, TILE_G_V}};
   for (int i = 0; i < 3; i++)
-    if (stores(like->program, of[i].stored)) gained |= of[i].gained;
-  return plan_of(a, p, machine, tile_reverse(a, forward, gained), true, like);
+    if (stores(like->program, sides[i].stored)) gained |= sides[i].gained;
+  return plan_of(a, of, tile_reverse(a, forward, gained), true, like);
 }
 
 const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow) {
   return design->mma[narrow ? MMA_ANY_ROWS : number_bytes(dtype) > 2 ? MMA_FLOATS : MMA_16_BITS];
 }
 
-const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma_machine *machine, mma_kind kind) {
+const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
+                            const mma_machine *machine, mma_kind kind) {
   const attention_plan *p = attend_plan_of_products(a, described);
+  mma_choice of = {p, chip, machine};
   if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
   /* The older entries give what gains of rotations. They write deltas of other bits, which float32 rows would show. */
@@ -724,15 +746,15 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const mma
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
-  if (kind == MMA_FORWARD) return plan_of(a, p, machine, forward, false, NULL);
-  if (kind == MMA_FEW) return plan_of(a, p, machine, tile_few(a, forward), false, NULL);
-  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, p, machine, forward, MMA_QUERIES) : NULL;
-  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, p, machine, forward, MMA_KEYS) : NULL;
-  if (kind == MMA_QUERIES) return reversed_plan(a, p, machine, forward, TILE_OF_QUERIES);
-  const mma_plan *both = reversed_plan(a, p, machine, forward, TILE_OF_KEYS | TILE_OF_VALUES);
+  if (kind == MMA_FORWARD) return plan_of(a, &of, forward, false, NULL);
+  if (kind == MMA_FEW) return plan_of(a, &of, tile_few(a, forward), false, NULL);
+  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, &of, forward, MMA_QUERIES) : NULL;
+  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, &of, forward, MMA_KEYS) : NULL;
+  if (kind == MMA_QUERIES) return reversed_plan(a, &of, forward, TILE_OF_QUERIES);
+  const mma_plan *both = reversed_plan(a, &of, forward, TILE_OF_KEYS | TILE_OF_VALUES);
   if (both) return kind == MMA_KEYS ? both : NULL;
-  const mma_plan *keys = reversed_plan(a, p, machine, forward, TILE_OF_KEYS),
-                 *values = reversed_plan(a, p, machine, forward, TILE_OF_VALUES);
+  const mma_plan *keys = reversed_plan(a, &of, forward, TILE_OF_KEYS),
+                 *values = reversed_plan(a, &of, forward, TILE_OF_VALUES);
   if (!keys || !values) return NULL;
   return kind == MMA_KEYS ? keys : values;
 }

@@ -20,7 +20,15 @@ enum {
   FLOAT8 = BFLOAT16 | NUMBER_BIT(NUMBER_F8E4M3) | NUMBER_BIT(NUMBER_F8E5M2)
 };
 #define CHIP(of_level, text, ptx, ptx_of_float8, types, mma) \
-  {"sm_" #of_level, "PTX for NVIDIA " text " and later", ptx, ptx_of_float8, of_level, types, mma, &gpu_nvidia}
+  {"sm_" #of_level, \
+   "PTX for NVIDIA " text " and later", \
+   ptx, \
+   ptx_of_float8, \
+   of_level, \
+   types, \
+   mma, \
+   (mma ? 99 : 64) << 10, \
+   &gpu_nvidia}
 
 static const gpu_target chips[] = {
     CHIP(75, "Turing", "+ptx63", NULL, FLOAT16, false),
@@ -43,6 +51,7 @@ const gpu_vendor gpu_nvidia = {
            .blocks = "nvvm.minctasm",
            .warp_barrier = "llvm.nvvm.bar.warp.sync",
            .has_mask = true,
+           .has_dynamic = true,
            .sine = "llvm.nvvm.sin.approx.ftz.f",
            .cosine = "llvm.nvvm.cos.approx.ftz.f",
            .log2 = "llvm.nvvm.lg2.approx.f",

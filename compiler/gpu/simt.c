@@ -12,18 +12,10 @@
 
 #include <stdint.h>
 
-enum { QUAD = 4, QUAD_BYTES = 16, BYTES = 4, MOST_HALVES = 2 * MMA_MOST_ROW_TILES };
+enum { QUAD = 4, QUAD_BYTES = 16, BYTES = 4 };
 
 static ir_value load_quad(mma *m, ir_value at) {
   return ir_load(m->b, ir_vector(m->b, QUAD, m->b->f32), at, QUAD_BYTES);
-}
-
-static int halves_of(const mma *m) { return 2 * m->shape.row_tiles; }
-
-/* Rows that repeat those before them have the same sums. */
-static void repeat(mma *m, int value) {
-  for (int i = 0; i < mma_registers(m, value); i++)
-    if (mma_repeats(m, mma_half(m, value, i))) m->sum[value][i] = m->sum[value][i - 2];
 }
 
 /* ---- over channels ---- */
@@ -32,18 +24,17 @@ static void repeat(mma *m, int value) {
 static void add_quad(mma *m, int value, ir_value left, ir_value right, const int *pitch, ir_value *sum) {
   ir *b = m->b;
   int columns = 2 * mma_column_tiles(m, value);
-  ir_value x[MOST_HALVES];
-  for (int h = 0; h < halves_of(m); h++) {
-    int64_t row = h / 2 * MMA_ROWS + h % 2 * (MMA_ROWS / 2);
-    if (!mma_repeats(m, h)) x[h] = load_quad(m, ir_offset_const(b, left, row * pitch[0]));
+  ir_value x[MMA_MOST_HALVES];
+  for (int h = 0; h < m->shape.halves; h++) {
+    int64_t row = (int64_t)h * MMA_HALF;
+    x[h] = load_quad(m, ir_offset_const(b, left, row * pitch[0]));
   }
   for (int c = 0; c < columns; c++) {
     int64_t row = c / 2 * MMA_COLUMNS + c % 2;
     ir_value y = load_quad(m, ir_offset_const(b, right, row * pitch[1]));
     for (int i = 0; i < QUAD; i++) {
       ir_value of_column = ir_extract(b, y, i);
-      for (int h = 0; h < halves_of(m); h++) {
-        if (mma_repeats(m, h)) continue;
+      for (int h = 0; h < m->shape.halves; h++) {
         ir_value *to = &sum[mma_register(m, value, h, c / 2, c % 2)];
         *to = ir_fma(b, ir_extract(b, x[h], i), of_column, *to);
       }
@@ -79,8 +70,7 @@ static void add_row(mma *m, int value, ir_value row, const ir_value *weight) {
     ir_value x = load_quad(m, ir_offset_const(b, row, (int64_t)run * MMA_LANES * QUAD_BYTES));
     for (int i = 0; i < QUAD; i++) {
       ir_value channel = ir_extract(b, x, i);
-      for (int h = 0; h < halves_of(m); h++) {
-        if (mma_repeats(m, h)) continue;
+      for (int h = 0; h < m->shape.halves; h++) {
         ir_value *to = &sum[mma_register(m, value, h, run, i)];
         *to = ir_fma(b, weight[h], channel, *to);
       }
@@ -91,7 +81,7 @@ static void add_row(mma *m, int value, ir_value row, const ir_value *weight) {
 static void add_streamed(mma *m, const tile_op *op) {
   ir *b = m->b;
   int left = op->arg[0], pitch = mma_pitch_of(m, op->arg[1]);
-  ir_value tile = mma_tile_at(m, op->arg[1], m->stage), begin[MMA_LANES], weight[MOST_HALVES];
+  ir_value tile = mma_tile_at(m, op->arg[1], m->stage), begin[MMA_LANES], weight[MMA_MOST_HALVES];
   tile = ir_offset(b, tile, wide(b, scaled(b, m->quad, QUAD_BYTES)));
   for (int lane = 0; lane < MMA_LANES; lane++) {
     ir_value of_lane = ir_op2(b, "arith.xori", m->quad, i32(b, lane));
@@ -99,8 +89,7 @@ static void add_streamed(mma *m, const tile_op *op) {
   }
   for (int c = 0; c < 2 * mma_column_tiles(m, left); c++)
     for (int lane = 0; lane < MMA_LANES; lane++) {
-      for (int h = 0; h < halves_of(m); h++) {
-        if (mma_repeats(m, h)) continue;
+      for (int h = 0; h < m->shape.halves; h++) {
         weight[h] = m->sum[left][mma_register(m, left, h, c / 2, c % 2)];
         if (lane) weight[h] = ir_warp_exchange(b, weight[h], lane);
       }
@@ -114,15 +103,16 @@ static void product(mma *m, const tile_op *op) {
   if (of_rows == op->transposed) diag_bug("gpu_simt", "%s has a product of another kind", m->p->name);
   if (of_rows) add_streamed(m, op);
   else add_channels(m, op);
-  repeat(m, op->value);
 }
 
 /* A kernel of 4300 instructions in its loop did not stay in an H200's instruction caches (docs/explain.md). */
 #define SIMT \
   .name = "simt", .element = BYTES, .neighbours = QUAD, .negative = INT32_MIN, .unrolled = 2560, .product = product, \
-  .shared = MMA_ANY_SHARED
+  .few = 1
+/* The last sizes are of long rows, and of chips with less shared memory. */
+#define SHORT_SIZES {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 32, 2}, {1, 8, 2}, {1, 8, 1}
 
-const mma_machine mma_simt = {SIMT, .whole = QUAD, .size = {{2, 32}, {2, 16}, {1, 32}, {1, 16}, {1, 8}}};
+const mma_machine mma_simt = {SIMT, .whole = QUAD, .size = {{4, 32, 2}, {4, 16, 2}, SHORT_SIZES}};
 
 /* Rows that lie anyhow wait for their loads, and their code is shorter. */
-const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 32}, {1, 16}, {1, 8}}};
+const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {SHORT_SIZES}};

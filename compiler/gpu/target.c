@@ -68,7 +68,7 @@ static void build(ir *b, arena *a, const gpu_program *p, const gpu_target *targe
   bool host = !target;
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
-  if (target) ir_begin_gpu(b, &target->vendor->ir, target->name);
+  if (target) ir_begin_gpu(b, &target->vendor->ir, target->name, target->has_mma);
   else {
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, "n");

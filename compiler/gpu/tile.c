@@ -12,25 +12,13 @@
 
 enum {
   BANKS = 32,
-  TEAMS = PEGEN_PTX_BLOCK / ATTEND_LANES,
-  SHARED_BYTES = 48 << 10,
-  PIECE = 16,
   PLACE_BYTES = 16, /* of a coordinate: its three parts and their sum, read in one access */
-  NEAR = 64, /* coordinates below this are float32 to 2^-19 */
-  MOST_QUADS = 16,
-  MOST_ROW_QUADS = 8
+  NEAR = 64 /* coordinates below this are float32 to 2^-19 */
 };
 
 /* ---- the shape of tiles ---- */
 
 static int whole_quads(int width) { return (width + ATTEND_QUAD - 1) / ATTEND_QUAD * ATTEND_QUAD; }
-
-static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + ATTEND_QUAD; }
-
-/* The same as tight as may be: an odd number of 16 bytes, which meets every bank, too. */
-static int tight_pitch_of(int width) {
-  return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD;
-}
 
 bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix || p->score; }
 
@@ -49,53 +37,11 @@ bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int6
   return true;
 }
 
-static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s->query_pitch; }
-static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
-static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s->score_pitch; }
-
 bool attend_has_constant(const attention_plan *p) { return attend_has_columns(p) && p->columns->n_constant > 0; }
-
-/* Beside the queries' rows, where their pitch leaves no room. */
-static int64_t constant_bytes(const attention_plan *p, const attend_shape *s) {
-  return attend_has_constant(p) && s->query_pitch == s->width ? 4LL * s->queries : 0;
-}
-
-static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
-  int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
-  if (attend_has_places(p)) room -= attend_place_bytes(p) * (s->queries + s->keys);
-  room -= attend_number_bytes(p, false, s->queries) + attend_number_bytes(p, true, s->keys);
-  if (attend_has_columns(p)) room -= 8LL * p->spec->n_axes + constant_bytes(p, s);
-  return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
-}
 
 void attend_set_columns(const attention_plan *p, attend_shape *s) {
   s->columns_at = s->width = whole_quads(p->head_dim);
   if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
-}
-
-/* Rows that end in columns lie tight: of a head's 64 channels there then are as many queries as without columns. */
-static void set_pitches(const attention_plan *p, attend_shape *s) {
-  int values = s->quads * BANKS;
-  attend_set_columns(p, s);
-  s->query_pitch = attend_has_columns(p) ? tight_pitch_of(s->width) : pitch_of(p->head_dim);
-  s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values)
-                                       : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);
-  s->score_pitch = s->keys + ATTEND_LANES; /* and what 8 threads tell each other */
-}
-
-attend_shape attend_shape_of(arena *a, const attention_plan *p) {
-  static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}}; /* queries and keys of a thread */
-  int quads = (p->value_dim + BANKS - 1) / BANKS;
-  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
-    attend_shape s = {.rows = sizes[i][0],
-                      .columns = sizes[i][1],
-                      .queries = TEAMS * sizes[i][0],
-                      .keys = ATTEND_LANES * sizes[i][1],
-                      .quads = quads};
-    set_pitches(p, &s);
-    if (quads <= MOST_ROW_QUADS && s.rows * quads <= MOST_QUADS && fits(a, p, &s)) return s;
-  }
-  return (attend_shape){0};
 }
 
 static ir_value declare(attend *t, const char *what, int64_t bytes) {
@@ -104,38 +50,12 @@ static ir_value declare(attend *t, const char *what, int64_t bytes) {
   return ir_shared_address(t->b, name);
 }
 
-ir_value attend_constant_at(attend *t, ir_value query) {
-  if (t->constants.ptr) return attend_row_at(t, t->constants, query, 1);
-  return ir_offset_const(t->b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.width);
-}
+ir_value attend_constant_at(attend *t, ir_value query) { return attend_row_at(t, t->constants, query, 1); }
 
 void attend_declare_numbers(attend *t, int queries, int keys) {
   int64_t of_queries = attend_number_bytes(t->p, false, queries), of_keys = attend_number_bytes(t->p, true, keys);
   if (of_queries) t->query_numbers = declare(t, "query_numbers", of_queries);
   if (of_keys) t->key_numbers = declare(t, "key_numbers", of_keys);
-}
-
-void attend_declare_memory(attend *t) {
-  const attend_shape *s = &t->shape;
-  int64_t place = attend_place_bytes(t->p), keys = key_bytes(s), both = keys + score_bytes(s);
-  t->queries = declare(t, "queries", query_bytes(s));
-  if (s->scratch) {
-    t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
-    t->scores = ir_offset_const(t->b, t->rows, keys);
-  } else {
-    t->rows = declare(t, "rows", keys);
-    t->scores = declare(t, "scores", score_bytes(s));
-  }
-  t->spoilt = declare(t, "spoilt", 4);
-  if (attend_has_columns(t->p)) {
-    t->origin = declare(t, "origin", 8LL * t->p->spec->n_axes);
-    int64_t constants = constant_bytes(t->p, s);
-    if (constants) t->constants = declare(t, "constants", constants);
-  }
-  attend_declare_numbers(t, s->queries, s->keys);
-  if (!attend_has_places(t->p)) return;
-  t->query_places = declare(t, "query_places", place * s->queries);
-  t->places = declare(t, "places", place * s->keys);
 }
 
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) {
@@ -218,36 +138,6 @@ void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value en
   store_piece(t, from, load_piece(t, from, first, end, index), index, to, pitch, factor, watched);
   if (all % PEGEN_PTX_BLOCK) ir_end_if(b, branch);
   ir_end_for(b, loop);
-}
-
-int attend_ahead(const attend *t, int width) {
-  return is_whole(t) ? (t->shape.keys * pieces_of(t, width) + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK : 0;
-}
-
-void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value *ahead) {
-  ir *b = t->b;
-  int all = t->shape.keys * pieces_of(t, from->width);
-  for (int i = 0; i < attend_ahead(t, from->width); i++) {
-    ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
-    if ((i + 1) * PEGEN_PTX_BLOCK > all) index = smaller(b, index, i32(b, all - 1));
-    ahead[i] = load_piece(t, from, first, end, index);
-  }
-}
-
-void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead,
-                  bool watched) {
-  ir *b = t->b;
-  int all = t->shape.keys * pieces_of(t, from->width);
-  if (!is_whole(t))
-    attend_copy(t, from, first, end, t->shape.keys, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
-  for (int i = 0; i < attend_ahead(t, from->width); i++) {
-    ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
-    ir_branch branch;
-    bool some = (i + 1) * PEGEN_PTX_BLOCK > all;
-    if (some) branch = ir_if(b, less(b, index, i32(b, all)));
-    store_piece(t, from, ahead[i], index, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
-    if (some) ir_end_if(b, branch);
-  }
 }
 
 /* ---- coordinates ---- */

@@ -15,7 +15,8 @@ typedef struct gpu_target {
   const char *float8_features; /* the same of modules that convert to float8; NULL: no other */
   int level;            /* code of a lower level runs on chips of a higher one, where the vendor's is portable */
   unsigned native;      /* number types that it converts itself, of mlir/number.h */
-  bool has_mma;         /* mma.sync of 16-bit numbers, ldmatrix and cp.async (gpu/mma.h) */
+  bool has_mma;         /* mma.sync of 16-bit numbers, ldmatrix, cp.async and packed conversions (gpu/mma.h) */
+  int shared;           /* bytes of shared memory that it and every later one gives a block */
   const gpu_vendor *vendor;
 } gpu_target;
 

@@ -212,10 +212,13 @@ static const arithmetic FLOAT32_OF_TWO = {.operation = {ONE_INSTRUCTION}, ONE_CH
 
 /* ---- a thread's float32 by the instructions of a GPU that are a few units of the last place off ---- */
 
+/* Only NVIDIA's are used. */
+static bool is_fast(const ir *b) { return b->gpu && b->gpu->reciprocal; }
+
 #define FAST(name, accurate, value) \
   static two_float name(context c, const two_float *v) { \
     ir *b = c->b; \
-    if (!b->gpu) return to_narrow(b, accurate); \
+    if (!is_fast(b)) return to_narrow(b, accurate); \
     ir_value x = v[0].hi; \
     return two_float_f32(value); \
   }
@@ -257,11 +260,11 @@ FAST(fast_sqrt, two_sqrt(c, v), fast_root(b, x))
 FAST(fast_div, two_div(c, v), mul(b, x, fast_reciprocal(b, v[1].hi)))
 
 static two_float fast_sigmoid(context c, const two_float *v) {
-  if (!c->b->gpu) return to_narrow(c->b, two_sigmoid(c, v));
+  if (!is_fast(c->b)) return to_narrow(c->b, two_sigmoid(c, v));
   return two_float_f32(fast_sigmoid_of(c->b, v[0].hi));
 }
 static two_float fast_softplus(context c, const two_float *v) {
-  if (!c->b->gpu) return to_narrow(c->b, two_softplus(c, v));
+  if (!is_fast(c->b)) return to_narrow(c->b, two_softplus(c, v));
   ir_value decay = fast_decay(c->b, v[0].hi);
   return two_float_f32(softplus_of(c->b, v[0].hi, fast_log_of_1_and(c->b, decay)));
 }
@@ -291,7 +294,7 @@ OPERATION(mended_cosq, fast_turn(b, v[0], true))
 
 static two_float mended_sqrt(context c, const two_float *v) {
   ir *b = c->b;
-  if (!b->gpu) return two_sqrt(c, v);
+  if (!is_fast(b)) return two_sqrt(c, v);
   ir_value x = v[0].hi, root = fast_root(b, x), rest = ir_fma(b, ir_op1(b, "arith.negf", root), root, x);
   if (v[0].lo.ptr) rest = add(b, rest, v[0].lo);
   ir_value zero = ir_float(b, b->f32, 0), none = ir_compare_float(b, "oeq", root, zero);
@@ -301,7 +304,7 @@ static two_float mended_sqrt(context c, const two_float *v) {
 
 static two_float mended_div(context c, const two_float *v) {
   ir *b = c->b;
-  if (!b->gpu) return two_div(c, v);
+  if (!is_fast(b)) return two_div(c, v);
   ir_value inverse = fast_reciprocal(b, v[1].hi), quotient = mul(b, v[0].hi, inverse),
            less = ir_op1(b, "arith.negf", quotient), rest = ir_fma(b, less, v[1].hi, v[0].hi);
   if (v[0].lo.ptr) rest = add(b, rest, v[0].lo);

@@ -22,6 +22,7 @@ typedef struct ir_gpu {
   const char *warp_barrier;       /* LLVM's intrinsic: all lanes of a warp have come here; the dialect has none */
   bool has_mask;                  /* it takes the mask of lanes */
   const char *warp_scope;         /* scope of the fences around it; NULL: it orders memory by itself */
+  bool has_dynamic;     /* more than 48 KiB of shared memory come by the launch alone */
   const char *exp2;               /* LLVM's intrinsic: a fast 2^x of float32; NULL: the instruction is not used */
   const char *sine, *cosine; /* fast ones of float32 from -pi to pi, with an error of 2^-20 */
   const char *log2, *reciprocal, *root; /* others of float32, with an error of some units of the last place */
@@ -38,6 +39,7 @@ typedef struct ir {
   MlirBlock block; /* where the next op goes: appended */
   const ir_gpu *gpu;   /* NULL: functions are a processor's */
   const char *chip;    /* of that kind, as its vendor calls it */
+  bool has_mma;        /* it has what ir_mma, ir_load_matrices, ir_copy_async and ir_pack are there */
   MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
   const char *target_cpu, *target_features; /* attributes of the functions to come */
   const char *host_wait; /* GPU code for the host: the function that stands for barriers; NULL: the GPU's own */
@@ -76,7 +78,7 @@ ir_value ir_function_address(ir *b, const char *name);
 /* An intrinsic of LLVM that no dialect has an op for; result: the null type where it has none. */
 ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments);
 /* Functions and tables to come are a GPU's, in a gpu.module; b->ptr points into its global memory. */
-void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip);
+void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip, bool has_mma);
 /* Opens a kernel, launched with blocks of `threads`. blocks: that a multiprocessor should hold at once, and no more
  * need be thought of (an assembler that sees shared memory bound them spills registers for the last ones); 0: nothing
  * is said. */
@@ -126,32 +128,32 @@ const char *ir_table_of(ir *b, int count, const float *values, const int32_t *in
 ir_value ir_table_address(ir *b, const char *name);
 /* Memory that the threads of a block share: an array of the module and, in a function, its address. */
 void ir_shared(ir *b, const char *name, int64_t bytes);
-/* As that, where the launch says how many bytes there are, which may be more than 48 KiB (gpu_entry.shared); 16-byte
- * aligned. All such arrays of a kernel begin at one address. */
+/* As that, where NVIDIA's launch says how many bytes there are, which may be more than 48 KiB (gpu_entry.shared);
+ * 16-byte aligned. All such arrays of a kernel begin at one address. */
 void ir_shared_dynamic(ir *b, const char *name, int64_t bytes);
 ir_value ir_shared_address(ir *b, const char *name);
 
-/* ---- what the lanes of a warp do together: NVIDIA's, from sm_80 on ----
+/* ---- what the lanes of a warp do together ----
  *
  * All 32 lanes call these at the same place. In a tile of 8 lines and 4 columns of numbers a lane stands at
  * g = lane / 4, t = lane % 4. Numbers of 16 bits are bfloat16 or float16, two in an i32, the first in the low half. */
 
 /* x (f32 or i32) of the lane whose number differs in the bits of `lanes`. */
 ir_value ir_warp_exchange(ir *b, ir_value x, int lanes);
-/* c += a x, of matrices 16 x 16 and 16 x 8 of 16-bit numbers and sums in float32 (mma.sync.m16n8k16, PTX ISA):
- *   a[4]  i32: row g + 8 (i % 2), columns 2t + 8 (i / 2) and the next one
- *   x[2]  i32: column g, rows 2t + 8 i and the next one
- *   c[4]  f32: row g + 8 (i / 2), column 2t + i % 2; read and replaced
- * The order in which products are added up is the machine's own, and so are the last bits. */
+/* On chips that have it: c += a x, of matrices 16 x 16 and 16 x 8 of 16-bit numbers and sums in float32
+ * (mma.sync.m16n8k16, PTX ISA): a[4]  i32: row g + 8 (i % 2), columns 2t + 8 (i / 2) and the next one x[2]  i32: column
+ * g, rows 2t + 8 i and the next one c[4]  f32: row g + 8 (i / 2), column 2t + i % 2; read and replaced The order in
+ * which products are added up is the machine's own, and so are the last bits. */
 void ir_mma(ir *b, bool is_bf16, const ir_value *a, const ir_value *x, ir_value *c);
-/* Four matrices of 8 x 8 16-bit numbers from shared memory (ldmatrix.x4). row: the address of row lane % 8 of matrix
- * lane / 8, a multiple of 16. x[i], an i32, receives of matrix i row g, columns 2t and 2t + 1; transposed: column g,
- * rows 2t and 2t + 1. */
+/* On those: four matrices of 8 x 8 16-bit numbers from shared memory (ldmatrix.x4). row: the address of row lane % 8 of
+ * matrix lane / 8, a multiple of 16. x[i], an i32, receives of matrix i row g, columns 2t and 2t + 1; transposed:
+ * column g, rows 2t and 2t + 1. */
 void ir_load_matrices(ir *b, bool transposed, ir_value row, ir_value *x);
 
 /* These are a lane's own: 16 bytes from global to shared memory while the thread goes on (cp.async.cg), both at
  * multiples of 16. A commit makes a group of the copies since the last one. The thread itself sees what it copied after
- * a wait for all groups but the latest `groups`, and others do after a barrier behind that wait. */
+ * a wait for all groups but the latest `groups`, and others do after a barrier behind that wait. On chips without it
+ * the thread waits for each copy. */
 void ir_copy_async(ir *b, ir_value to, ir_value from);
 void ir_copy_commit(ir *b);
 void ir_copy_wait(ir *b, int groups);
@@ -162,14 +164,14 @@ void ir_unpack(ir *b, bool is_bf16, ir_value pair, ir_value *two);
 
 /* On the host: NAME_host_warp(op, detail, in, out). A pointer is two words of `in`. */
 typedef enum ir_warp_op {
-  IR_WARP_EXCHANGE,      /* detail: lanes */
-  IR_WARP_MMA_F16,       /* in: a, x, c */
+  IR_WARP_EXCHANGE, /* detail: lanes */
+  IR_WARP_MMA_F16, /* in: a, x, c */
   IR_WARP_MMA_BF16,
   IR_WARP_LOAD_MATRICES, /* detail: 1: transposed */
-  IR_WARP_COLLECTIVES,   /* those that follow are a lane's own */
+  IR_WARP_COLLECTIVES, /* those that follow are a lane's own */
   IR_WARP_COPY = IR_WARP_COLLECTIVES, /* in: to, from */
   IR_WARP_COPY_COMMIT,
-  IR_WARP_COPY_WAIT      /* detail: groups */
+  IR_WARP_COPY_WAIT /* detail: groups */
 } ir_warp_op;
 enum { IR_WARP_WORDS_IN = 12, IR_WARP_WORDS_OUT = 4, IR_WARP_WORDS = IR_WARP_WORDS_IN + IR_WARP_WORDS_OUT };
 

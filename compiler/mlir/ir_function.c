@@ -126,7 +126,7 @@ ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const
 
 /* ---- kernels ---- */
 
-void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
+void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip, bool has_mma) {
   op o = op_start(b, "gpu.module", 0, NULL);
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text("kernels")));
   b->symbols = mlirBlockCreate(0, NULL, NULL);
@@ -135,6 +135,7 @@ void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
   b->block = b->symbols;
   b->gpu = gpu;
   b->chip = chip;
+  b->has_mma = has_mma;
   b->ptr = mlirLLVMPointerTypeGet(b->context, (unsigned)gpu->global_space);
 }
 

@@ -150,7 +150,7 @@ static void shared(ir *b, const char *name, const char *linkage, int64_t bytes) 
 void ir_shared(ir *b, const char *name, int64_t bytes) { shared(b, name, "#llvm.linkage<internal>", bytes); }
 
 void ir_shared_dynamic(ir *b, const char *name, int64_t bytes) {
-  if (b->gpu) shared(b, name, "#llvm.linkage<external>", 0);
+  if (b->gpu && b->gpu->has_dynamic) shared(b, name, "#llvm.linkage<external>", 0);
   else ir_shared(b, name, bytes);
 }
 

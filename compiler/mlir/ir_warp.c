@@ -50,7 +50,12 @@ ir_value ir_warp_exchange(ir *b, ir_value x, int lanes) {
     call_host(b, IR_WARP_EXCHANGE, lanes, 1, &x, ir_type(x), 1, &other);
     return other;
   }
-  enum { LAST_LANE = 31 };
+  enum { LAST_LANE = 31, DIFFERENCE_AT = 10 /* bits of a swizzle's pattern */ };
+  if (!b->gpu->has_mask) { /* AMD's, among 32 lanes of a wave */
+    ir_value word = cast_bits(b, x, b->i32), pattern = ir_int(b, b->i32, lanes << DIFFERENCE_AT | LAST_LANE);
+    const ir_value both[] = {word, pattern};
+    return cast_bits(b, ir_intrinsic(b, "llvm.amdgcn.ds.swizzle", b->i32, 2, both), ir_type(x));
+  }
   const char *name = ir_is_float(x) ? "llvm.nvvm.shfl.sync.bfly.f32" : "llvm.nvvm.shfl.sync.bfly.i32";
   ir_value all = ir_int(b, b->i32, -1), difference = ir_int(b, b->i32, lanes);
   const ir_value arguments[] = {all, x, difference, ir_int(b, b->i32, LAST_LANE)};
@@ -84,15 +89,19 @@ void ir_load_matrices(ir *b, bool transposed, ir_value row, ir_value *x) {
 
 /* ---- copies ---- */
 
+enum { COPIED = 16 };
+
 void(ir_copy_async)(ir *b, ir_value to, ir_value from) {
   const ir_value both[] = {to, from};
+  MlirType piece = ir_vector(b, COPIED / 4, b->i32);
   if (b->host_warp) call_host(b, IR_WARP_COPY, 0, 2, both, NONE, 0, NULL);
+  else if (!b->has_mma) ir_store(b, ir_load(b, piece, from, COPIED), to, COPIED, false);
   else ir_intrinsic(b, "llvm.nvvm.cp.async.cg.shared.global.16", NONE, 2, both);
 }
 
 void ir_copy_commit(ir *b) {
   if (b->host_warp) call_host(b, IR_WARP_COPY_COMMIT, 0, 0, NULL, NONE, 0, NULL);
-  else ir_intrinsic(b, "llvm.nvvm.cp.async.commit.group", NONE, 0, NULL);
+  else if (b->has_mma) ir_intrinsic(b, "llvm.nvvm.cp.async.commit.group", NONE, 0, NULL);
 }
 
 void ir_copy_wait(ir *b, int groups) {
@@ -100,6 +109,7 @@ void ir_copy_wait(ir *b, int groups) {
     call_host(b, IR_WARP_COPY_WAIT, groups, 0, NULL, NONE, 0, NULL);
     return;
   }
+  if (!b->has_mma) return;
   ir_value latest = ir_int(b, b->i32, groups);
   ir_intrinsic(b, "llvm.nvvm.cp.async.wait.group", NONE, 1, &latest);
 }
@@ -110,7 +120,8 @@ void ir_copy_wait(ir *b, int groups) {
 enum { NATIVE = NUMBER_BIT(NUMBER_F16) };
 
 ir_value(ir_pack)(ir *b, bool is_bf16, ir_value low, ir_value high) {
-  if (b->host_warp) return emit_pack_word(b, NATIVE, is_bf16 ? NUMBER_BF16 : NUMBER_F16, (ir_value[]){low, high});
+  if (b->host_warp || !b->has_mma)
+    return emit_pack_word(b, NATIVE, is_bf16 ? NUMBER_BF16 : NUMBER_F16, (ir_value[]){low, high});
   const ir_value both[] = {high, low}; /* the first operand is the upper half */
   const char *name = is_bf16 ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn";
   return cast_bits(b, ir_intrinsic(b, name, ir_vector(b, 2, is_bf16 ? b->bf16 : b->f16), 2, both), b->i32);

@@ -136,8 +136,10 @@ enum {
   TILE_OF_TOKENS = 2 << TILE_TENSOR_COUNT
 };
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained);
-/* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. */
+/* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. Or into
+ * memory for one, in the turn that needs it. */
 const tile_program *tile_pipeline(arena *a, const tile_program *p);
+const tile_program *tile_in_turn(arena *a, const tile_program *p);
 
 const char *tile_kind_name(tile_kind kind);
 const char *tile_tensor_name(tile_tensor tensor);

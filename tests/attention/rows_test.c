@@ -207,7 +207,7 @@ static const row ROWS[] = {
     {"tiles of scores", GPUS | EACH_TYPE | TENSOR_CORES, BF16 | F16, .frozen = 4, .sizes = TILES,
      .descriptions = {LOCAL "scores kind=learned"}},
     {"tiles of turned rows", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS, BF16 | F16, .sizes = TILES,
-     .descriptions = {LOCAL "rope_pairwise", LOCAL "rows_turned head_dim=24 value_dim=40"}},
+     .descriptions = {LOCAL "rope_pairwise", LOCAL "rows_turned heads=4 head_dim=24 value_dim=40"}},
     {"tiles of turned values", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS | STILL, BF16 | F16, .sizes = TILES,
      .descriptions = {LOCAL "values head_dim=24"}},
 };
