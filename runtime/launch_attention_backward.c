@@ -1,7 +1,7 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
  * of keys, its finish one or two of what operands gain; of a polynomial's inputs and operands there are others
- * (launch_weights.c). Where tile programs serve rows, both launches are theirs. What else gains is theirs, too, or has a
- * launch before, which is told of no rows: rows have the same bits whatever is asked. See launch.h, kernel/launch.h.
+ * (launch_weights.c). Where tile programs serve rows, both launches are theirs. What else gains is theirs, too, or has
+ * a launch before, which is told of no rows: rows have the same bits whatever is asked. See launch.h, kernel/launch.h.
  *
  * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
  * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first

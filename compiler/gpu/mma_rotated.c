@@ -27,8 +27,8 @@ typedef struct rotated_pairs {
 
 static bool is_sum(const tile_op *op) { return op->kind == TILE_ROTATED_SUM; }
 
-/* Column tiles of a turn: as many pairs of one row tile as of two. */
-static int together(const mma *m) { return m->shape.row_tiles == 1 ? 2 : 1; }
+/* Column tiles of a turn: as many pairs of one row tile as of two, where a tile has so many columns. */
+static int together(const mma *m) { return m->shape.row_tiles == 1 && m->shape.tile.streamed > MMA_COLUMNS ? 2 : 1; }
 
 /* The register of a pair in the first column tiles of [row tiles][column tiles][4]. */
 static int pair_at(const rotated_pairs *p, int half, int column) {
