@@ -157,6 +157,9 @@ enum {
 #define PEGEN_PTX_WORD_QUERIES_TURNED "attention_backward_queries_turned"
 #define PEGEN_PTX_WORD_KEYS_TURNED "attention_backward_keys_turned"
 #define PEGEN_PTX_WORD_VALUES_TURNED "attention_backward_values_turned"
+/* There are none where operands or positions gain of what turns rows: those of the caller's rows are launched then. */
+#define PEGEN_PTX_WORD_QUERIES_GAINS_TURNED "attention_backward_queries_gains_turned"
+#define PEGEN_PTX_WORD_KEYS_GAINS_TURNED "attention_backward_keys_gains_turned"
 
 /* Behind those, of the entries of gradients: rows as above, address 0 where they are not given or wanted. */
 enum {

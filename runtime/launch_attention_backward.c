@@ -1,8 +1,7 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
  * of keys, its finish one or two of what operands gain; of a polynomial's inputs and operands there are others
- * (launch_weights.c). Where tensor cores serve rows, both launches are theirs. What else gains is theirs, too, or has a
- * launch of the other entries, which are told of no rows: rows have the same bits whatever is asked. See launch.h,
- * kernel/launch.h.
+ * (launch_weights.c). Where tile programs serve rows, both launches are theirs. What else gains is theirs, too, or has
+ * a launch before, which is told of no rows: rows have the same bits whatever is asked. See launch.h, kernel/launch.h.
  *
  * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
  * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first
@@ -32,8 +31,9 @@ typedef struct backward_plan {
   int64_t kept, less, sums, groups, bytes; /* bytes: its end */
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
-  const pegen_ptx_entry *mma[2]; /* on tensor cores, of rows of queries and of keys; NULL: there is none for them */
-  int gives[2]; /* those serve what else gains, too */
+  const pegen_ptx_entry *mma[2]; /* tile programs of rows of queries and of keys; NULL: there is none for them */
+  const pegen_ptx_entry *gives[2]; /* the same, of what else gains, too; NULL: there is none, or nothing else gains */
+  int apart[2]; /* those read the caller's rows, where the others' come turned, and make none */
   pegen_turning turning; /* entry NULL: rows are the caller's */
   pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
 } backward_plan;
@@ -227,18 +227,19 @@ static int gains_more(const backward_plan *p, int of_keys) {
   return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
 }
 
-/* The entry on tensor cores that serves what else gains beside rows. */
 static void choose_giving(backward_plan *p, int of_keys) {
-  const pegen_ptx_entry *entry =
-      choose_entry(p, &p->of, of_keys ? PEGEN_PTX_WORD_KEYS_GAINS : PEGEN_PTX_WORD_QUERIES_GAINS);
-  if (!p->mma[of_keys] || !entry || !gains_more(p, of_keys)) return;
-  p->mma[of_keys] = entry;
-  p->gives[of_keys] = 1;
+  static const char *const words[2][2] = {{PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_KEYS_GAINS},
+                                          {PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}};
+  int turned = p->turning.entry != NULL;
+  if (!p->mma[of_keys] || !gains_more(p, of_keys)) return;
+  p->gives[of_keys] = choose_entry(p, &p->of, words[turned][of_keys]);
+  p->apart[of_keys] = turned && !p->gives[of_keys];
+  if (p->apart[of_keys]) p->gives[of_keys] = choose_entry(p, p->call, words[0][of_keys]);
 }
 
 /* Blocks of queries, each with a run of tiles. */
 static void cut_items(backward_plan *p) {
-  if (p->gives[0]) p->items = tiles_of(&p->call->forward.q, p->mma[0]->columns);
+  if (p->gives[0]) p->items = tiles_of(&p->call->forward.q, p->gives[0]->columns);
   p->each = p->elements && p->items ? pegen_divide_up(p->items, p->most_blocks) : 1;
   p->blocks = pegen_divide_up(p->items, p->each);
   p->chunks = p->elements ? p->blocks * PEGEN_PTX_ATTENTION_WARPS : 0;
@@ -346,29 +347,33 @@ static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
   const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
-  int64_t blocks = p->gives[of_keys] && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
-  return launch(p, &p->of, entry, blocks, of_keys, 1, run, context);
+  int gives = entry == p->gives[of_keys], apart = gives && p->apart[of_keys];
+  int64_t blocks = gives && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
+  return launch(p, apart ? p->call : &p->of, entry, blocks, of_keys, !apart, run, context);
 }
 
 /* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */
 static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, int of_keys, pegen_launch_run *run,
                            void *context) {
   const pegen_ptx_entry *values = of_keys ? choose_mma(p, OF_VALUES) : NULL;
-  int error = values && p->call->g_k.empty && !p->gives[of_keys] ? 0 : launch_mma(p, mma, of_keys, run, context);
+  int error = values && p->call->g_k.empty && mma != p->gives[of_keys] ? 0 : launch_mma(p, mma, of_keys, run, context);
   if (error || !values || p->call->g_v.empty) return error;
   return launch_mma(p, values, of_keys, run, context);
 }
 
+/* What else gains than turned rows is launched before them, so that what is known of queries comes from rows' entries
+ * last: other launches read the same bits whatever is asked. */
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
-  const pegen_ptx_entry *mma = p->mma[of_keys],
+  const pegen_ptx_entry *mma = p->mma[of_keys], *gives = p->gives[of_keys],
                         *other = choose_entry(p, p->call, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
-  if (!other && (!mma || gains_more(p, of_keys))) return PEGEN_ERROR_DTYPE;
-  if (mma) {
-    int error = launch_mma_rows(p, mma, of_keys, run, context);
-    if (!error) error = turn_gains(p, of_keys, run, context);
-    if (error || p->gives[of_keys] || !gains_more(p, of_keys)) return error;
-  }
-  return launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
+  int more = gains_more(p, of_keys), error = 0;
+  if (!other && (!mma || (more && !gives))) return PEGEN_ERROR_DTYPE;
+  if (!mma || (more && !gives))
+    error = launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
+  else if (p->apart[of_keys]) error = launch_mma(p, gives, of_keys, run, context);
+  if (error || !mma) return error;
+  error = launch_mma_rows(p, gives && !p->apart[of_keys] ? gives : mma, of_keys, run, context);
+  return error ? error : turn_gains(p, of_keys, run, context);
 }
 
 int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {

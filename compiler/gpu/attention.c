@@ -56,8 +56,10 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_QUERIES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_QUERIES_TURNED}},
       [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_TURNED}},
       [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_VALUES_MMA, PEGEN_PTX_WORD_VALUES_TURNED}},
-      [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_QUERIES_GAINS}},
-      [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_GAINS}},
+      [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward,
+                             {PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED}},
+      [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward,
+                          {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}},
   };
   const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
   int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
@@ -68,7 +70,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
                                        plan->machine->name, narrow ? "_narrow" : ""),
                   .of = rows[kind].of,
-                  .word = rows[kind].word[d->products != d->p],
+                  .word = rows[kind].word[d->products != d->p && !plan->p->matrix],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
                   .access = access,

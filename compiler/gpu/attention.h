@@ -226,8 +226,10 @@ ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
  * unit; what it gives goes on to the next block, from 0 on, and out. */
 typedef ir_value attend_visit_block(void *context, attend *t, const ir_value *entry, ir_value sum);
 ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context);
-/* The block's channels of a row in shared memory; R x, or R^T x. */
-void attend_block_of_row(attend *t, ir_value row, ir_value *x);
+/* A number of `bytes`: float32, or in the rows' type of 16 bits. */
+ir_value attend_load_number(attend *t, ir_value at, int bytes);
+/* The block's channels of a row of such numbers; R x, or R^T x. */
+void attend_block_of_row(attend *t, ir_value row, int bytes, ir_value *x);
 void attend_turn_block(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned);
 /* What turning changes, R x - x or R^T x - x: 0 where the pair is not encoded. */
 void attend_change_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,

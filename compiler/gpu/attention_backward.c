@@ -214,7 +214,8 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   attend_lay_numbers(g, p.gained);
   attend_gives_add(g, first);
   attend_lay_product_gains(g, first);
-  attend_torques_add(g, first);
+  attend_give give = attend_give_of(g, first);
+  attend_give_torques(&give);
   add_row_sums(g, PEGEN_PTX_ATTENTION_G_Q, first, sums);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
 }
@@ -353,7 +354,8 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   attend_lay_numbers(g, p.gained);
   attend_gives_add(g, first);
   attend_lay_product_gains(g, first);
-  attend_torques_add(g, first);
+  attend_give give = attend_give_of(g, first);
+  attend_give_torques(&give);
   add_row_sums(g, PEGEN_PTX_ATTENTION_G_K, first, sums);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
 }

@@ -141,26 +141,11 @@ void attend_gives_begin(attend_gradient *g); /* once where a head is known */
 void attend_gives_add(attend_gradient *g, ir_value first);
 void attend_gives_end(attend_gradient *g); /* of a tile of queries */
 
-/* ---- gpu/attention_columns.c: what weights and coordinates gain of a bias that is a polynomial ---- */
-
-ir_value attend_weights_wanted(attend_give *g); /* i1 */
-void attend_clear_weights(attend_give *g); /* of own queries, at PEGEN_PTX_ATTENTION_WEIGHTS */
-void attend_give_weights(attend_give *g);
-void attend_give_moves(attend_give *g);
-
 /* ---- gpu/attention_weights.c: from weights to inputs and operands ---- */
 
 bool attend_weights_fit(const attention_plan *p);
 void attend_add_weight_entries(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
 void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                                 bool host);
-
-/* ---- gpu/attention_torques.c: what operands and coordinates gain of rotations that pairs have ---- */
-
-/* Operands (bits) that gain of them, where no place is computed. */
-unsigned attend_turning_operands(const attention_plan *p);
-/* Of the tile of rows that pass from `first` on, whose products' gains stand at attend_score_at. All threads of a warp.
- */
-void attend_torques_add(attend_gradient *g, ir_value first);
 
 #endif

@@ -119,15 +119,14 @@ static int blocks_of(const attend_gradient_shape *s, gpu_entry_kind kind) {
   return quads > MOST_QUADS ? 1 : quads > FEW_QUADS ? many : 3;
 }
 
-/* Whether tile programs serve all that the description gains: rows, however these lie, and nothing else. */
+/* Whether tile programs serve all that the description gains, of rows however these lie. */
 static bool is_replaced(const gpu_program *program, const attention_plan *p) {
   const attend_design *design = program->plan;
   const mma_plan *const *plan = design->mma[MMA_ANY_ROWS];
-  attend_gradient_shape s = attend_gradient_shape_of(p);
-  for (int kind = MMA_QUERIES; kind <= MMA_VALUES; kind++)
-    if (!plan[kind] && kind != MMA_VALUES) return false;
   if (attend_turns_by_head(design->p)) return false;
-  return !attend_gaining(p) && !attend_gives_places(&s, p) && !p->sums_inputs && !p->columns;
+  bool sums = p->n_sums > 0, gains = sums || attend_gaining(p);
+  return plan[MMA_QUERIES] && plan[MMA_KEYS] && (!gains || plan[MMA_QUERIES_GAINS]) &&
+         (!sums || plan[MMA_KEYS_GAINS]);
 }
 
 static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gpu_entry_kind kind, const char *word,

@@ -9,17 +9,9 @@
 
 #include "kernel/launch.h"
 
-enum { MOST_KEPT = 2 /* shared memory is scarce */, TEAMS_OF_WARP = PEGEN_PTX_BLOCK / ATTEND_WARPS / ATTEND_LANES };
+static const double LN_2 = 0.69314718055994530942;
 
-unsigned attend_turning_operands(const attention_plan *p) {
-  unsigned bits = 0;
-  if (!p->torques) return 0;
-  for (int i = 0; i < p->torques->n_scatters; i++) {
-    if (p->torques->scatter[i].leaf->op != EXPR_OPERAND) return 0; /* a computed place */
-    bits |= 1u << p->torques->scatter[i].leaf->index;
-  }
-  return bits;
-}
+enum { MOST_KEPT = 2 /* shared memory is scarce */, TEAMS_OF_WARP = PEGEN_PTX_BLOCK / ATTEND_WARPS / ATTEND_LANES };
 
 unsigned attend_gaining_of_pairs(const attention_plan *p) {
   unsigned bits = 0, turning = attend_turning_operands(p);
@@ -49,12 +41,15 @@ static bool gives_places(const attend_gradient *g) { return attend_gives_places(
 
 static bool gives_operands(const attend_gradient *g) { return !g->of_keys && attend_gaining_of_pairs(g->t.p); }
 
+static attend_give_rows rows_of(attend_matrix rows) { return (attend_give_rows){rows.memory, 4 * rows.pitch, 4}; }
+
 attend_give attend_give_of(attend_gradient *g, ir_value first) {
   ir *b = g->t.b;
+  ir_value warp = quotient(b, g->t.thread, PEGEN_PTX_BLOCK / ATTEND_WARPS), scale = ir_float(b, b->f32, LN_2);
   return (attend_give){.t = &g->t,
                        .gradient = g->parameter,
                        .of_keys = g->of_keys,
-                       .warp = quotient(b, g->t.thread, PEGEN_PTX_BLOCK / ATTEND_WARPS),
+                       .warp = warp,
                        .lane = g->lane,
                        .gains = g->t.scores,
                        .products = g->products,
@@ -66,7 +61,10 @@ attend_give attend_give_of(attend_gradient *g, ir_value first) {
                        .kept = g->of_keys ? 0 : kept_of(g->t.p),
                        .own_first = g->t.first,
                        .streamed_first = first,
-                       .owner = g->owner};
+                       .owner = g->owner,
+                       .own = rows_of(g->own[ATTEND_OF_KEYS]),
+                       .streamed = rows_of(g->passing[ATTEND_OF_KEYS]),
+                       .scale = scale}; /* queries are in powers of two */
 }
 
 static int elements_of(const spec_input *input) { return input->size ? (int)input->size : 1; }

@@ -25,6 +25,7 @@ const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p)
   attention_plan *of = arena_new(a, attention_plan);
   *of = *attend_plan_of_turned(a, p);
   of->turns_values = false;
+  of->torques = NULL;
   if (!of->bias && !of->score && !of->columns) of->n_places = 0;
   return of;
 }

@@ -77,7 +77,7 @@ static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_va
   ir *b = t->b;
   ir_value x[SPEC_MAX_BLADES], changed[SPEC_MAX_BLADES], zero = ir_float(b, b->f32, 0);
   ir_value counts = ir_compare_float(b, "une", pair->gained, zero), words = words_of(g, t->thread);
-  attend_block_of_row(t, pair->passing, x);
+  attend_block_of_row(t, pair->passing, 4, x);
   attend_change_block(t, entry, g->of_keys, pair->encoded, x, changed);
   for (int i = 0; i < n_components(g); i++) {
     ir_value given = ir_select(b, counts, mul(b, pair->gained, changed[i]), zero);

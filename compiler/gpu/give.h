@@ -16,6 +16,11 @@
 #include "base/number.h"
 #include "gpu/attention.h"
 
+typedef struct attend_give_rows {
+  ir_value memory;
+  int pitch, bytes; /* from row to row; of a number: float32, or in the rows' type of 16 bits */
+} attend_give_rows;
+
 typedef struct attend_give {
   attend *t;
   const ir_value *gradient; /* parameters from PEGEN_PTX_ATTENTION_G_OUT on */
@@ -28,6 +33,8 @@ typedef struct attend_give {
   int kept; /* elements that stand by themselves, from the first on, whose sums are kept there from tile to tile */
   ir_value own_first, streamed_first; /* i32: first tokens of the tiles */
   ir_value owner; /* i32: the head that tokens' shares are of: of q, or of k where heads of q share them */
+  attend_give_rows own, streamed; /* rows of q and k that rotated pairs read, in shared memory */
+  ir_value scale; /* f32: what a product gains times this is what q . R k does, by those rows */
 } attend_give;
 
 /* A pair of the lane's; gained: what its score does, 0 where it is not encoded. */
@@ -76,5 +83,19 @@ void attend_clear_shares(attend_give *g);
 /* What a visitor sums of coordinates (a bit each) goes to tokens' shares; and what the plan's expressions give. */
 void attend_give_shares(attend_give *g, unsigned axes, attend_give_visit *visit, void *context);
 void attend_give_tokens(attend_give *g);
+
+/* ---- gpu/give_columns.c: what weights and coordinates gain of a bias that is a polynomial ---- */
+
+ir_value attend_weights_wanted(attend_give *g); /* i1 */
+void attend_clear_weights(attend_give *g); /* of own queries, at PEGEN_PTX_ATTENTION_WEIGHTS */
+void attend_give_weights(attend_give *g);
+void attend_give_moves(attend_give *g); /* nothing where coordinates gain nothing */
+
+/* ---- gpu/give_torques.c: both, of rotations that pairs have; nothing where they have none ---- */
+
+/* Operands (bits) that gain of them, where no place is computed. */
+unsigned attend_turning_operands(const attention_plan *p);
+/* Of a tile whose products' gains stand in place of scores'. */
+void attend_give_torques(attend_give *g);
 
 #endif

@@ -158,12 +158,6 @@ void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
   emit_row_unpack(&m->t->numbers, &place, x);
 }
 
-ir_value mma_load_number(mma *m, ir_value at, int bytes) {
-  ir *b = m->b;
-  if (bytes == WORD) return ir_load(b, b->f32, at, bytes);
-  return emit_number_value(b, m->t->exprs.native, m->t->entry->dtype, ir_load(b, b->i16, at, bytes));
-}
-
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {
   ir *b = m->b;
   int element = element_of(m);

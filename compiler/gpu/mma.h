@@ -31,6 +31,7 @@ typedef struct mma_shape {
 /* A tile program and its shape on a machine. */
 typedef struct mma_plan {
   const mma_machine *machine;
+  const attention_plan *p; /* what its pairs are of */
   const tile_program *program;
   mma_shape shape;
 } mma_plan;
@@ -93,7 +94,6 @@ struct mma_machine {
   int neighbours; /* columns that a lane has side by side of a sum over rows; the next lane has the next ones */
   int negative; /* a word of shared memory with the signs of all its numbers */
   bool holds; /* own rows of products may stay in registers */
-  bool has_gains; /* of programs with biases, scores or columns */
   bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
   int whole; /* head_dim and value_dim are multiples of this */
   mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
@@ -159,7 +159,6 @@ void mma_hold(mma *m, const tile_op *op); /* on tensor cores */
 /* Numbers of rows where these lie, as many as an access has; and `count` neighbours. */
 int mma_access_numbers(const mma *m);
 void mma_load_numbers(mma *m, ir_value at, ir_value *x);
-ir_value mma_load_number(mma *m, ir_value at, int bytes); /* float32, or in the rows' type of 16 bits */
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x);
 /* Rows of the tensor that are given = a sum's rows times factor[halves]. */
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor);
@@ -292,6 +291,7 @@ void mma_store_gradient(mma *m, const tile_op *op);
 
 int64_t mma_give_bytes(const mma *m); /* of shared memory */
 bool mma_gives_operands(const mma *m);
+bool mma_gives_displacements(const mma *m); /* of a bias that is a polynomial: by pairs' displacements */
 void mma_clear_elements(mma *m); /* of a program that gives to operands, once a block */
 /* Begins what own rows give, before the turns of a head of q (is_first, i1: the first head), and ends it behind them.
  */

@@ -76,16 +76,8 @@ static void set_pairs(rotated_pairs *p, ir_value turn) {
   }
 }
 
-/* Components of the block at hand of a row. */
 static void load_block(const rotated_pairs *p, ir_value row, ir_value *x) {
-  attend *t = p->m->t;
-  ir *b = t->b;
-  const spec *s = t->p->spec;
-  int bytes = p->m->machine->element;
-  for (int i = 0; i < s->n_components; i++) {
-    ir_value channel = emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks);
-    x[i] = mma_load_number(p->m, ir_offset(b, row, wide(b, scaled(b, channel, bytes))), bytes);
-  }
+  attend_block_of_row(p->m->t, row, p->m->machine->element, x);
 }
 
 /* Entries of R at the block at hand. */

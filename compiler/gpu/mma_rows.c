@@ -120,12 +120,7 @@ static ir_value channel_of(attend *t, int component) {
 
 static void load_block(rotated_pair *p, ir_value row, ir_value *x) {
   attend *t = p->walk->m->t;
-  ir *b = t->b;
-  for (int i = 0; i < t->p->spec->n_components; i++) {
-    int bytes = t->entry->tile->element;
-    ir_value at = ir_offset(b, row, wide(b, scaled(b, channel_of(t, i), bytes)));
-    x[i] = mma_load_number(p->walk->m, at, bytes);
-  }
+  attend_block_of_row(t, row, t->entry->tile->element, x);
 }
 
 /* What the block at hand changes of a product, or adds to a sum. */

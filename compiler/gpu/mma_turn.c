@@ -6,7 +6,9 @@
 #include "kernel/launch.h"
 
 int64_t mma_place_bytes(const mma *m, bool own) {
-  return attend_has_places(m->t->p) ? attend_place_bytes(m->t->p) * mma_side_tokens(m, own) : 0;
+  return attend_has_places(m->t->p) || mma_gives_displacements(m)
+             ? attend_place_bytes(m->t->p) * mma_side_tokens(m, own)
+             : 0;
 }
 
 int64_t mma_number_bytes(const mma *m, bool own) {

@@ -1,4 +1,5 @@
 /* gpu/mma_walk: the ops of a tile program, one after the other, as code of a thread; see gpu/mma.h and tile/tile.h. */
+#include "gpu/attention_backward.h"
 #include "gpu/index.h"
 #include "gpu/mma.h"
 #include "mlir/arithmetic.h"
@@ -593,7 +594,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   const attend_design *design = program->plan;
   mma_kind kind = (mma_kind)(entry->kind - GPU_MMA); /* ORDER mma_kind */
   const mma_plan *plan = mma_plans_of(design, entry->dtype, entry->access < THREAD_PIECE)[kind];
-  attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
+  attend t = {.b = b, .memory = a, .p = plan->p, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
   m.turns_by_head = kind == MMA_FORWARD && attend_turns_by_head(design->p);
@@ -679,7 +680,7 @@ static const mma_plan *plan_of(arena *a, const mma_choice *of, const tile_progra
                                const mma_plan *like) {
   static const ir_value none;
   mma_plan *plan = arena_new(a, mma_plan);
-  const attention_plan *p = of->p;
+  const attention_plan *p = plan->p = of->p;
   const mma_machine *machine = plan->machine = of->machine;
   const tile_program *apart = tile_apart(a, program), *staged[] = {tile_in_turn(a, apart), tile_pipeline(a, apart)};
   attend t = {.memory = a, .p = p};
@@ -715,12 +716,15 @@ static bool stores(const tile_program *p, tile_tensor tensor) {
 }
 
 /* The program of rows with what gains by pairs beside them. */
-static const mma_plan *gains_plan(arena *a, const mma_choice *of, const tile_program *forward, mma_kind rows) {
+static const mma_plan *gains_plan(arena *a, const mma_choice *of, const mma_plan *like, const tile_program *forward,
+                                  bool of_keys) {
   const attention_plan *p = of->p;
-  const mma_plan *like = mma_plan_of(a, p, of->chip, of->machine, rows);
   unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
-  if (rows == MMA_QUERIES && p->n_scatters) gained |= TILE_OF_OPERANDS;
-  if (!like || !gained || p->columns || p->matrix) return NULL;
+  bool gains = p->columns ? p->weights && attend_weights_fit(p) : attend_gaining_of_pairs(p) != 0;
+  if (!of_keys && gains) gained |= TILE_OF_OPERANDS;
+  if (!like || !gained) return NULL;
+  if (like->p->matrix != p->matrix) /* rows gain by turned ones, in an entry of theirs */
+    return plan_of(a, of, tile_reverse(a, forward, gained | (of_keys ? TILE_OF_KEYS : TILE_OF_QUERIES)), true, NULL);
   static const struct {
     unsigned gained;
     tile_tensor stored;
@@ -736,20 +740,22 @@ const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
                             const mma_machine *machine, mma_kind kind) {
-  const attention_plan *p = attend_plan_of_products(a, described);
+  bool gives = kind == MMA_QUERIES_GAINS || kind == MMA_KEYS_GAINS;
+  /* Torques are of rows as they are. */
+  const attention_plan *p = gives && described->torques ? described : attend_plan_of_products(a, described);
   mma_choice of = {p, chip, machine};
   if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
-  /* The older entries give what gains of rotations. They write deltas of other bits, which float32 rows would show. */
-  if (kind >= MMA_QUERIES && !machine->rounds && described->torques) return NULL;
-  if (kind >= MMA_QUERIES && !machine->has_gains && (attend_has_columns(p) || attend_has_pairs(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
   if (kind == MMA_FORWARD) return plan_of(a, &of, forward, false, NULL);
   if (kind == MMA_FEW) return plan_of(a, &of, tile_few(a, forward), false, NULL);
-  if (kind == MMA_QUERIES_GAINS) return p == described ? gains_plan(a, &of, forward, MMA_QUERIES) : NULL;
-  if (kind == MMA_KEYS_GAINS) return p == described ? gains_plan(a, &of, forward, MMA_KEYS) : NULL;
+  if (gives) {
+    bool of_keys = kind == MMA_KEYS_GAINS;
+    const mma_plan *like = mma_plan_of(a, described, chip, machine, of_keys ? MMA_KEYS : MMA_QUERIES);
+    return gains_plan(a, &of, like, forward, of_keys);
+  }
   if (kind == MMA_QUERIES) return reversed_plan(a, &of, forward, TILE_OF_QUERIES);
   const mma_plan *both = reversed_plan(a, &of, forward, TILE_OF_KEYS | TILE_OF_VALUES);
   if (both) return kind == MMA_KEYS ? both : NULL;

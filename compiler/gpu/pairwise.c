@@ -5,6 +5,7 @@
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"
+#include "mlir/number.h"
 
 /* Operations of a bias that are written out for each of a thread's pairs. */
 enum { SHORT_OPERATIONS = 12 };
@@ -19,10 +20,6 @@ void attend_pair_begin(attend *t) {
   if (p->bias) roots[count++] = p->bias;
   for (int i = 0; i < p->n_shared; i++) roots[count++] = p->shared[i];
   emit_thread_operands(&t->exprs, roots, count);
-}
-
-static ir_value float_at(attend *t, ir_value row, ir_value channel) {
-  return ir_load(t->b, t->b->f32, ir_offset(t->b, row, wide(t->b, scaled(t->b, channel, 4))), 4);
 }
 
 /* ---- the bias ---- */
@@ -111,10 +108,19 @@ static void mirror(attend *t, const ir_value *entry, bool back, bool less, const
   }
 }
 
-void attend_block_of_row(attend *t, ir_value row, ir_value *x) {
+ir_value attend_load_number(attend *t, ir_value at, int bytes) {
+  ir *b = t->b;
+  if (bytes == 4) return ir_load(b, b->f32, at, bytes);
+  return emit_number_value(b, t->exprs.native, t->entry->dtype, ir_load(b, b->i16, at, bytes));
+}
+
+void attend_block_of_row(attend *t, ir_value row, int bytes, ir_value *x) {
+  ir *b = t->b;
   const spec *s = t->p->spec;
-  for (int i = 0; i < s->n_components; i++)
-    x[i] = float_at(t, row, emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks));
+  for (int i = 0; i < s->n_components; i++) {
+    ir_value channel = emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks);
+    x[i] = attend_load_number(t, ir_offset(b, row, wide(b, scaled(b, channel, bytes))), bytes);
+  }
 }
 
 void attend_turn_block(attend *t, const ir_value *entry, bool back, const ir_value *x, ir_value *turned) {
@@ -159,8 +165,8 @@ typedef struct rotated_pair {
 static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_value sum) {
   const rotated_pair *pair = context;
   ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES];
-  attend_block_of_row(t, pair->q_row, q);
-  attend_block_of_row(t, pair->k_row, k);
+  attend_block_of_row(t, pair->q_row, 4, q);
+  attend_block_of_row(t, pair->k_row, 4, k);
   return attend_add_change(t, entry, pair->encoded, q, k, sum);
 }
 

@@ -119,6 +119,12 @@ static void assert_added(const fixture *f, const pegen_kernel *kernel, const att
   for (int i = 0; g->operands && i < f->spec->n_operands; i++) assert_doubled(g->operands[i], twice.operands[i]);
 }
 
+/* Whether positions gain. */
+static bool has_places(const spec *s) {
+  const spec_pairwise *pair = s->pairwise;
+  return (pair->bias || pair->rotates) && !pair->turns_values;
+}
+
 static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
   attention_trial t = trial_of(f, NUMBER_F32);
   attention_gradients g;
@@ -126,9 +132,7 @@ static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
   row_order order = (row_order)random_below(&f->random, ROW_ORDER_COUNT);
   assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, toss(f), step, order, &f->random), 0);
   if (!gains) g.operands = NULL;
-  const spec_pairwise *pair = f->spec->pairwise;
-  if (t.positions && (pair->bias || pair->rotates) && !pair->turns_values)
-    attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
+  if (t.positions && has_places(f->spec)) attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
   assert_int_equal(call(kernel, &g, 1), 0);
   if (is_shared(t.positions) && is_shared(t.k_positions)) gradients_compare(f->memory, &g, step);
   assert_some(f, kernel, &g);
@@ -192,7 +196,9 @@ static void rows_of_tensor_cores(void **state) {
                {"attention", {{"head_dim", "64"}, {"value_dim", "48"}}},
                {"../tests/attention/slopes", {{"head_dim", "32"}, {"heads", "4"}}},
                {"../tests/attention/slopes", {{"head_dim", "192"}, {"heads", "2"}}},
-               {"../tests/attention/score_inputs", {{"kind", "mixed"}, {"heads", "2"}}}};
+               {"../tests/attention/score_inputs", {{"kind", "mixed"}, {"heads", "2"}}},
+               {"../tests/attention/turning", {{"combine", "mean"}, {"head_dim", "16"}}},
+               {"lingeope", {{"head_dim", "32"}, {"value_dim", "16"}}}};
   if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
@@ -201,7 +207,7 @@ static void rows_of_tensor_cores(void **state) {
     attention_gradients g;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), toss(&f), 1, ROWS_BHND, &f.random),
                      0);
-    if (f.spec->pairwise->bias) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
+    if (has_places(f.spec)) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
     assert_int_equal(call(run_kernel(loaded), &g, 1), 0);
     assert_some(&f, run_kernel(loaded), &g);
     run_unload(loaded);

@@ -1,11 +1,10 @@
-/* gpu/attention_columns: what weights and coordinates gain of a bias that is a polynomial; see
- * gpu/attention_backward.h.
+/* gpu/give_columns: what weights and coordinates gain of a bias that is a polynomial; see gpu/give.h.
  *
  * A bias is a sum of weights times shapes of the displacement (algebra/polynomial.h): a weight gains what scores gain
  * times its shape. As on processors (cpu/attention/pair_sums) shapes are those of the displacement itself, not of
  * columns that count from further away: of keys nearby, differences of what columns gain would have no digits.
  */
-#include "gpu/attention_backward.h"
+#include "gpu/give.h"
 #include "gpu/index.h"
 #include "mlir/monomial.h"
 
@@ -123,5 +122,7 @@ static void add_slopes(void *context, attend_give *g, const attend_give_pair *pa
 }
 
 void attend_give_moves(attend_give *g) {
-  if (moves(polynomial_of(g))) attend_give_shares(g, (1u << g->t->p->spec->n_axes) - 1, add_slopes, NULL);
+  const attention_plan *p = g->t->p;
+  if (p->has_places && attend_has_columns(p) && moves(polynomial_of(g)))
+    attend_give_shares(g, (1u << g->t->p->spec->n_axes) - 1, add_slopes, NULL);
 }

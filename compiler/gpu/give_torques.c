@@ -1,21 +1,19 @@
-/* gpu/attention_torques: see gpu/attention_backward.h.
+/* gpu/give_torques: what operands and coordinates gain of rotations that pairs have; see gpu/give.h.
  *
  * A pair's torque in the frame of what was turned (algebra/torque.h), in float32, and from there expressions of its
  * displacement in two-float arithmetic. What operands gain is summed block by block, what coordinates gain pair by pair
  * through the blocks, and both go on as what a bias gives does (gpu/give.h).
  */
-#include "gpu/attention_backward.h"
+#include "gpu/give.h"
 #include "gpu/index.h"
 
-static const double LN_2 = 0.69314718055994530942;
-
-static const attention_torques *torques_of(const attend_gradient *g) { return g->t.p->torques; }
+static const attention_torques *torques_of(const attend_give *g) { return g->t->p->torques; }
 
 /* ---- a pair ---- */
 
 /* The displacement as it is, not narrowed: the leaves of rotations. */
-static void place_pair(attend_gradient *g, const attend_give_pair *pair) {
-  attend *t = &g->t;
+static void place_pair(attend_give *g, const attend_give_pair *pair) {
+  attend *t = g->t;
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     t->exprs.positions[axis] = attend_displacement(t, pair->of.query, pair->of.key, axis);
 }
@@ -32,23 +30,28 @@ static ir_value torque(ir *b, const torque_element *element, const ir_value *x, 
   return sum;
 }
 
+/* The block's channels of a row. */
+static void load_block(attend_give *g, const attend_give_rows *rows, ir_value index, ir_value *x) {
+  ir_value row = ir_offset(g->t->b, rows->memory, wide(g->t->b, scaled(g->t->b, index, rows->pitch)));
+  attend_block_of_row(g->t, row, rows->bytes, x);
+}
+
 /* The expressions' leaves of the emitter's unit: torques of what the pair's product gains, [SPEC_MAX_BIVECTORS]. */
-static void set_torques(attend_gradient *g, const attend_give_pair *pair, two_float *torques) {
-  attend *t = &g->t;
+static void set_torques(attend_give *g, const attend_give_pair *pair, two_float *torques) {
+  attend *t = g->t;
   ir *b = t->b;
   thread_emitter *e = &t->exprs;
   const torque_basis *basis = &torques_of(g)->basis;
   int n = t->p->spec->n_components;
-  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], y[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-  attend_matrix rows = g->own[ATTEND_OF_KEYS], passing = g->passing[ATTEND_OF_KEYS];
-  ir_value own = attend_row_at(t, rows.memory, pair->row, rows.pitch),
-           other = attend_row_at(t, passing.memory, pair->column, passing.pitch);
-  attend_block_of_row(t, g->of_keys ? other : own, q);
-  attend_block_of_row(t, g->of_keys ? own : other, k);
+  ir_value own[SPEC_MAX_BLADES], streamed[SPEC_MAX_BLADES], y[SPEC_MAX_BLADES],
+      entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  load_block(g, &g->own, pair->row, own);
+  load_block(g, &g->streamed, pair->column, streamed);
+  ir_value *q = g->of_keys ? streamed : own, *k = g->of_keys ? own : streamed;
   for (int i = 0; i < t->p->n_entries; i++) entry[i] = emit_thread_f32(e, t->p->entry[i], 0);
   attend_turn_block(t, entry, false, k, y);
-  ir_value natural = mul(b, pair->gained, ir_float(b, b->f32, LN_2)); /* queries are in powers of two */
-  for (int i = 0; i < n; i++) q[i] = mul(b, natural, q[i]);
+  ir_value gained = mul(b, pair->gained, g->scale);
+  for (int i = 0; i < n; i++) q[i] = mul(b, gained, q[i]);
   for (int i = 0; i < basis->count; i++) torques[i] = two_float_f32(torque(b, &basis->element[i], q, y));
   e->cotangents = torques;
   e->n_cotangents = basis->count;
@@ -56,10 +59,10 @@ static void set_torques(attend_gradient *g, const attend_give_pair *pair, two_fl
 }
 
 /* The value of a gradient: 0 of a pair that gains nothing, whatever its rows are. */
-static two_float value_of(attend_gradient *g, const expr *gradient, ir_value gained) {
-  ir *b = g->t.b;
+static two_float value_of(attend_give *g, const expr *gradient, ir_value gained) {
+  ir *b = g->t->b;
   ir_value counts = ir_compare_float(b, "une", gained, ir_float(b, b->f32, 0));
-  two_float x = emit_thread_value(&g->t.exprs, gradient, 0), zero = two_float_const(b, 0);
+  two_float x = emit_thread_value(&g->t->exprs, gradient, 0), zero = two_float_const(b, 0);
   return two_float_select(b, counts, x, zero);
 }
 
@@ -72,9 +75,9 @@ typedef struct block_loop {
 } block_loop;
 
 /* The blocks one after the other, with the operands of their entries and of `count` gradients. */
-static block_loop begin_blocks(attend_gradient *g, int n_gradients, const expr *const *gradients, int n,
+static block_loop begin_blocks(attend_give *g, int n_gradients, const expr *const *gradients, int n,
                                const ir_value *initial, ir_value *now) {
-  attend *t = &g->t;
+  attend *t = g->t;
   ir *b = t->b;
   thread_emitter *e = &t->exprs;
   int count = 0;
@@ -88,49 +91,57 @@ static block_loop begin_blocks(attend_gradient *g, int n_gradients, const expr *
   return blocks;
 }
 
-static void end_blocks(attend_gradient *g, block_loop blocks, int n, const ir_value *next, ir_value *sums) {
-  ir_end_for_with(g->t.b, blocks.loop, n, next, sums);
-  g->t.exprs.unit = blocks.unit;
-  emit_thread_forget(&g->t.exprs, blocks.remembered);
+static void end_blocks(attend_give *g, block_loop blocks, int n, const ir_value *next, ir_value *sums) {
+  ir_end_for_with(g->t->b, blocks.loop, n, next, sums);
+  g->t->exprs.unit = blocks.unit;
+  emit_thread_forget(&g->t->exprs, blocks.remembered);
 }
 
 /* ---- operands ---- */
 
 typedef struct scatter_list {
-  attend_gradient *g;
   int count;
   const adjoint_scatter *of[GIVE_MOST_TOGETHER];
 } scatter_list;
 
-static void add_pair(void *context, attend_give *give, const attend_give_pair *pair, ir_value *sums) {
+static void add_pair(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
   const scatter_list *list = context;
-  attend *t = give->t;
+  attend *t = g->t;
   two_float torques[SPEC_MAX_BIVECTORS], *remembered = emit_thread_remember(&t->exprs);
-  place_pair(list->g, pair);
-  set_torques(list->g, pair, torques);
-  for (int i = 0; i < list->count; i++)
-    attend_add_sum(t->b, sums, i, value_of(list->g, list->of[i]->gradient, pair->gained));
+  place_pair(g, pair);
+  set_torques(g, pair, torques);
+  for (int i = 0; i < list->count; i++) attend_add_sum(t->b, sums, i, value_of(g, list->of[i]->gradient, pair->gained));
   emit_thread_forget(&t->exprs, remembered);
 }
 
-static void give_group(attend_give *give, scatter_list *list) {
+static void give_group(attend_give *g, scatter_list *list) {
   const expr *gradients[GIVE_MOST_TOGETHER];
   for (int i = 0; i < list->count; i++) gradients[i] = list->of[i]->gradient;
-  block_loop blocks = begin_blocks(list->g, list->count, gradients, 0, NULL, NULL);
-  attend_give_elements(give, list->count, list->of, add_pair, list);
-  end_blocks(list->g, blocks, 0, NULL, NULL);
+  block_loop blocks = begin_blocks(g, list->count, gradients, 0, NULL, NULL);
+  attend_give_elements(g, list->count, list->of, add_pair, list);
+  end_blocks(g, blocks, 0, NULL, NULL);
 }
 
-static void give_operands(attend_gradient *g, attend_give *give) {
-  ir *b = g->t.b;
+unsigned attend_turning_operands(const attention_plan *p) {
+  unsigned bits = 0;
+  if (!p->torques) return 0;
+  for (int i = 0; i < p->torques->n_scatters; i++) {
+    if (p->torques->scatter[i].leaf->op != EXPR_OPERAND) return 0; /* a computed place */
+    bits |= 1u << p->torques->scatter[i].leaf->index;
+  }
+  return bits;
+}
+
+static void give_operands(attend_give *g) {
+  ir *b = g->t->b;
   const attention_torques *of = torques_of(g);
-  scatter_list list = {.g = g};
-  if (g->of_keys || !attend_turning_operands(g->t.p)) return;
-  ir_branch wanted = ir_if(b, attend_operands_wanted(give));
+  scatter_list list = {0};
+  if (g->of_keys || !attend_turning_operands(g->t->p)) return;
+  ir_branch wanted = ir_if(b, attend_operands_wanted(g));
   for (int i = 0; i < of->n_scatters; i++) {
     list.of[list.count++] = &of->scatter[i];
     if (list.count < GIVE_MOST_TOGETHER && i + 1 < of->n_scatters) continue;
-    give_group(give, &list);
+    give_group(g, &list);
     list.count = 0;
   }
   ir_end_if(b, wanted);
@@ -139,14 +150,14 @@ static void give_operands(attend_gradient *g, attend_give *give) {
 /* ---- coordinates ---- */
 
 /* What a pair gives, of all blocks, to coordinates that gain. */
-static void add_places(void *context, attend_give *give, const attend_give_pair *pair, ir_value *sums) {
-  attend_gradient *g = context;
-  attend *t = give->t;
+static void add_places(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  attend *t = g->t;
   ir *b = t->b;
   int count = 0;
   const expr *gradients[SPEC_MAX_AXES];
   two_float torques[SPEC_MAX_BIVECTORS], *remembered = emit_thread_remember(&t->exprs);
   ir_value now[SPEC_MAX_AXES];
+  (void)context;
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     if (torques_of(g)->place[axis]) gradients[count++] = torques_of(g)->place[axis];
   place_pair(g, pair);
@@ -158,12 +169,11 @@ static void add_places(void *context, attend_give *give, const attend_give_pair 
   emit_thread_forget(&t->exprs, remembered);
 }
 
-void attend_torques_add(attend_gradient *g, ir_value first) {
+void attend_give_torques(attend_give *g) {
   unsigned axes = 0;
   if (!torques_of(g)) return;
-  attend_give give = attend_give_of(g, first);
-  give_operands(g, &give);
-  if (!attend_gives_places(&g->shape, g->t.p)) return;
-  for (int axis = 0; axis < g->t.p->spec->n_axes; axis++) axes |= torques_of(g)->place[axis] ? 1u << axis : 0;
-  attend_give_shares(&give, axes, add_places, g);
+  give_operands(g);
+  for (int axis = 0; axis < g->t->p->spec->n_axes && g->t->p->n_sums; axis++)
+    axes |= torques_of(g)->place[axis] ? 1u << axis : 0;
+  attend_give_shares(g, axes, add_places, NULL);
 }
