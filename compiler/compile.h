@@ -6,8 +6,7 @@
  * compile() is the pipeline, one stage a line; it reports users' errors through
  * base/diag.h and returns false, writing nothing anywhere.
  */
-#ifndef PEGEN_COMPILE_H
-#define PEGEN_COMPILE_H
+#pragma once
 
 #include "base/arena.h"
 #include "spec/spec.h"
@@ -21,5 +20,3 @@ typedef struct target_info {
   const char *name, *description;
 } target_info;
 int target_list(const target_info **list);
-
-#endif

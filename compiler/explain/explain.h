@@ -5,8 +5,7 @@
  * holds of it and how that is known, and what it costs. Two printers read it: text for a
  * person and JSON for programs.
  */
-#ifndef PEGEN_EXPLAIN_EXPLAIN_H
-#define PEGEN_EXPLAIN_EXPLAIN_H
+#pragma once
 
 #include "base/arena.h"
 #include "explain/property.h"
@@ -115,5 +114,3 @@ bool explain_gradients(arena *a, const struct form *f, const spec *s, int row_op
 
 /* Prints to the standard output; 0, or 1 after a diag_error. */
 int explain_spec(arena *a, const spec *s, const explain_request *request);
-
-#endif

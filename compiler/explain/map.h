@@ -1,10 +1,7 @@
 /* explain/map: maps of channels as a formula. */
-#ifndef PEGEN_EXPLAIN_MAP_H
-#define PEGEN_EXPLAIN_MAP_H
+#pragma once
 
 #include "explain/words.h"
 
 /* "(x + |x|) * 0.5 + log1p(exp(-|x|))"; of a long one how many operations it has. */
 const char *explain_map_text(arena *a, const spec *s);
-
-#endif

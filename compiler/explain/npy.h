@@ -1,6 +1,5 @@
 /* explain/npy: one array from a .npy file, as numpy.save writes it (NEP 1). */
-#ifndef PEGEN_EXPLAIN_NPY_H
-#define PEGEN_EXPLAIN_NPY_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -10,5 +9,3 @@
 /* Reads an array of that shape, float16, float32 or float64 in row-major order, of finite numbers; false after a
  * diag_error that names the file and `what` the array is for. */
 bool npy_read(arena *a, const char *path, const char *what, int rank, const int64_t *shape, double *values);
-
-#endif

@@ -1,6 +1,5 @@
 /* explain/numbers: what a description is made of, as arrays for programs. docs/explain.md names the members. */
-#ifndef PEGEN_EXPLAIN_NUMBERS_H
-#define PEGEN_EXPLAIN_NUMBERS_H
+#pragma once
 
 #include "base/json.h"
 #include "explain/scores.h"
@@ -14,5 +13,3 @@ typedef struct explain_numbers {
 bool numbers_measure(arena *a, const spec *s, const explain_request *request, explain_numbers *out);
 /* The member "numbers". */
 void numbers_print(json_writer *w, arena *a, const spec *s, const explain_request *request, const explain_numbers *n);
-
-#endif

@@ -1,6 +1,5 @@
 /* explain/operand_values: values of operands to explain a description with: a checkpoint's, or drawn. */
-#ifndef PEGEN_EXPLAIN_OPERAND_VALUES_H
-#define PEGEN_EXPLAIN_OPERAND_VALUES_H
+#pragma once
 
 #include "explain/explain.h"
 
@@ -11,5 +10,3 @@ typedef struct operand_values {
 
 /* False after a diag_error: a name that is no operand's, a file that cannot be read or does not fit. */
 bool operand_values_find(arena *a, const spec *s, const explain_request *request, operand_values *out);
-
-#endif

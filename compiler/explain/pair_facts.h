@@ -3,8 +3,7 @@
  * That they are translation invariant is so by their kind; how they fall, and what rotations do to them, is measured
  * on the bias as the description writes it, and on the rotation of keys by the long double reference.
  */
-#ifndef PEGEN_EXPLAIN_PAIR_FACTS_H
-#define PEGEN_EXPLAIN_PAIR_FACTS_H
+#pragma once
 
 #include "explain/explain.h"
 #include "spec/spec.h"
@@ -28,5 +27,3 @@ struct pair_facts {
 void pair_facts_open(arena *a, const spec *s, const explanation *asked, pair_facts *out);
 /* Fills all properties. */
 void pair_facts_fill(pair_facts *f, property *out);
-
-#endif

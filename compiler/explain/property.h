@@ -5,8 +5,7 @@
  * definitions 3.1 and 3.2 of the PaPE paper are those of the two invariances. A form proves what
  * it can from the description and hands a probe to the measurements here for the rest.
  */
-#ifndef PEGEN_EXPLAIN_PROPERTY_H
-#define PEGEN_EXPLAIN_PROPERTY_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -77,5 +76,3 @@ property property_proved(verdict holds, const char *reason);
 property property_confirmed(property_name name, const char *reason, property measured, long double rounding);
 /* By its deviation: yes below the tolerance. */
 property property_measured(long double deviation, const char *reason);
-
-#endif

@@ -3,8 +3,7 @@
  * A form says what it can prove of its generators; the rest is measured on relative matrices
  * R(r)^T R(s) of the long double reference, which knows no normal form.
  */
-#ifndef PEGEN_EXPLAIN_ROTOR_FACTS_H
-#define PEGEN_EXPLAIN_ROTOR_FACTS_H
+#pragma once
 
 #include "explain/explain.h"
 #include "spec/spec.h"
@@ -52,5 +51,3 @@ typedef struct rotor_proofs {
 
 /* Fills all properties. */
 void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out);
-
-#endif

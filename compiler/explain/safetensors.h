@@ -1,7 +1,6 @@
 /* explain/safetensors: one tensor of a checkpoint, as the library of that name writes it: the length of the header (64
  * bits, little-endian), the header (JSON), and the bytes of all tensors. */
-#ifndef PEGEN_EXPLAIN_SAFETENSORS_H
-#define PEGEN_EXPLAIN_SAFETENSORS_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -15,5 +14,3 @@ bool safetensors_is(const char *path);
  * file, the tensor, and `what` it is for. Nothing but the header and that tensor is read. */
 bool safetensors_read(arena *a, const char *path, const char *tensor, const char *what, int rank, const int64_t *shape,
                       double *values);
-
-#endif

@@ -4,8 +4,7 @@
  * nothing. Where it depends on more than the displacement s - r, pairs of the same displacement differ: the mean, the
  * lowest and the highest are told. What is added to scores (biases) stands apart, in units of scale q . k.
  */
-#ifndef PEGEN_EXPLAIN_SCORES_H
-#define PEGEN_EXPLAIN_SCORES_H
+#pragma once
 
 #include "explain/operand_values.h"
 
@@ -27,5 +26,3 @@ typedef struct score_map {
 bool scores_open(const spec *s, const explain_request *request, score_map *out);
 /* Fills one that was opened: seconds of work. */
 void scores_measure(arena *a, const spec *s, const operand_values *operands, score_map *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* explain/words: the parts of a description that several forms share, in words and numbers. */
-#ifndef PEGEN_EXPLAIN_WORDS_H
-#define PEGEN_EXPLAIN_WORDS_H
+#pragma once
 
 #include "explain/explain.h"
 #include "plan/plan.h"
@@ -29,5 +28,3 @@ operation_count explain_map_cost(arena *a, const spec *s);
 
 /* Adds the cost of kernels that compute a block's matrix by expressions. */
 void explain_program_cost(arena *a, const plan *p, explain_cost *cost);
-
-#endif

@@ -6,8 +6,7 @@
  * What a pair adds (bias, rotation) is computed for each pair from the displacement: no table is made, no grid is
  * needed. A bias that is a polynomial is a few more channels of rows in shared memory instead.
  */
-#ifndef PEGEN_GPU_ATTENTION_H
-#define PEGEN_GPU_ATTENTION_H
+#pragma once
 
 #include "gpu/body.h"
 #include "gpu/vendor.h"
@@ -271,5 +270,3 @@ void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column)
 ir_value attend_natural_scale(attend *t); /* f32: attend_scale without its log2(e) */
 /* Byte of the first weight of a query of the head (i32) among those of [batches][heads][queries]; i64. */
 ir_value attend_weight_byte(attend *t, ir_value token);
-
-#endif

@@ -11,8 +11,7 @@
  * and head in the second; a small entry adds up heads, and batches that share positions. Of a polynomial the first
  * writes what each query's weights gain, and a third entry takes that on to inputs and operands.
  */
-#ifndef PEGEN_GPU_ATTENTION_BACKWARD_H
-#define PEGEN_GPU_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "base/number.h"
 #include "gpu/attention.h"
@@ -147,5 +146,3 @@ bool attend_weights_fit(const attention_plan *p);
 void attend_add_weight_entries(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
 void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                                 bool host);
-
-#endif

@@ -1,8 +1,7 @@
 /* gpu/basis: a team of threads that has a change of basis of the head, and the blocks that turn behind it; what
  * gpu/change_of_basis and gpu/basis_gradient have in common.
  */
-#ifndef PEGEN_GPU_BASIS_H
-#define PEGEN_GPU_BASIS_H
+#pragma once
 
 #include "gpu/team.h"
 
@@ -32,5 +31,3 @@ void basis_turn(basis *m, const ir_value *coefficient, const ir_value *at);
 /* The body's rows in shared memory by one matrix after the other: ops of a row. The right matrix is free, here and
  * after a barrier. */
 void basis_turn_rows(basis *m, const program_op *ops);
-
-#endif

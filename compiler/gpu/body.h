@@ -1,6 +1,5 @@
 /* gpu/body: what the bodies of all GPU entries share: parameters, owners of rows, rows, positions. */
-#ifndef PEGEN_GPU_BODY_H
-#define PEGEN_GPU_BODY_H
+#pragma once
 
 #include "gpu/entries.h"
 #include "gpu/staged_rows.h"
@@ -108,5 +107,3 @@ ir_loop gpu_begin_rows(gpu_body *t, ir_value *first);
 int gpu_passing_table(ir *b, arena *a, const program_blocks *blocks, int head_dim, const char *name);
 /* Where raw matrices begin, as expressions: made before the emitter, which has room for the nodes that there are. */
 void gpu_generators(const program *of, const program_skew *skew, const expr **generator);
-
-#endif

@@ -5,13 +5,10 @@
  * of I + A is the identity, that of every Schur complement is not less, so no pivot is below 1. In two-float
  * arithmetic, because float32's error would be multiplied by the condition of I + A.
  */
-#ifndef PEGEN_GPU_CAYLEY_H
-#define PEGEN_GPU_CAYLEY_H
+#pragma once
 
 #include "gpu/exponential.h"
 
 /* The left matrix is A, complete but for a barrier; then it is C (or, is_transposed, its transpose), complete, and the
  * right one is free. An A that is not finite gives NaN everywhere. All threads of the block come here. */
 void team_cayley(matrix_team *g, bool is_transposed);
-
-#endif

@@ -9,8 +9,7 @@
  * machines without a GPU. A barrier is there a call of ir.host_wait, which lets the others come as far, and
  * what the lanes of a warp do together one of ir.host_warp.
  */
-#ifndef PEGEN_GPU_ENTRIES_H
-#define PEGEN_GPU_ENTRIES_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "plan/gradient.h"
@@ -161,5 +160,3 @@ int gpu_converting_entries(arena *a, const gpu_plans *plans, unsigned dtypes, gp
 gpu_emit gpu_emit_rows;
 /* An entry that adds up gradients, found by a word, of a call that `of` says (gpu/finish). */
 gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word);
-
-#endif

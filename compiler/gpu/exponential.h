@@ -10,8 +10,7 @@
  * Stockmeyer's scheme, and as many squarings as the scale needs. No product needs a transposed read: M and M^3 are
  * skew, M^2 is symmetric, and what is squared is kept beside its transpose.
  */
-#ifndef PEGEN_GPU_EXPONENTIAL_H
-#define PEGEN_GPU_EXPONENTIAL_H
+#pragma once
 
 #include "mlir/ir.h"
 
@@ -68,5 +67,3 @@ void team_exponential_end(matrix_team *g, ir_value count, team_step *before, voi
 /* The left matrix is M, complete but for a barrier; then it is the transpose of exp(M), complete, and the right one is
  * free. An M that is not finite gives NaN everywhere. All threads of the block come here. */
 void team_exponential(matrix_team *g);
-
-#endif

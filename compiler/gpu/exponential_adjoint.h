@@ -9,8 +9,7 @@
  * wait for their turn lie in global memory that is the thread's own, for there are more than registers: lane by lane,
  * so that neighbours share sectors.
  */
-#ifndef PEGEN_GPU_EXPONENTIAL_ADJOINT_H
-#define PEGEN_GPU_EXPONENTIAL_ADJOINT_H
+#pragma once
 
 #include "gpu/exponential.h"
 
@@ -34,5 +33,3 @@ void team_torque_skew(team_torque *t);
 void team_torque_turn(team_torque *t, double factor);
 /* team_exponential; where it is wanted, the torque becomes what -M gains. */
 void team_torque_exponential(team_torque *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* gpu/forms: what each form makes for GPUs. */
-#ifndef PEGEN_GPU_FORMS_H
-#define PEGEN_GPU_FORMS_H
+#pragma once
 
 #include "forms/form.h"
 #include "gpu/entries.h"
@@ -11,5 +10,3 @@
  */
 const gpu_program *gpu_program_of(arena *a, const gpu_target *target, const form *f, const void *plan, unsigned dtypes,
                                   bool gradients);
-
-#endif

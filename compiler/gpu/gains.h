@@ -1,7 +1,6 @@
 /* gpu/gains: what gradients of operands and positions have in common, whoever sums torques: items, what was kept of
  * rows, sums of chunks, shares of positions and of inputs (kernel/launch.h, from PEGEN_PTX_KEPT_Q on). */
-#ifndef PEGEN_GPU_GAINS_H
-#define PEGEN_GPU_GAINS_H
+#pragma once
 
 #include "gpu/body.h"
 
@@ -38,5 +37,3 @@ void gpu_add_gains(gpu_gains *g);
  * (i32) and the head at hand; and a branch where they are wanted and the thread stores them (i1). */
 ir_value gpu_matrix_sums(gpu_gains *g, const program_op *matrix, int k, ir_value block);
 ir_branch gpu_if_matrices_wanted(gpu_gains *g, ir_value stores);
-
-#endif

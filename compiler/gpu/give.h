@@ -10,8 +10,7 @@
  * their last five bits. A warp's sums of elements are its own, in memory that no other touches. What an own token gains
  * is summed along its row, and added to what is the token's by one lane.
  */
-#ifndef PEGEN_GPU_GIVE_H
-#define PEGEN_GPU_GIVE_H
+#pragma once
 
 #include "base/number.h"
 #include "gpu/attention.h"
@@ -97,5 +96,3 @@ void attend_give_moves(attend_give *g); /* nothing where coordinates gain nothin
 unsigned attend_turning_operands(const attention_plan *p);
 /* Of a tile whose products' gains stand in place of scores'. */
 void attend_give_torques(attend_give *g);
-
-#endif

@@ -9,8 +9,7 @@
  * From what encode read (x; where channels are mapped, their map) it is the torque of y = M x, which a thread makes as
  * it goes: rounded to float32 only.
  */
-#ifndef PEGEN_GPU_GRADIENT_H
-#define PEGEN_GPU_GRADIENT_H
+#pragma once
 
 #include "gpu/entries.h"
 
@@ -24,5 +23,3 @@ void gpu_keep_matrices(arena *a, gpu_program *program, int thread_bytes);
 /* Appends what finishes encode's gradients, by what the program gains: NAME_encode_gradient_sum, ..., the entries of
  * kernel/launch.h from PEGEN_PTX_SUM_FROM on. */
 void gpu_add_finishing(arena *a, gpu_program *program);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Numbers are i32 and, but for less(), not negative; they become i64 where they are added to addresses.
  */
-#ifndef PEGEN_GPU_INDEX_H
-#define PEGEN_GPU_INDEX_H
+#pragma once
 
 #include "mlir/arith.h"
 
@@ -29,5 +28,3 @@ static inline ir_value table_i32(ir *b, const char *table, ir_value index) {
 #define both(b, x, y) ORDERED2(x, y, both(b, x_, y_))
 #define below(b, x, y) ORDERED2(x, y, below(b, x_, y_))
 #define less(b, x, y) ORDERED2(x, y, less(b, x_, y_))
-
-#endif

@@ -10,8 +10,7 @@
  * From what encode read (x) the exponential is formed twice: what rows made is turned by the first before it becomes a
  * torque.
  */
-#ifndef PEGEN_GPU_MATRIX_GRADIENT_H
-#define PEGEN_GPU_MATRIX_GRADIENT_H
+#pragma once
 
 #include "gpu/entries.h"
 
@@ -22,5 +21,3 @@ void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes);
 void gpu_add_dense_gradients(arena *a, gpu_program *program, unsigned dtypes);
 /* Appends the entries of a program with a change of basis, where there are gradients. */
 void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes);
-
-#endif

@@ -10,8 +10,7 @@
  * multiplied, as FlashAttention does. simt multiplies float32 by float32 (gpu/simt.c): float32 rows, and those of 16
  * bits that are widened when they are copied, since they lie anyhow or tensor cores do not take them.
  */
-#ifndef PEGEN_GPU_MMA_H
-#define PEGEN_GPU_MMA_H
+#pragma once
 
 #include "gpu/attention.h"
 #include "gpu/vendor.h"
@@ -298,5 +297,3 @@ void mma_clear_elements(mma *m); /* of a program that gives to operands, once a 
 void mma_begin_gives(mma *m, ir_value is_first);
 void mma_end_gives(mma *m);
 void mma_give(mma *m, const tile_op *op);
-
-#endif

@@ -1,7 +1,6 @@
 /* gpu/programs: the entries of each form, which gpu/forms chooses among. backward: the transposed program of encode's
  * rows; NULL: gradients are not wanted. */
-#ifndef PEGEN_GPU_PROGRAMS_H
-#define PEGEN_GPU_PROGRAMS_H
+#pragma once
 
 #include "gpu/entries.h"
 
@@ -21,5 +20,3 @@ const gpu_program *gpu_basis_program(arena *a, const program *encode, const prog
 
 /* Columns of a polynomial bias. NULL after a diag_error where columns are too many for shared memory. */
 const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients);
-
-#endif

@@ -1,6 +1,5 @@
 /* gpu/schedule: which loops of a program are threads of a GPU, and which a thread walks. */
-#ifndef PEGEN_GPU_SCHEDULE_H
-#define PEGEN_GPU_SCHEDULE_H
+#pragma once
 
 #include "program/program.h"
 
@@ -8,5 +7,3 @@
 const program *gpu_schedule(arena *a, const program *p);
 /* A program of gradients of operands and positions: tokens, and heads that differ, are threads. */
 const program *gpu_schedule_gradient(arena *a, const program *p);
-
-#endif

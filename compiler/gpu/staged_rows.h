@@ -5,8 +5,7 @@
  * moves whole rows, 16 bytes a lane and neighbours side by side, into shared memory; each lane encodes its
  * unit there, with accesses as narrow as the layout needs; and the warp moves the rows on.
  */
-#ifndef PEGEN_GPU_STAGED_ROWS_H
-#define PEGEN_GPU_STAGED_ROWS_H
+#pragma once
 
 #include "gpu/thread_rows.h"
 
@@ -42,5 +41,3 @@ void stage_units(stage *s, void *context);
 ir_value stage_address(stage *s, ir_value local);
 /* Rows first ... first + flight - 1, those from `end` on left as they are. All lanes of the warp come here. */
 void stage_rows(stage *s, ir_value first, ir_value end);
-
-#endif

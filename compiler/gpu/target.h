@@ -1,6 +1,5 @@
 /* gpu/target: the GPUs that code is written for, and the way from a plan to its text. */
-#ifndef PEGEN_GPU_TARGET_H
-#define PEGEN_GPU_TARGET_H
+#pragma once
 
 #include "gpu/entries.h"
 #include "gpu/vendor.h"
@@ -38,5 +37,3 @@ gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target
  * NAME_host_attention, which call what NAME_host_encode_runner (or ..._attention_runner) points at with
  * NAME_host_context and their own arguments. For check and tests. */
 void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output *out);
-
-#endif

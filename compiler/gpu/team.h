@@ -1,8 +1,7 @@
 /* gpu/team: what a team of threads (gpu/exponential) reads and writes: elements of skew operands, and rows of q and
  * k, which lie in its right matrix as float32 while its left one is multiplied with them.
  */
-#ifndef PEGEN_GPU_TEAM_H
-#define PEGEN_GPU_TEAM_H
+#pragma once
 
 #include "gpu/body.h"
 #include "gpu/exponential.h"
@@ -59,5 +58,3 @@ void team_rows_multiply(team_rows *r, double amplitude, ir_value changed);
 void team_rows_out(team_rows *r, const row_origin *origin, ir_value first);
 /* All of that, flight by flight, for the body's rows; passing: of team_rows_passing. */
 void team_rows_turn(team_rows *r, const row_origin *origin, int passing, double amplitude, ir_value changed);
-
-#endif

@@ -3,8 +3,7 @@
  * Matrices lie in the team's right matrix as rows do (gpu/team), so that lines of either direction may be turned in
  * place: row by row, without the changed places of quads that products are read by.
  */
-#ifndef PEGEN_GPU_TEAM_SUMS_H
-#define PEGEN_GPU_TEAM_SUMS_H
+#pragma once
 
 #include "gpu/team.h"
 
@@ -15,5 +14,3 @@ void team_sum_rows(team_rows *r, row_thread *kept, const row_origin *origin, ir_
 /* The thread's tile of a matrix that lies as rows do; stored, it is complete but for a barrier. */
 void team_store_lines(team_rows *r, const ir_value *tile);
 void team_load_lines(team_rows *r, ir_value *tile);
-
-#endif

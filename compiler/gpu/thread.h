@@ -3,8 +3,7 @@
  * float64 nodes become two-float numbers (mlir/two_float). What differs from block to block
  * is read from constant tables at the thread's unit; what does not is computed once.
  */
-#ifndef PEGEN_GPU_THREAD_H
-#define PEGEN_GPU_THREAD_H
+#pragma once
 
 #include "mlir/expr.h"
 #include "plan/thread.h"
@@ -69,5 +68,3 @@ ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);
 ir_value emit_thread_index(thread_emitter *e, const int *values);
 /* Whether values[units] is not -1 at this thread's unit: i1; a null value where it is at all units. */
 ir_value emit_thread_present(thread_emitter *e, const int *values);
-
-#endif

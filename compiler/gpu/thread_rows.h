@@ -1,6 +1,5 @@
 /* gpu/thread_rows: where the rows of a GPU thread lie, and its channels of a row in whole accesses. */
-#ifndef PEGEN_GPU_THREAD_ROWS_H
-#define PEGEN_GPU_THREAD_ROWS_H
+#pragma once
 
 #include "gpu/thread.h"
 #include "program/program.h"
@@ -71,5 +70,3 @@ ir_value emit_row_number(row_thread *r, ir_value x);
 ir_value emit_row_pack(row_thread *r, const ir_value *y);
 /* What the ops of a row make of the one that was loaded, stored where valid (a null value: always). */
 void emit_row_store(row_thread *r, const row_place *place, ir_value valid);
-
-#endif

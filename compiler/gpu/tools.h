@@ -3,8 +3,7 @@
  * ptxas and a disassembler (nvdisasm, else cuobjdump) are looked for on PATH, in CUDA's folders and in those of Python
  * packages that bring them. They are started without a shell, and work in a folder that is removed again.
  */
-#ifndef PEGEN_GPU_TOOLS_H
-#define PEGEN_GPU_TOOLS_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -22,5 +21,3 @@ bool gpu_tools_list(arena *a, const char *ptx, size_t size, const char *chip, sa
 /* Machine code for the chip, a cubin. False after a diag_error. */
 bool gpu_tools_assemble(arena *a, const char *ptx, size_t size, const char *chip, const char **cubin,
                         size_t *cubin_size);
-
-#endif

@@ -1,6 +1,5 @@
 /* gpu/vendor: what differs from one vendor of GPUs to the next. A vendor is a file with a row and its chips. */
-#ifndef PEGEN_GPU_VENDOR_H
-#define PEGEN_GPU_VENDOR_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "target/request.h"
@@ -38,5 +37,3 @@ struct gpu_vendor {
 #define DECLARE(vendor) extern const gpu_vendor vendor;
 GPU_VENDORS(DECLARE)
 #undef DECLARE
-
-#endif

@@ -4,8 +4,7 @@
  * below 1/2, a Taylor polynomial summed row by row, and the result squared. Lanes that are left over do what the first
  * of the last block do, with shared memory of their own.
  */
-#ifndef PEGEN_GPU_WARP_EXPONENTIAL_H
-#define PEGEN_GPU_WARP_EXPONENTIAL_H
+#pragma once
 
 #include "gpu/thread.h"
 #include "program/program.h"
@@ -64,5 +63,3 @@ warp_squarings warp_exponential_begin(warp_exponential *e);
  * block's is squared once more; NULL: nothing. */
 typedef void warp_step(void *context, ir_value more);
 void warp_exponential_end(warp_exponential *e, const warp_squarings *s, warp_step *before, void *context);
-
-#endif

@@ -6,8 +6,7 @@
  * has its own terms' (gpu/finish takes them on). Rows that columns widened (gpu/widen_gains) and attention with the
  * bias in it (gpu/attention_weights) say what weights gain.
  */
-#ifndef PEGEN_GPU_WEIGHT_GAINS_H
-#define PEGEN_GPU_WEIGHT_GAINS_H
+#pragma once
 
 #include "gpu/gains.h"
 #include "gpu/weights.h"
@@ -49,5 +48,3 @@ list_loop weight_begin_list(weight_gains *g, const char *starts, const char *lis
                             ir_value *values);
 /* A number of a row or an input. */
 ir_value weight_load_number(weight_gains *g, int dtype, ir_value at);
-
-#endif

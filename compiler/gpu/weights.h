@@ -6,8 +6,7 @@
  * between barriers of the warp. Columns that widen rows (gpu/widen) and those of a tile of attention (gpu/polynomial)
  * are made of it.
  */
-#ifndef PEGEN_GPU_WEIGHTS_H
-#define PEGEN_GPU_WEIGHTS_H
+#pragma once
 
 #include "gpu/thread.h"
 #include "gpu/widen_tables.h"
@@ -66,5 +65,3 @@ ir_value weight_column(weight_lanes *w, ir_value index);
  * them lays the monomials that no column has, where gains were; then all lanes of the warp come. */
 void weight_lay_constant_monomials(weight_lanes *w, const two_float *place);
 ir_value weight_constant(weight_lanes *w);
-
-#endif

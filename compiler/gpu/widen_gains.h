@@ -7,8 +7,7 @@
  * is added to the chunk's sums, of which a lane has its own terms' (gpu/finish takes them on). What coordinates gain of
  * columns is the slopes of gains and keys, from tables, in two-float arithmetic.
  */
-#ifndef PEGEN_GPU_WIDEN_GAINS_H
-#define PEGEN_GPU_WIDEN_GAINS_H
+#pragma once
 
 #include "gpu/entries.h"
 #include "plan/widen.h"
@@ -17,5 +16,3 @@
 bool gpu_widen_gains_fit(arena *a, const plan_widen *p, const plan_gradient *of);
 /* Those of a call and those that finish it; their number, 0 where they do not fit. */
 int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries);
-
-#endif

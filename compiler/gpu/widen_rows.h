@@ -1,7 +1,6 @@
 /* gpu/widen_rows: tokens whose rows columns widen, each of some neighbouring lanes, and their channels, which no column
  * changes. */
-#ifndef PEGEN_GPU_WIDEN_ROWS_H
-#define PEGEN_GPU_WIDEN_ROWS_H
+#pragma once
 
 #include "gpu/body.h"
 #include "gpu/weights.h"
@@ -24,5 +23,3 @@ MlirType widen_piece_type(const gpu_body *t);
 
 /* The token's coordinates, counted from what stands at `origin` among its parameters (gpu_origin). */
 void widen_load_place(gpu_body *t, const ir_value *origin, two_float *place);
-
-#endif

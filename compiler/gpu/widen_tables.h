@@ -4,8 +4,7 @@
  * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding
  * has, and, without lanes, one of what is constant along a row of scores and has no column.
  */
-#ifndef PEGEN_GPU_WIDEN_TABLES_H
-#define PEGEN_GPU_WIDEN_TABLES_H
+#pragma once
 
 #include "mlir/ir.h"
 #include "plan/widen.h"
@@ -55,5 +54,3 @@ widen_slopes widen_slopes_make(arena *a, widen_tables *t, const plan_widen *p, c
 void widen_slopes_emit(ir *b, arena *a, const widen_slopes *s, const char *prefix);
 
 const char *widen_table_name(arena *a, const char *prefix, const char *table);
-
-#endif

@@ -1,6 +1,5 @@
 /* tile/interpret: a tile program executed on arrays in long double, rounding nothing: the oracle of all machines. */
-#ifndef PEGEN_TILE_INTERPRET_H
-#define PEGEN_TILE_INTERPRET_H
+#pragma once
 
 #include "tile/tile.h"
 
@@ -31,5 +30,3 @@ typedef struct tile_call {
 
 /* Tiles that were loaded are NaN up to the next wait. */
 void tile_interpret(arena *a, const tile_program *p, tile_call *call);
-
-#endif

@@ -17,8 +17,7 @@
  * and the emitter of a machine (gpu/mma.h). Passes make programs of programs: tile_reverse the gradients, tile_pipeline
  * a schedule of loads and waits.
  */
-#ifndef PEGEN_TILE_TILE_H
-#define PEGEN_TILE_TILE_H
+#pragma once
 
 #include "base/arena.h"
 
@@ -164,5 +163,3 @@ tile_op *tile_add_rotated(tile_program *p, tile_kind kind, int value, int first,
 int tile_add_load(tile_program *p, const char *name, tile_tensor tensor);
 tile_op *tile_add_store(tile_program *p, tile_tensor tensor, int value);
 int tile_add_turn(arena *a, tile_program *p, int value, bool back);
-
-#endif
