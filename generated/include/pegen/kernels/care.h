@@ -1,7 +1,7 @@
 /* care: Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)
  *
  * Made by pegen 0.2.0 from the description care with
- *   head_dim=64 heads=1 axes=2 grades=0,1,2,3 basis=e31 order=paper skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 grades=0,1,2,3 basis=e31 order=paper about=learned speeds=schedule skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -37,7 +37,7 @@ enum {
   /* freq: speed of the turn
    * shape  [axes=2, heads=1, blocks=8], contiguous; float32, float64, float16 or bfloat16
    * units  radians per unit of position
-   * start  base^(-i/blocks), as RoPE's
+   * start  base^(-i/blocks), base 10000, as RoPE's
    * source CARE, appendix A */
   CARE_OPERAND_FREQ = 1,
   CARE_OPERAND_COUNT = 2

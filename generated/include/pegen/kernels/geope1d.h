@@ -1,7 +1,7 @@
 /* geope1d: GeoPE, one axis (eq. 46-48)
  *
  * Made by pegen 0.2.0 from the description geope1d with
- *   head_dim=64 base=100 exponent_sign=1 layout=interleaved skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 base=100 exponent_sign=1 first=0 schedule_dim=0 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

@@ -1,7 +1,7 @@
 /* liere: Lie rotational position encoding, LieRE_b (Ostmeier et al., section 4)
  *
  * Made by pegen 0.2.0 from the description liere with
- *   head_dim=64 heads=1 axes=2 block=64 prepare=float32 coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 block=64 prepare=float32 first=two_pi coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

@@ -1,7 +1,7 @@
 /* pape: parabolic position encoding (PaPE, section 4)
  *
  * Made by pegen 0.2.0 from the description pape with
- *   head_dim=64 heads=1 axes=2 parabolas=50 role=separable origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
+ *   head_dim=64 heads=1 axes=2 without=nothing parabolas=50 role=separable origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -88,12 +88,12 @@ enum {
 
 /* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */
 enum {
-  /* a: W_a x of the query's token: -softplus of it is the parabola's curvature
+  /* a: W_a x: -softplus of it is the parabola's curvature, of the query's token
    * shape  [B,H,N,50], any strides of B, H and N; the number type of q, or float32 as all inputs are
    * units  1
    * source PaPE, eq. 7 */
   PAPE_INPUT_A = 0,
-  /* b: W_b x of the query's token: the parabola's slope
+  /* b: W_b x: the parabola's slope, of the query's token
    * shape  [B,H,N,50], any strides of B, H and N; the number type of q, or float32 as all inputs are
    * units  1
    * source PaPE, eq. 8 */

@@ -1,7 +1,7 @@
 /* quatro: quaternion rotary embedding (CARE, section 4)
  *
  * Made by pegen 0.2.0 from the description quatro with
- *   head_dim=64 heads=1 axes=2 half_angle=false skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 half_angle=false about=learned first=schedule skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
