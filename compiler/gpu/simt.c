@@ -109,10 +109,11 @@ static void product(mma *m, const tile_op *op) {
 #define SIMT \
   .name = "simt", .element = BYTES, .neighbours = QUAD, .negative = INT32_MIN, .unrolled = 2560, .product = product, \
   .few = 1
+
 /* The last sizes are of long rows, and of chips with less shared memory. */
-#define SHORT_SIZES {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 32, 2}, {1, 8, 2}, {1, 8, 1}
+const mma_machine mma_simt = {
+    SIMT, .whole = QUAD,
+    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 32, 2}, {1, 8, 2}, {1, 8, 1}}};
 
-const mma_machine mma_simt = {SIMT, .whole = QUAD, .size = {{4, 32, 2}, {4, 16, 2}, SHORT_SIZES}};
-
-/* Rows that lie anyhow wait for their loads, and their code is shorter. */
-const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {SHORT_SIZES}};
+/* Few rows lie anyhow, but a driver compiles their code for everybody: tiles are small, so that it is short. */
+const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 8, 2}, {1, 8, 1}}};
