@@ -100,7 +100,7 @@ class Gpu(unittest.TestCase):
         made = self.gradients(module, "cuda", (q, k, v, at), (q,))
         for x, y in zip(made, expected, strict=True):
             self.same(x, y, 1e-3)
-        backward = ("f32", "keys_f32", "positions", "positions")
+        backward = ("queries_gains_f32_simt", "keys_gains_f32_simt", "positions", "positions")
         self.of_launched(module.kernel, "attention_few_f32_simt", *(f"attention_backward_{name}" for name in backward))
         few = pt.Attention("attention", head_dim=64, dtypes="bfloat16")
         q, k = torch.randn(1, 8, 1, 64).bfloat16(), torch.randn(1, 2, 600, 64).bfloat16()

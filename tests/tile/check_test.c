@@ -1,7 +1,7 @@
 /* Tile programs that are not sound, each with what the checker must say; sound ones; and their text. */
 #include "unit.h"
 
-#include "scheduled.h"
+#include "tile/tile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -381,7 +381,7 @@ static void waits_are_needed(void **state) {
   const unsigned of_keys = TILE_OF_KEYS | TILE_OF_VALUES;
   const struct {
     const tile_program *program;
-    int scheduled, pipelined; /* waits */
+    int in_turn, pipelined; /* waits */
   } programs[] = {{forward, 2, 1},
                   {tile_reverse(a, forward, TILE_OF_QUERIES), 2, 1},
                   {tile_reverse(a, forward, of_keys), 2, 1},
@@ -398,7 +398,7 @@ static void waits_are_needed(void **state) {
                   {tile_apart(a, tile_reverse(a, turned, of_keys)), 2, 1},
                   {tile_turn(a, TILE_K, true), 2, 2}};
   for (size_t i = 0; i < 2 * sizeof programs / sizeof *programs; i++) {
-    const tile_program *p = (i % 2 ? tile_pipeline : scheduled)(a, programs[i / 2].program);
+    const tile_program *p = (i % 2 ? tile_pipeline : tile_in_turn)(a, programs[i / 2].program);
     int waits = 0;
     assert_string_equal(message_of(a, p), "");
     for (int op = 0; op < p->n_ops; op++) {
@@ -409,7 +409,7 @@ static void waits_are_needed(void **state) {
       assert_true(*message_of(a, less));
       waits++;
     }
-    assert_int_equal(waits, i % 2 ? programs[i / 2].pipelined : programs[i / 2].scheduled);
+    assert_int_equal(waits, i % 2 ? programs[i / 2].pipelined : programs[i / 2].in_turn);
   }
   arena_destroy(a);
 }

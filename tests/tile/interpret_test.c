@@ -1,6 +1,6 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
  * whose pairs are a score of q . k, of rows as they are, turned once each, or rotated pair by pair, with its variants,
- * before and after tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score
+ * behind tile_in_turn and tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score
  * by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows that are
  * turned are so in the program, and once more behind tile_apart by tile_turn.
  */
@@ -8,7 +8,6 @@
 
 #include "algebra/relative.h"
 #include "plan/widen.h"
-#include "scheduled.h"
 #include "tile/interpret.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -497,7 +496,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       /* Gradients of keys and of values apart are the same ops: one size and head of each description. */
       int n_programs = i || head ? 3 : (int)(sizeof programs / sizeof *programs);
       for (int p = 0; p < n_programs; p++) {
-        compare_program(&f, name, scheduled(f.memory, programs[p]), false, &exact, gained);
+        compare_program(&f, name, tile_in_turn(f.memory, programs[p]), false, &exact, gained);
         compare_program(&f, name, tile_pipeline(f.memory, programs[p]), false, &exact, gained);
         if (!turns) continue;
         const tile_program *apart = tile_apart(f.memory, programs[p]);
