@@ -18,16 +18,19 @@ static void initialize(void) {
   LLVMInitializeAMDGPUAsmPrinter();
 }
 
-enum { NATIVE = NUMBER_BIT(NUMBER_F16), SHARED = 64 << 10 };
+enum { NATIVE = NUMBER_BIT(NUMBER_F16), SHARED = 64 << 10, REGISTERS = 96 };
 
 static const gpu_target chips[] = {
-    {"gfx90a", "AMD Instinct MI200", "", .level = 0x90a, .native = NATIVE, .shared = SHARED, .vendor = &gpu_amd},
-    {"gfx942", "AMD Instinct MI300", "", .level = 0x942, .native = NATIVE, .shared = SHARED, .vendor = &gpu_amd},
+    {"gfx90a", "AMD Instinct MI200", "", .level = 0x90a, .native = NATIVE, .shared = SHARED, .registers = REGISTERS,
+     .vendor = &gpu_amd},
+    {"gfx942", "AMD Instinct MI300", "", .level = 0x942, .native = NATIVE, .shared = SHARED, .registers = REGISTERS,
+     .vendor = &gpu_amd},
 #if LLVM_VERSION_MAJOR >= 22 /* 19 does not know it */
     {"gfx950", "AMD Instinct MI350", "", .level = 0x950, .native = NATIVE | NUMBER_BIT(NUMBER_BF16), .shared = SHARED,
-     .vendor = &gpu_amd},
+     .registers = REGISTERS, .vendor = &gpu_amd},
 #endif
-    {"gfx1100", "AMD Radeon RX 7000", "", .level = 0x1100, .native = NATIVE, .shared = SHARED, .vendor = &gpu_amd},
+    {"gfx1100", "AMD Radeon RX 7000", "", .level = 0x1100, .native = NATIVE, .shared = SHARED, .registers = REGISTERS,
+     .vendor = &gpu_amd},
     {.name = NULL},
 };
 

@@ -626,7 +626,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
 
 /* ---- plans ---- */
 
-enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700, MOST_REGISTERS = 192 };
+enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700 };
 
 /* Blocks of tensor cores have half of sm_90's memory where they can: one computes while the other waits. */
 enum { HALF_SHARED = (227 << 9) - (1 << 10) };
@@ -650,7 +650,7 @@ static int unrolled(const mma *m) {
   return count;
 }
 
-static bool fits(mma *m, int64_t most_shared) {
+static bool fits(mma *m, const gpu_target *chip, int64_t most_shared) {
   const attention_plan *p = m->t->p;
   int registers = 0, pairs = m->shape.halves * m->shape.tile.streamed / MMA_LANES;
   for (int v = 0; v < m->p->n_values; v++)
@@ -663,7 +663,7 @@ static bool fits(mma *m, int64_t most_shared) {
   if (m->machine->unrolled && unrolled(m) > m->machine->unrolled) return false;
   bool is_long = pairs * operations_of(m->memory, p, m->machine->rounds) > MOST_CODE;
   m->shape.loops = is_long && !m->machine->rounds;
-  return registers <= MOST_REGISTERS && m->shape.shared <= most_shared && (!is_long || m->shape.loops);
+  return registers <= chip->registers && m->shape.shared <= most_shared && (!is_long || m->shape.loops);
 }
 
 /* What plans of a description on a chip are made from. */
@@ -698,7 +698,7 @@ static const mma_plan *plan_of(arena *a, const mma_choice *of, const tile_progra
                                 .parts = mma_parts(p, machine)};
     m.shape.holds_own = machine->holds && !reverses && size.halves * m.shape.tile.channels / MMA_INNER * 2 <= MOST_HELD;
     int64_t shared = machine->rounds ? n < MMA_MOST_SIZES ? HALF_SHARED : MOST_SHARED : of->chip->shared;
-    if (!fits(&m, shared)) continue;
+    if (!fits(&m, of->chip, shared)) continue;
     plan->shape = m.shape;
     return plan;
   }

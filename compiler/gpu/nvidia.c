@@ -28,6 +28,7 @@ enum {
    types, \
    mma, \
    (mma ? 99 : 64) << 10, \
+   192, \
    &gpu_nvidia}
 
 static const gpu_target chips[] = {

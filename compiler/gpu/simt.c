@@ -113,7 +113,7 @@ static void product(mma *m, const tile_op *op) {
 /* The last sizes are of long rows, and of chips with less shared memory. */
 const mma_machine mma_simt = {
     SIMT, .whole = QUAD,
-    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 32, 2}, {1, 8, 2}, {1, 8, 1}}};
+    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 8, 2}, {1, 8, 1}}};
 
 /* Few rows lie anyhow, but a driver compiles their code for everybody: tiles are small, so that it is short. */
 const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 8, 2}, {1, 8, 1}}};

@@ -16,6 +16,7 @@ typedef struct gpu_target {
   unsigned native;      /* number types that it converts itself, of mlir/number.h */
   bool has_mma;         /* mma.sync of 16-bit numbers, ldmatrix, cp.async and packed conversions (gpu/mma.h) */
   int shared;           /* bytes of shared memory that it and every later one gives a block */
+  int registers; /* of sums and weights of a tile program (gpu/mma.h) that its compiler has room for beside others */
   const gpu_vendor *vendor;
 } gpu_target;
 
@@ -23,12 +24,12 @@ struct gpu_vendor {
   const char *name;
   const char *triple;
   ir_gpu ir;
-  emit_kind assembly;       /* what --emit asm writes: EMIT_PTX, or EMIT_ASM */
-  bool is_portable;         /* see gpu_target.level */
-  bool is_embedded;         /* objects for processors take the text in, and runtime/ launches it */
-  bool has_objects;         /* LLVM writes objects */
+  emit_kind assembly; /* what --emit asm writes: EMIT_PTX, or EMIT_ASM */
+  bool is_portable; /* see gpu_target.level */
+  bool is_embedded; /* objects for processors take the text in, and runtime/ launches it */
+  bool has_objects; /* LLVM writes objects */
   void (*initialize)(void); /* LLVM's code generator */
-  const gpu_target *chips;  /* lowest level first; the last one has no name */
+  const gpu_target *chips; /* lowest level first; the last one has no name */
 };
 
 /* gpu_nvidia, ... in the order of gpu_target_at. */
