@@ -33,7 +33,7 @@ typedef struct backward_plan {
   int keeps; /* 1: weights of queries are kept */
   const pegen_ptx_entry *mma[2]; /* tile programs of rows of queries and of keys; NULL: there is none for them */
   const pegen_ptx_entry *gives[2]; /* the same, of what else gains, too; NULL: there is none, or nothing else gains */
-  int apart[2]; /* those read the caller's rows, where the others' come turned, and make none */
+  int apart[2]; /* those read the caller's rows, and make none */
   pegen_turning turning; /* entry NULL: rows are the caller's */
   pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
 } backward_plan;
@@ -230,11 +230,11 @@ static int gains_more(const backward_plan *p, int of_keys) {
 static void choose_giving(backward_plan *p, int of_keys) {
   static const char *const words[2][2] = {{PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_KEYS_GAINS},
                                           {PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}};
-  int turned = p->turning.entry != NULL;
+  static const char *const alone[2] = {PEGEN_PTX_WORD_QUERIES_GIVES, PEGEN_PTX_WORD_KEYS_GIVES};
   if (!p->mma[of_keys] || !gains_more(p, of_keys)) return;
-  p->gives[of_keys] = choose_entry(p, &p->of, words[turned][of_keys]);
-  p->apart[of_keys] = turned && !p->gives[of_keys];
-  if (p->apart[of_keys]) p->gives[of_keys] = choose_entry(p, p->call, words[0][of_keys]);
+  p->gives[of_keys] = choose_entry(p, &p->of, words[p->turning.entry != NULL][of_keys]);
+  p->apart[of_keys] = !p->gives[of_keys];
+  if (p->apart[of_keys]) p->gives[of_keys] = choose_entry(p, p->call, alone[of_keys]);
 }
 
 /* Blocks of queries, each with a run of tiles. */

@@ -49,7 +49,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
                           bool narrow, mma_kind kind) {
   static const struct {
     pegen_launch_entry of;
-    const char *word[2]; /* of rows as they are; of rows that come turned */
+    const char *word[3]; /* of rows as they are; of rows that come turned; of what gains beside rows alone */
   } rows[MMA_KIND_COUNT] = {
       [MMA_FORWARD] = {PEGEN_LAUNCH_attention, {NULL, PEGEN_PTX_WORD_TURNED}},
       [MMA_FEW] = {PEGEN_LAUNCH_attention, {PEGEN_PTX_WORD_FEW, PEGEN_PTX_WORD_FEW_TURNED}},
@@ -57,9 +57,10 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_TURNED}},
       [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_VALUES_MMA, PEGEN_PTX_WORD_VALUES_TURNED}},
       [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward,
-                             {PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED}},
+                             {PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED,
+                              PEGEN_PTX_WORD_QUERIES_GIVES}},
       [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward,
-                          {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}},
+                          {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GIVES}},
   };
   const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
   int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
@@ -70,7 +71,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
                                        plan->machine->name, narrow ? "_narrow" : ""),
                   .of = rows[kind].of,
-                  .word = rows[kind].word[d->products != d->p && !plan->p->matrix],
+                  .word = rows[kind].word[mma_gives_alone(plan) ? 2 : d->products != d->p],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
                   .access = access,
