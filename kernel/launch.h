@@ -139,7 +139,9 @@ enum {
   /* 1: rows of keys or values; 0: of queries. Of PEGEN_PTX_WORD_TURN_EACH a row of keys or values is written once for
    * each head of q that shares it. */
   PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT,
-  PEGEN_PTX_TURN_BACK, /* 1: by the transpose */
+  /* 1: by the transpose, of keys or values, where they are written for each head of q, the sum of these; 2: that sum of
+   * values as they are */
+  PEGEN_PTX_TURN_BACK,
   PEGEN_PTX_TURN_HEADS, /* of a thread; 1 where rotations differ from head to head */
   PEGEN_PTX_TURN_SETS, /* of heads, in all batches, times tokens */
   PEGEN_PTX_TURN_COUNT
@@ -154,6 +156,7 @@ enum {
 #define PEGEN_PTX_WORD_TURN_EACH_ALL "attention_turn_each_all"
 #define PEGEN_PTX_WORD_TURNED "attention_turned"
 #define PEGEN_PTX_WORD_FEW_TURNED "attention_few_turned"
+/* After PEGEN_PTX_WORD_TURN_EACH, tiles of keys are those of each head of q, whose rows they read and write. */
 #define PEGEN_PTX_WORD_QUERIES_TURNED "attention_backward_queries_turned"
 #define PEGEN_PTX_WORD_KEYS_TURNED "attention_backward_keys_turned"
 #define PEGEN_PTX_WORD_VALUES_TURNED "attention_backward_values_turned"

@@ -177,11 +177,17 @@ static int place_turned(backward_plan *p) {
   const pegen_attention_backward_call *c = p->call;
   int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
   pegen_turning_begin(t, p->request, &c->forward, p->bytes);
-  if (t->group > 1) return 0; /* entries of gradients have rows of heads of k */
+  if (c->forward.q.empty && t->group > 1) { /* zeros are written where they belong */
+    t->group = p->of.forward.group = 1;
+    p->of.forward.q.size[PEGEN_HEAD] = c->forward.k.size[PEGEN_HEAD];
+  }
   if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, 1, &p->of.forward.q) ||
-      !pegen_turning_place(t, &c->forward.k, width, 1, &p->of.forward.k))
+      !pegen_turning_place(t, &c->forward.k, width, t->group, &p->of.forward.k))
     return 0;
-  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, 1, &p->of.forward.v) ||
+  if (t->group > 1 && (!pegen_turning_place(t, &c->g_k, width, t->group, &p->of.g_k) ||
+                       !pegen_turning_place(t, &c->g_v, value_dim, t->group, &p->of.g_v)))
+    return 0;
+  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, t->group, &p->of.forward.v) ||
                         !pegen_turning_place(t, &c->forward.out, value_dim, 1, &p->of.forward.out) ||
                         !pegen_turning_place(t, &c->g_out, value_dim, 1, &p->of.g_out)))
     return 0;
@@ -332,24 +338,25 @@ static int turn_rows(const backward_plan *p, pegen_launch_run *run, void *contex
   return error;
 }
 
-static int turn_back(const backward_plan *p, const pegen_view *gained, int how, pegen_launch_run *run, void *context) {
-  if (!p->turning.entry) return 0;
-  return pegen_turning_run(&p->turning, &p->call->forward, gained, gained, how | PEGEN_TURN_BACK, run, context);
-}
-
 static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
   const pegen_attention_backward_call *c = p->call;
-  if (!of_keys) return turn_back(p, &c->g_q, PEGEN_TURN_QUERIES, run, context);
-  int error = turn_back(p, &c->g_k, PEGEN_TURN_KEYS, run, context);
-  return error || !p->turning.has_values ? error : turn_back(p, &c->g_v, PEGEN_TURN_KEYS, run, context);
+  const pegen_turning *t = &p->turning;
+  int how = PEGEN_TURN_KEYS | PEGEN_TURN_BACK;
+  if (!t->entry) return 0;
+  if (!of_keys) return pegen_turning_run(t, &c->forward, &c->g_q, &c->g_q, PEGEN_TURN_BACK, run, context);
+  int error = pegen_turning_run(t, &c->forward, &p->of.g_k, &c->g_k, how, run, context);
+  if (error || (!t->has_values && t->group == 1)) return error;
+  if (!t->has_values) how = PEGEN_TURN_KEYS | PEGEN_TURN_SUM;
+  return pegen_turning_run(t, &c->forward, &p->of.g_v, &c->g_v, how, run, context);
 }
 
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
-  const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
   int gives = entry == p->gives[of_keys], apart = gives && p->apart[of_keys];
+  const pegen_attention_backward_call *call = apart ? p->call : &p->of;
+  const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
   int64_t blocks = gives && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
-  return launch(p, apart ? p->call : &p->of, entry, blocks, of_keys, !apart, run, context);
+  return launch(p, call, entry, blocks, of_keys, !apart, run, context);
 }
 
 /* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */

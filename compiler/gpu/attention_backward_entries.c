@@ -123,7 +123,6 @@ static int blocks_of(const attend_gradient_shape *s, gpu_entry_kind kind) {
 static bool is_replaced(const gpu_program *program, const attention_plan *p) {
   const attend_design *design = program->plan;
   const mma_plan *const *plan = design->mma[MMA_ANY_ROWS];
-  if (attend_turns_by_head(design->p)) return false;
   bool sums = p->n_sums > 0, gains = sums || attend_gaining(p);
   return plan[MMA_QUERIES] && plan[MMA_KEYS] && (!gains || plan[MMA_QUERIES_GAINS]) && (!sums || plan[MMA_KEYS_GAINS]);
 }

@@ -117,7 +117,7 @@ static attend_rows rows_of_head(mma *m, tile_tensor tensor, ir_value head) {
 }
 
 attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
-  bool is_each = m->turns_by_head && !m->gradient && (tensor == TILE_K || m->turns_values); /* of each head of q */
+  bool is_each = m->turns_by_head && (tensor != TILE_V || m->turns_values); /* rows of each head of q */
   return rows_of_head(m, tensor, is_each || tile_is_of_queries(tensor) ? m->q_head : m->k_head);
 }
 

@@ -115,7 +115,7 @@ struct mma {
   const tile_program *p;
   mma_shape shape;
   bool is_bf16;
-  bool turns_by_head, turns_values; /* of rows that come turned */
+  bool turns_by_head, turns_values; /* of rows that come turned; by head: tiles of keys are of one head of q */
   ir_value warp, lane, group, quad; /* i32: of the block's warps; of the warp; lane / 4; lane % 4 */
   ir_value memory_of[TILE_MOST_VALUES]; /* shared memory of tiles: the first stage */
   ir_value stage; /* i32: stage that streamed tiles of this turn have */
@@ -200,6 +200,7 @@ ir_value mma_row_sum(mma *m, ir_value x);
 void mma_set_turn(mma *m, ir_value index);
 void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
 void mma_set_q_head(mma *m, ir_value head);
+ir_value mma_heads_met(const mma *m); /* i32: heads of q, from m->q_head on, that own keys meet */
 /* Bytes of shared memory for the coordinates and numbers of a side's tile; pairs read them where mma_set_side says. */
 int64_t mma_place_bytes(const mma *m, bool own);
 int64_t mma_number_bytes(const mma *m, bool own);

@@ -346,11 +346,11 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
     return;
   }
   int count = flatten(m, list);
-  ir_value group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
-  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, list, inside);
+  ir_value first = m->q_head;
+  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, mma_heads_met(m)), count, list, inside);
   unflatten(m, inside);
   two_float *remembered = emit_thread_remember(&m->t->exprs);
-  mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  mma_set_q_head(m, add(b, first, narrow(b, heads.index)));
   mma_narrow_range(m, &begin, &end);
   mma_begin_gives(m, ir_compare_int(b, "eq", heads.index, i64(b, 0)));
   emit_turns(m, each, begin, end);
@@ -359,6 +359,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   flatten(m, inside);
   ir_end_for_with(b, heads, count, inside, list);
   unflatten(m, list);
+  m->q_head = first;
   mma_add_rotated(m);
 }
 
@@ -541,14 +542,14 @@ static void set_tile(mma *m, ir_value item) {
     mma_set_few(m);
     return;
   }
-  bool owns_keys = m->p->owns_keys;
+  bool owns_keys = m->p->owns_keys, of_k = owns_keys && !m->turns_by_head;
   ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
   ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP);
-  if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
+  if (of_k) heads = ir_op2(b, "arith.divui", heads, group);
   ir_value head = attend_set_tile(t, item, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
   m->own_first = t->first;
-  m->q_head = owns_keys ? mul(b, head, group) : head;
-  m->k_head = owns_keys ? head : ir_op2(b, "arith.divui", head, group);
+  m->q_head = of_k ? mul(b, head, group) : head;
+  m->k_head = of_k ? head : ir_op2(b, "arith.divui", head, group);
   t->head = m->q_head;
 }
 
@@ -598,7 +599,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   attend t = {.b = b, .memory = a, .p = plan->p, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
-  m.turns_by_head = kind == MMA_FORWARD && attend_turns_by_head(design->p);
+  m.turns_by_head = kind != MMA_FEW && attend_turns_by_head(design->p) && !mma_gives_alone(plan);
   m.turns_values = design->p->turns_values;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
