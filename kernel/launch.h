@@ -188,8 +188,6 @@ enum {
 };
 
 /* Words of the entries that a backward call of attention and its finish are made of. */
-#define PEGEN_PTX_WORD_QUERIES "attention_backward"
-#define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
 /* Both by tile programs, of rows alone. Where there is the third, the second makes gradients of keys alone, and the
  * third those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too.
  * Or the last two, which read the caller's rows, are launched before those, and rows gain nothing there. Of queries, a

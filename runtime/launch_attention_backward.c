@@ -202,8 +202,7 @@ static int64_t tiles_of(const pegen_view *rows, int64_t tile) {
 static int plan_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
   const pegen_view *q = &call->forward.q, *k = &call->forward.k;
-  int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0);
-  if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
+  int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
   if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_TURNED, 0);
   int64_t tile = kernel->ptx->entries[first].columns, queries = count_of(q);
   memset(p, 0, sizeof *p);
@@ -371,14 +370,10 @@ static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, i
 /* What else gains than turned rows is launched before them, so that what is known of queries comes from rows' entries
  * last: other launches read the same bits whatever is asked. */
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
-  const pegen_ptx_entry *mma = p->mma[of_keys], *gives = p->gives[of_keys],
-                        *other = choose_entry(p, p->call, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
-  int more = gains_more(p, of_keys), error = 0;
-  if (!other && (!mma || (more && !gives))) return PEGEN_ERROR_DTYPE;
-  if (!mma || (more && !gives))
-    error = launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
-  else if (p->apart[of_keys]) error = launch_mma(p, gives, of_keys, run, context);
-  if (error || !mma) return error;
+  const pegen_ptx_entry *mma = p->mma[of_keys], *gives = p->gives[of_keys];
+  if (!mma || (gains_more(p, of_keys) && !gives)) return PEGEN_ERROR_DTYPE;
+  int error = p->apart[of_keys] ? launch_mma(p, gives, of_keys, run, context) : 0;
+  if (error) return error;
   error = launch_mma_rows(p, gives && !p->apart[of_keys] ? gives : mma, of_keys, run, context);
   return error ? error : turn_gains(p, of_keys, run, context);
 }

@@ -11,8 +11,6 @@
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
-  case GPU_ATTENTION_QUERIES:
-  case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
   case GPU_MMA_TURN: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
   case GPU_MMA:
@@ -138,7 +136,6 @@ static const attend_design *make_design(arena *a, const gpu_target *chip, const 
   }
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p};
-  d->gradient = attend_gradient_plan(a, p);
   d->products = attend_plan_of_products(a, p);
   const mma_machine *const machines[MMA_MACHINES] = {[MMA_16_BITS] = chip->has_mma ? &mma_sync : &mma_simt,
                                                      [MMA_FLOATS] = &mma_simt,
@@ -163,7 +160,6 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
   const spec *s = p->spec;
   const attend_design *design = make_design(a, chip, p);
   if (!design) return NULL;
-  const attention_plan *of = design->gradient;
   gpu_program *program = arena_new(a, gpu_program);
   gpu_attention_facts *attention = arena_new(a, gpu_attention_facts);
   *attention = (gpu_attention_facts){.n_parameters = attend_parameters(s),
@@ -171,8 +167,8 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
                                      .placed = attention_is_placed(p),
                                      .grid_only = p->by_rows,
                                      .indexed = p->indexed,
-                                     .gaining = gradients && attend_gradient_fits(of) ? attend_gaining(of) : 0};
-  if (gradients && attend_gradient_fits(of) && of->sums_inputs) attention->n_sums = of->n_sums;
+                                     .gaining = gradients ? attend_gaining(design) : 0,
+                                     .n_sums = gradients ? attend_summed(design) : 0};
   *program = (gpu_program){.spec = s,
                            .plan = design,
                            .per_head = p->per_head,
@@ -188,11 +184,11 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
     add_mma_entry(a, program, design, chip, dtype, true, MMA_FORWARD);
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
+    if (!(dtypes & 1u << dtype) || !attend_has_gradients(design)) continue;
     for (int narrow = 0; narrow < 2; narrow++)
       for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
         add_mma_entry(a, program, design, chip, dtype, narrow, (mma_kind)kind);
   }
-  if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
+  if (gradients) gpu_add_attention_gradients(a, program, design, dtypes);
   return program;
 }
