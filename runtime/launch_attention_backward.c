@@ -237,9 +237,10 @@ static void choose_giving(backward_plan *p, int of_keys) {
                                           {PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}};
   static const char *const alone[2] = {PEGEN_PTX_WORD_QUERIES_GIVES, PEGEN_PTX_WORD_KEYS_GIVES};
   if (!p->mma[of_keys] || !gains_more(p, of_keys)) return;
-  p->gives[of_keys] = choose_entry(p, &p->of, words[p->turning.entry != NULL][of_keys]);
-  p->apart[of_keys] = !p->gives[of_keys];
-  if (p->apart[of_keys]) p->gives[of_keys] = choose_entry(p, p->call, alone[of_keys]);
+  const pegen_ptx_entry *both = choose_entry(p, &p->of, words[p->turning.entry != NULL][of_keys]),
+                        *other = choose_entry(p, p->call, alone[of_keys]);
+  p->apart[of_keys] = other && (!both || other < both); /* entries come in the order in which they are taken */
+  p->gives[of_keys] = p->apart[of_keys] ? other : both;
 }
 
 /* Blocks of queries, each with a run of tiles. */
