@@ -139,7 +139,9 @@ enum {
   /* 1: rows of keys or values; 0: of queries. Of PEGEN_PTX_WORD_TURN_EACH a row of keys or values is written once for
    * each head of q that shares it. */
   PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT,
-  PEGEN_PTX_TURN_BACK, /* 1: by the transpose */
+  /* 1: by the transpose, of keys or values, where they are written for each head of q, the sum of these; 2: that sum of
+   * values as they are */
+  PEGEN_PTX_TURN_BACK,
   PEGEN_PTX_TURN_HEADS, /* of a thread; 1 where rotations differ from head to head */
   PEGEN_PTX_TURN_SETS, /* of heads, in all batches, times tokens */
   PEGEN_PTX_TURN_COUNT
@@ -154,10 +156,10 @@ enum {
 #define PEGEN_PTX_WORD_TURN_EACH_ALL "attention_turn_each_all"
 #define PEGEN_PTX_WORD_TURNED "attention_turned"
 #define PEGEN_PTX_WORD_FEW_TURNED "attention_few_turned"
+/* After PEGEN_PTX_WORD_TURN_EACH, tiles of keys are those of each head of q, whose rows they read and write. */
 #define PEGEN_PTX_WORD_QUERIES_TURNED "attention_backward_queries_turned"
 #define PEGEN_PTX_WORD_KEYS_TURNED "attention_backward_keys_turned"
 #define PEGEN_PTX_WORD_VALUES_TURNED "attention_backward_values_turned"
-/* There are none where operands or positions gain of what turns rows: those of the caller's rows are launched then. */
 #define PEGEN_PTX_WORD_QUERIES_GAINS_TURNED "attention_backward_queries_gains_turned"
 #define PEGEN_PTX_WORD_KEYS_GAINS_TURNED "attention_backward_keys_gains_turned"
 
@@ -186,17 +188,17 @@ enum {
 };
 
 /* Words of the entries that a backward call of attention and its finish are made of. */
-#define PEGEN_PTX_WORD_QUERIES "attention_backward"
-#define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
-/* Both on tensor cores, of rows alone. Where there is the third, the second makes gradients of keys alone, and the
- * third those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too;
- * where there are none, what else gains is left to those above, which are told of no rows. Of the fourth, as of the
- * first above, a block has PEGEN_PTX_ATTENTION_EACH tiles. */
+/* Both by tile programs, of rows alone. Where there is the third, the second makes gradients of keys alone, and the
+ * third those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too.
+ * Or the last two, which read the caller's rows, are launched before those, and rows gain nothing there. Of queries, a
+ * block of those where more gains has PEGEN_PTX_ATTENTION_EACH tiles. */
 #define PEGEN_PTX_WORD_QUERIES_MMA "attention_backward_queries_mma"
 #define PEGEN_PTX_WORD_KEYS_MMA "attention_backward_keys_mma"
 #define PEGEN_PTX_WORD_VALUES_MMA "attention_backward_values_mma"
 #define PEGEN_PTX_WORD_QUERIES_GAINS "attention_backward_queries_gains"
 #define PEGEN_PTX_WORD_KEYS_GAINS "attention_backward_keys_gains"
+#define PEGEN_PTX_WORD_QUERIES_GIVES "attention_backward_queries_gives"
+#define PEGEN_PTX_WORD_KEYS_GIVES "attention_backward_keys_gives"
 #define PEGEN_PTX_WORD_ATTENTION_SUM "attention_backward_sum" /* as PEGEN_PTX_WORD_SUM */
 #define PEGEN_PTX_WORD_TOTAL "attention_backward_total"
 /* From what weights gain to inputs and sums: as entries of gradients of columns below, q's channels being weights in

@@ -33,7 +33,7 @@ typedef struct backward_plan {
   int keeps; /* 1: weights of queries are kept */
   const pegen_ptx_entry *mma[2]; /* tile programs of rows of queries and of keys; NULL: there is none for them */
   const pegen_ptx_entry *gives[2]; /* the same, of what else gains, too; NULL: there is none, or nothing else gains */
-  int apart[2]; /* those read the caller's rows, where the others' come turned, and make none */
+  int apart[2]; /* those read the caller's rows, and make none */
   pegen_turning turning; /* entry NULL: rows are the caller's */
   pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
 } backward_plan;
@@ -177,11 +177,17 @@ static int place_turned(backward_plan *p) {
   const pegen_attention_backward_call *c = p->call;
   int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
   pegen_turning_begin(t, p->request, &c->forward, p->bytes);
-  if (t->group > 1) return 0; /* entries of gradients have rows of heads of k */
+  if (c->forward.q.empty && t->group > 1) { /* zeros are written where they belong */
+    t->group = p->of.forward.group = 1;
+    p->of.forward.q.size[PEGEN_HEAD] = c->forward.k.size[PEGEN_HEAD];
+  }
   if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, 1, &p->of.forward.q) ||
-      !pegen_turning_place(t, &c->forward.k, width, 1, &p->of.forward.k))
+      !pegen_turning_place(t, &c->forward.k, width, t->group, &p->of.forward.k))
     return 0;
-  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, 1, &p->of.forward.v) ||
+  if (t->group > 1 && (!pegen_turning_place(t, &c->g_k, width, t->group, &p->of.g_k) ||
+                       !pegen_turning_place(t, &c->g_v, value_dim, t->group, &p->of.g_v)))
+    return 0;
+  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, t->group, &p->of.forward.v) ||
                         !pegen_turning_place(t, &c->forward.out, value_dim, 1, &p->of.forward.out) ||
                         !pegen_turning_place(t, &c->g_out, value_dim, 1, &p->of.g_out)))
     return 0;
@@ -196,8 +202,7 @@ static int64_t tiles_of(const pegen_view *rows, int64_t tile) {
 static int plan_sums(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
   const pegen_view *q = &call->forward.q, *k = &call->forward.k;
-  int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES, 0);
-  if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
+  int first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_MMA, 0);
   if (first < 0) first = pegen_launch_next(kernel, PEGEN_PTX_WORD_QUERIES_TURNED, 0);
   int64_t tile = kernel->ptx->entries[first].columns, queries = count_of(q);
   memset(p, 0, sizeof *p);
@@ -230,11 +235,12 @@ static int gains_more(const backward_plan *p, int of_keys) {
 static void choose_giving(backward_plan *p, int of_keys) {
   static const char *const words[2][2] = {{PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_KEYS_GAINS},
                                           {PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}};
-  int turned = p->turning.entry != NULL;
+  static const char *const alone[2] = {PEGEN_PTX_WORD_QUERIES_GIVES, PEGEN_PTX_WORD_KEYS_GIVES};
   if (!p->mma[of_keys] || !gains_more(p, of_keys)) return;
-  p->gives[of_keys] = choose_entry(p, &p->of, words[turned][of_keys]);
-  p->apart[of_keys] = turned && !p->gives[of_keys];
-  if (p->apart[of_keys]) p->gives[of_keys] = choose_entry(p, p->call, words[0][of_keys]);
+  const pegen_ptx_entry *both = choose_entry(p, &p->of, words[p->turning.entry != NULL][of_keys]),
+                        *other = choose_entry(p, p->call, alone[of_keys]);
+  p->apart[of_keys] = other && (!both || other < both); /* entries come in the order in which they are taken */
+  p->gives[of_keys] = p->apart[of_keys] ? other : both;
 }
 
 /* Blocks of queries, each with a run of tiles. */
@@ -332,24 +338,25 @@ static int turn_rows(const backward_plan *p, pegen_launch_run *run, void *contex
   return error;
 }
 
-static int turn_back(const backward_plan *p, const pegen_view *gained, int how, pegen_launch_run *run, void *context) {
-  if (!p->turning.entry) return 0;
-  return pegen_turning_run(&p->turning, &p->call->forward, gained, gained, how | PEGEN_TURN_BACK, run, context);
-}
-
 static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
   const pegen_attention_backward_call *c = p->call;
-  if (!of_keys) return turn_back(p, &c->g_q, PEGEN_TURN_QUERIES, run, context);
-  int error = turn_back(p, &c->g_k, PEGEN_TURN_KEYS, run, context);
-  return error || !p->turning.has_values ? error : turn_back(p, &c->g_v, PEGEN_TURN_KEYS, run, context);
+  const pegen_turning *t = &p->turning;
+  int how = PEGEN_TURN_KEYS | PEGEN_TURN_BACK;
+  if (!t->entry) return 0;
+  if (!of_keys) return pegen_turning_run(t, &c->forward, &c->g_q, &c->g_q, PEGEN_TURN_BACK, run, context);
+  int error = pegen_turning_run(t, &c->forward, &p->of.g_k, &c->g_k, how, run, context);
+  if (error || (!t->has_values && t->group == 1)) return error;
+  if (!t->has_values) how = PEGEN_TURN_KEYS | PEGEN_TURN_SUM;
+  return pegen_turning_run(t, &c->forward, &p->of.g_v, &c->g_v, how, run, context);
 }
 
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
-  const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
   int gives = entry == p->gives[of_keys], apart = gives && p->apart[of_keys];
+  const pegen_attention_backward_call *call = apart ? p->call : &p->of;
+  const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
   int64_t blocks = gives && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
-  return launch(p, apart ? p->call : &p->of, entry, blocks, of_keys, !apart, run, context);
+  return launch(p, call, entry, blocks, of_keys, !apart, run, context);
 }
 
 /* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */
@@ -364,14 +371,10 @@ static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, i
 /* What else gains than turned rows is launched before them, so that what is known of queries comes from rows' entries
  * last: other launches read the same bits whatever is asked. */
 static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
-  const pegen_ptx_entry *mma = p->mma[of_keys], *gives = p->gives[of_keys],
-                        *other = choose_entry(p, p->call, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
-  int more = gains_more(p, of_keys), error = 0;
-  if (!other && (!mma || (more && !gives))) return PEGEN_ERROR_DTYPE;
-  if (!mma || (more && !gives))
-    error = launch(p, p->call, other, of_keys ? p->key_blocks : p->blocks, of_keys, !mma, run, context);
-  else if (p->apart[of_keys]) error = launch_mma(p, gives, of_keys, run, context);
-  if (error || !mma) return error;
+  const pegen_ptx_entry *mma = p->mma[of_keys], *gives = p->gives[of_keys];
+  if (!mma || (gains_more(p, of_keys) && !gives)) return PEGEN_ERROR_DTYPE;
+  int error = p->apart[of_keys] ? launch_mma(p, gives, of_keys, run, context) : 0;
+  if (error) return error;
   error = launch_mma_rows(p, gives && !p->apart[of_keys] ? gives : mma, of_keys, run, context);
   return error ? error : turn_gains(p, of_keys, run, context);
 }

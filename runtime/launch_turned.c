@@ -85,7 +85,7 @@ int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, 
   pegen_launch_set_rows(own + PEGEN_PTX_TURN_FROM, from, 0);
   pegen_launch_set_rows(own + PEGEN_PTX_TURN_TO, to, 0);
   own[PEGEN_PTX_TURN_OF_KEYS] = (how & PEGEN_TURN_KEYS) != 0;
-  own[PEGEN_PTX_TURN_BACK] = (how & PEGEN_TURN_BACK) != 0;
+  own[PEGEN_PTX_TURN_BACK] = how & PEGEN_TURN_SUM ? 2 : (how & PEGEN_TURN_BACK) != 0;
   own[PEGEN_PTX_TURN_HEADS] = heads;
   own[PEGEN_PTX_TURN_SETS] = sets;
   return run(context, &step);

@@ -24,7 +24,12 @@ PEGEN_HIDDEN int pegen_turning_place(pegen_turning *t, const pegen_view *from, i
                                      pegen_view *turned);
 
 /* how */
-enum { PEGEN_TURN_QUERIES = 0, PEGEN_TURN_KEYS = 1, PEGEN_TURN_BACK = 2 };
+enum {
+  PEGEN_TURN_QUERIES = 0,
+  PEGEN_TURN_KEYS = 1,
+  PEGEN_TURN_BACK = 2,
+  PEGEN_TURN_SUM = 4 /* of values as they are */
+};
 
 /* Launches what turns rows, be it where they are; nothing without queries. call: as the caller gave it. */
 PEGEN_HIDDEN int pegen_turning_run(const pegen_turning *t, const struct pegen_attention_call *call,

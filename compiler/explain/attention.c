@@ -4,6 +4,8 @@
 #include "explain/pair_facts.h"
 #include "explain/words.h"
 #include "gpu/attention_backward.h"
+#include "gpu/mma.h"
+#include "gpu/target.h"
 #include "spec/expr_facts.h"
 
 static long double bias_of(const pair_facts *f, int head, const double *delta) {
@@ -81,13 +83,16 @@ static int column_operations(const attention_plan *p) {
   return count;
 }
 
-/* What GPUs have no code for; NULL: nothing. */
-static const char *on_gpus(const attention_plan *p) {
-  if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
-  attend_gradient_shape s = attend_gradient_shape_of(p);
-  if (attend_has_columns(p) && !s.weighs && !s.moves)
-    return "on GPUs: of q, k and v alone; what a polynomial gains does not fit in their shared memory";
-  if (p->weights && !s.weighs)
+/* What GPUs with 64 KiB of shared memory have no code for; NULL: nothing. Others have more. */
+static const char *on_gpus(arena *a, const attention_plan *p) {
+  const mma_plan *plan[MMA_KIND_COUNT];
+  for (int kind = 0; kind < MMA_KIND_COUNT; kind++)
+    plan[kind] = mma_plan_of(a, p, gpu_target_find("sm_75"), &mma_simt_narrow, (mma_kind)kind);
+  if (!plan[MMA_QUERIES] || !plan[MMA_KEYS])
+    return "on GPUs with 64 KiB of shared memory: none; rows are too long for it";
+  if ((p->n_sums || p->weights || attend_gaining_of_pairs(p)) && !plan[MMA_QUERIES_GAINS])
+    return "on GPUs with 64 KiB of shared memory: of q, k and v alone; what else gains has no room in it";
+  if (p->weights && !attend_weights_fit(p))
     return "on GPUs: none of inputs and operands; what a polynomial's weights gain does not fit in their shared memory";
   if (p->torques && p->torques->n_scatters && !attend_turning_operands(p))
     return "on GPUs: none of operands that rotate pairs; they are read at computed places";
@@ -98,7 +103,7 @@ static const char *on_gpus(const attention_plan *p) {
  * what queries and keys gain. */
 static void explain_attention_gradients(arena *a, const spec *s, const attention_plan *p, explain_gradient *out) {
   out->has_rows = true;
-  out->missing = on_gpus(attend_gradient_plan(a, p));
+  out->missing = on_gpus(a, p);
   operation_count count = {0};
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
   for (int i = 0; i < p->n_scatters; i++) operation_count_add(&count, p->scatter[i].gradient, 1, seen);
@@ -119,7 +124,7 @@ static const char *normal_form(arena *a, const attention_plan *p) {
   const char *rotations = "";
   if (p->rows)
     rotations = "; R(s - r) = R(r)^-1 R(s): processors turn rows of q and k once each, at their own positions";
-  if (p->rows && !p->spec->skip_tokens) rotations = arena_printf(a, "%s, GPUs in each tile", rotations);
+  if (p->rows && !p->spec->skip_tokens) rotations = arena_printf(a, "%s, as GPUs do", rotations);
   if (p->turns_values)
     rotations = "; R(s - r) = R(r)^-1 R(s): rows of q, k and v are turned once each, at their own positions, and "
                 "outputs back; what turns them has no gradient";

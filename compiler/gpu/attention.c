@@ -11,8 +11,6 @@
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
-  case GPU_ATTENTION_QUERIES:
-  case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
   case GPU_MMA_TURN: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
   case GPU_MMA:
@@ -49,7 +47,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
                           bool narrow, mma_kind kind) {
   static const struct {
     pegen_launch_entry of;
-    const char *word[2]; /* of rows as they are; of rows that come turned */
+    const char *word[3]; /* of rows as they are; of rows that come turned; of what gains beside rows alone */
   } rows[MMA_KIND_COUNT] = {
       [MMA_FORWARD] = {PEGEN_LAUNCH_attention, {NULL, PEGEN_PTX_WORD_TURNED}},
       [MMA_FEW] = {PEGEN_LAUNCH_attention, {PEGEN_PTX_WORD_FEW, PEGEN_PTX_WORD_FEW_TURNED}},
@@ -57,9 +55,10 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_KEYS] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_TURNED}},
       [MMA_VALUES] = {PEGEN_LAUNCH_attention_backward, {PEGEN_PTX_WORD_VALUES_MMA, PEGEN_PTX_WORD_VALUES_TURNED}},
       [MMA_QUERIES_GAINS] = {PEGEN_LAUNCH_attention_backward,
-                             {PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED}},
+                             {PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED,
+                              PEGEN_PTX_WORD_QUERIES_GIVES}},
       [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward,
-                          {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}},
+                          {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GIVES}},
   };
   const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
   int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
@@ -70,7 +69,7 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
                                        plan->machine->name, narrow ? "_narrow" : ""),
                   .of = rows[kind].of,
-                  .word = rows[kind].word[d->products != d->p && !plan->p->matrix],
+                  .word = rows[kind].word[mma_gives_alone(plan) ? 2 : d->products != d->p],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
                   .access = access,
@@ -137,7 +136,6 @@ static const attend_design *make_design(arena *a, const gpu_target *chip, const 
   }
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p};
-  d->gradient = attend_gradient_plan(a, p);
   d->products = attend_plan_of_products(a, p);
   const mma_machine *const machines[MMA_MACHINES] = {[MMA_16_BITS] = chip->has_mma ? &mma_sync : &mma_simt,
                                                      [MMA_FLOATS] = &mma_simt,
@@ -162,7 +160,6 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
   const spec *s = p->spec;
   const attend_design *design = make_design(a, chip, p);
   if (!design) return NULL;
-  const attention_plan *of = design->gradient;
   gpu_program *program = arena_new(a, gpu_program);
   gpu_attention_facts *attention = arena_new(a, gpu_attention_facts);
   *attention = (gpu_attention_facts){.n_parameters = attend_parameters(s),
@@ -170,8 +167,8 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
                                      .placed = attention_is_placed(p),
                                      .grid_only = p->by_rows,
                                      .indexed = p->indexed,
-                                     .gaining = gradients && attend_gradient_fits(of) ? attend_gaining(of) : 0};
-  if (gradients && attend_gradient_fits(of) && of->sums_inputs) attention->n_sums = of->n_sums;
+                                     .gaining = gradients ? attend_gaining(design) : 0,
+                                     .n_sums = gradients ? attend_summed(design) : 0};
   *program = (gpu_program){.spec = s,
                            .plan = design,
                            .per_head = p->per_head,
@@ -187,11 +184,11 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
     add_mma_entry(a, program, design, chip, dtype, true, MMA_FORWARD);
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-    if (!(dtypes & 1u << dtype) || !attend_gradient_fits(of)) continue;
+    if (!(dtypes & 1u << dtype) || !attend_has_gradients(design)) continue;
     for (int narrow = 0; narrow < 2; narrow++)
       for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
         add_mma_entry(a, program, design, chip, dtype, narrow, (mma_kind)kind);
   }
-  if (gradients) gpu_add_attention_gradients(a, program, of, dtypes);
+  if (gradients) gpu_add_attention_gradients(a, program, design, dtypes);
   return program;
 }

@@ -1,10 +1,7 @@
-/* gpu/attention: attention on a GPU: tile programs (gpu/mma.h), and the older entries of gradients.
+/* gpu/attention: attention on a GPU, by tile programs (gpu/mma.h): what their emitters share.
  *
- * Of the latter a thread block has a tile of rows of one head. Rows go through shared memory as float32, a tile at a
- * time. 8 neighbouring threads have `rows` of the rows that stay: of a tile of rows that pass each of them computes the
- * scores of every eighth, and of sums every eighth group of 4 channels, so that scores change hands within a warp only.
  * What a pair adds (bias, rotation) is computed for each pair from the displacement: no table is made, no grid is
- * needed. A bias that is a polynomial is a few more channels of rows in shared memory instead.
+ * needed. A bias that is a polynomial is a few more columns of rows in shared memory instead.
  */
 #pragma once
 
@@ -20,24 +17,18 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
 
 /* ---- shared by the files that emit it ---- */
 
-/* Threads of a team, channels of an access; rows, pairs and quads of sums that a thread has at most. */
-enum { ATTEND_LANES = 8, ATTEND_QUAD = 4, ATTEND_MOST_ROWS = 4, ATTEND_MOST_PAIRS = 16, ATTEND_MOST_SUMS = 16 };
+enum { ATTEND_QUAD = 4 /* channels of an access */ };
 
 typedef struct attend_shape {
-  int rows, columns;                       /* queries and keys of a thread */
-  int queries, keys;                       /* of a tile */
-  int query_pitch, key_pitch, score_pitch; /* float32 from row to row in shared memory */
-  int quads;                               /* groups of 4 channels of the output that a thread has */
-  int columns_at, width; /* in a row of queries or keys a polynomial's columns stand from the first up to the second:
-                          * multiples of 4, equal where there are none */
+  int queries; /* of a tile, or keys where those are the block's own */
+  int width; /* of a polynomial's columns: a multiple of 4 */
   int token_lanes; /* that make a query's columns together */
-  int64_t scratch; /* bytes in which they do, where later keys and scores are */
+  int64_t scratch; /* bytes in which they do, where later streamed tiles are */
 } attend_shape;
 
 /* What the entries of one description are emitted from. */
 typedef struct attend_design {
   const attention_plan *p;
-  const attention_plan *gradient; /* of the older entries of gradients: without rotations where values are turned */
   const attention_plan *products; /* of tile programs, for which rows are turned by an entry of its own */
   const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
@@ -50,11 +41,9 @@ typedef struct attend {
   attend_shape shape;
   const ir_value *parameter; /* i64 */
   ir_value block, thread; /* i32 */
-  ir_value team, lane; /* i32: the thread's 8 among the block's, and it among them */
   ir_value batch, head; /* i32 */
   ir_value first, tokens, keys; /* i32: first query of the tile; all queries and keys */
-  ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
-  bool turns_rows; /* of queries and keys, and of values where the plan says so */
+  ir_value query_places, places; /* shared memory: coordinates of queries and keys */
   ir_value query_numbers, key_numbers; /* shared memory of what scores read of inputs; null: nothing */
   ir_value far; /* shared, an i32: not 0: some token's coordinates are not one float32 near enough; null: not asked */
   bool is_near; /* none is where code is emitted now: a displacement is one difference */
@@ -91,9 +80,8 @@ ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
 bool attend_has_columns(const attention_plan *p);
-/* Where columns stand in rows; how many lanes make a query's, and in how much memory: the fewest that have room in
- * `own` bytes or else in `room`. False: none have. */
-void attend_set_columns(const attention_plan *p, attend_shape *s);
+/* How many lanes make a query's columns, and in how much memory: the fewest that have room in `own` bytes or else in
+ * `room`. False: none have. */
 bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room);
 /* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
 bool attend_has_constant(const attention_plan *p);
@@ -102,7 +90,6 @@ ir_value attend_constant_at(attend *t, ir_value query);
  */
 bool attend_has_pairs(const attention_plan *p);
 bool attend_has_places(const attention_plan *p);
-void attend_declare_numbers(attend *t, int queries, int keys); /* of tokens, of a tile: gpu/attention_numbers.c */
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
 /* parameter: PEGEN_PTX_ATTENTION_Q or the like. */
@@ -111,12 +98,6 @@ attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width);
 void attend_set_emitters(attend *t, unsigned native);
 /* No number that is not finite has been seen. By one thread: a barrier is still to come. */
 void attend_clear_spoilt(attend *t);
-/* Rows first, first + 1, ... `count` of them, times `factor` (f32; null: 1) as float32 in shared memory; from row `end`
- * on the last one again. All threads of the block. watched: numbers that are not finite are told to t->spoilt. */
-void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch,
-                 ir_value factor, bool watched);
-/* Tells of numbers that are not finite. */
-void attend_watch(attend *t, int count, const ir_value *x);
 /* The first query (i32) that is no prefix token, below 0 where keys are more than queries; where there are such tokens.
  */
 ir_value attend_first_query(attend *t);
@@ -125,8 +106,6 @@ ir_value attend_first_query(attend *t);
 ir_value attend_placed_token(attend *t, int parameter, ir_value token);
 /* Bytes of a token's coordinates in shared memory. */
 int64_t attend_place_bytes(const attention_plan *p);
-/* A coordinate of place `index` (i32) of those in shared memory, from the tile's origin. */
-two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis);
 /* The displacement of two tokens of the tile, the key's coordinate less the query's, before it is rounded; and as the
  * nearest float32 or its neighbour, at five additions. */
 two_float attend_displacement(attend *t, ir_value query, ir_value key, int axis);
@@ -138,38 +117,13 @@ void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_
 /* What goes off every coordinate, [axes] i64: the place of the token in the middle of the block's own tile, or of
  * another of its tokens that has a finite one. `count` tokens from `first` on. */
 void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_value *origin);
-/* Channels [4 lane + 32 quad, ... + 4) of query `token` of the output. */
-void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values);
-
-/* ---- gpu/tile_sums.c: what a thread makes of a tile ---- */
-
-/* Rows of float32 in shared memory. */
-typedef struct attend_matrix {
-  ir_value memory;
-  int pitch;
-} attend_matrix;
+/* ---- gpu/tile_sums.c: which tile a block has, and which keys its queries see ---- */
 
 ir_value attend_short_parameter(attend *t, int index); /* i32 */
 ir_value attend_scale(attend *t); /* f32, times log2(e) */
 /* Tile `item` (i32) of those of shape.queries rows that all heads' `rows` (i32) are cut into, a head's side by side:
  * t->first and t->batch; gives the head. last_first: a head's last tile comes first. */
 ir_value attend_set_tile(attend *t, ir_value item, ir_value rows, ir_value heads, bool last_first);
-/* The thread's rows and columns of a tile: rows are shape.queries, columns shape.keys. */
-ir_value attend_own_row(attend *t, int row);
-ir_value attend_own_column(attend *t, int column);
-/* The same by a number (i32) that a loop has. */
-ir_value attend_row_of_thread(attend *t, ir_value row);
-ir_value attend_column_of_thread(attend *t, ir_value column);
-ir_value attend_score_at(attend *t, ir_value row, ir_value column);
-/* What the thread tells its 8 of one of its rows (of the tile), and what all 8 have told: 8 float32. */
-ir_value attend_own_word(attend *t, ir_value row);
-void attend_all_words(attend *t, ir_value row, ir_value *words);
-ir_value attend_sum_words(attend *t, ir_value row);
-/* Adds to sums[rows][columns] the products of channels [begin, end) of x's rows and y's, `step` (1 or 4) at a time. */
-void attend_add_products(attend *t, attend_matrix x, attend_matrix y, int begin, int end, int step, ir_value *sums);
-/* Adds to sums[rows][quads] the rows of a matrix, one a column, times what stands at attend_score_at; where something
- * was spoilt nothing of a row whose weight is 0. */
-void attend_add_rows(attend *t, attend_matrix rows, int quads, ir_value *sums);
 /* The score with what the pair adds; a bias that hides the key hides its score, too, should that be no number. */
 ir_value attend_paired(attend *t, ir_value score, ir_value pair);
 /* A query sees keys below this: all, or those of its own time. */
@@ -184,32 +138,15 @@ ir_value attend_end_of_keys(attend *t);
 bool attend_turns_rows(const attention_plan *p);
 /* Whether heads of q that share one of k rotate its rows differently, which are rotated ahead once for all of them. */
 bool attend_turns_by_head(const attention_plan *p);
-/* The plan of its pairs, which have no rotation; and of rows that come turned, of which no place is asked where the
- * rotation alone did. */
-const attention_plan *attend_plan_of_turned(arena *a, const attention_plan *p);
+/* The plan of rows that come turned, of whose pairs no place is asked where the rotation alone did. */
 const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p);
-
-typedef struct attend_turning {
-  ir_value memory; /* `count` rows, times R of their places in shared memory, */
-  int pitch, count;
-  ir_value places;
-  bool back; /* or times its transpose */
-  bool watched; /* numbers that are not finite are told to t->spoilt */
-} attend_turning;
-
-/* All threads of the block, which have met before and meet behind it. */
-void attend_turn_rows(attend *t, const attend_turning *of);
 
 /* ---- gpu/pairwise.c: what a pair adds ---- */
 
-/* Whether it is little enough to be written out for every pair of a thread. */
-bool attend_pair_is_short(const attention_plan *p);
 /* What does not differ from pair to pair; once, where it dominates all pairs. */
 void attend_pair_begin(attend *t);
 /* Positions of the expressions to come: the displacement of two tokens of the tile, as float32. */
 void attend_pair_place(attend *t, ir_value query, ir_value key);
-/* query, key: of the tile; tokens: of the sequence; i32. */
-ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
 /* A query and a key, of the tile and of the sequence: i32. */
 typedef struct attend_pair_of {
   ir_value query, query_token, key, key_token;
@@ -261,10 +198,8 @@ typedef struct attend_column_rows {
  * another of them that has a finite one. All threads of the block come here and meet. parameter:
  * PEGEN_PTX_ATTENTION_POSITIONS, or those of keys. */
 void attend_lay_origin(attend *t, int parameter, ir_value first, int count);
-/* The columns of queries, times the scale (f32), made in `scratch`; those of keys made next count from the same origin.
- * All threads of the block, which meet at the end. */
+/* The columns of queries, times the scale (f32), made in `scratch`. All threads of the block, which meet at the end. */
 void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale);
-void attend_key_columns(attend *t, const attend_column_rows *rows);
 /* The columns of one key by its coordinates: [n_columns]. */
 void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column);
 ir_value attend_natural_scale(attend *t); /* f32: attend_scale without its log2(e) */

@@ -32,9 +32,7 @@ typedef enum gpu_entry_kind {
   GPU_INPUTS,
   GPU_COLUMN_GRADIENT, /* of rows that columns widened, and with them weights (gpu/widen_gains.h) */
   GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
-  GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
-  GPU_ATTENTION_KEYS,
-  GPU_ATTENTION_WEIGHTS,
+  GPU_ATTENTION_WEIGHTS, /* gpu/attention_backward.h */
   GPU_MMA, /* attention on tensor cores: gpu/mma.h; ORDER mma_kind */
   GPU_MMA_FEW,
   GPU_MMA_QUERIES,

@@ -117,7 +117,7 @@ static attend_rows rows_of_head(mma *m, tile_tensor tensor, ir_value head) {
 }
 
 attend_rows mma_rows_of(mma *m, tile_tensor tensor) {
-  bool is_each = m->turns_by_head && !m->gradient && (tensor == TILE_K || m->turns_values); /* of each head of q */
+  bool is_each = m->turns_by_head && (tensor != TILE_V || m->turns_values); /* rows of each head of q */
   return rows_of_head(m, tensor, is_each || tile_is_of_queries(tensor) ? m->q_head : m->k_head);
 }
 
@@ -139,6 +139,18 @@ ir_value mma_address_of(mma *m, tile_tensor tensor) {
 int mma_numbers(const mma *m, int value) { return width_of(m, m->p->value[value].columns); }
 
 /* ---- numbers of rows where these lie ---- */
+
+bool mma_lies(const mma *m, int value) {
+  const tile_value *v = &m->p->value[value];
+  return m->shape.lies && !v->is_sum && v->rows == TILE_OWN && v->columns == TILE_VALUES;
+}
+
+ir_value mma_lying_row(mma *m, ir_value row) {
+  ir *b = m->b;
+  attend_rows rows = mma_rows_of(m, m->p->owns_keys ? TILE_V : TILE_G_OUT);
+  ir_value token = mma_own_place(m, row).token, count = m->p->owns_keys ? m->t->keys : m->t->tokens;
+  return ir_pointer(b, add(b, rows.base, mul(b, wide(b, clamped(b, token, count)), rows.stride)));
+}
 
 static int element_of(const mma *m) { return m->t->entry->tile->element; }
 
@@ -298,7 +310,7 @@ void mma_clear_padding(mma *m) {
   ir *b = m->b;
   for (int value = 0; value < m->p->n_values; value++) {
     const tile_value *v = &m->p->value[value];
-    if (v->is_sum || mma_numbers(m, value) == mma_width(m, value)) continue;
+    if (v->is_sum || mma_lies(m, value) || mma_numbers(m, value) == mma_width(m, value)) continue;
     int rows = tile_size(&m->shape.tile, v->rows) * v->stages, begin = mma_numbers(m, value) * m->machine->element,
         end = mma_width(m, value) * m->machine->element, bytes = begin % PIECE || end % PIECE ? WORD : PIECE;
     ir_value zero = bytes == WORD ? i32(b, 0) : ir_int(b, ir_vector(b, PIECE / WORD, b->i32), 0);

@@ -22,6 +22,7 @@ typedef struct mma_shape {
   tile_shape tile;   /* rows of tiles; channels and values as multiples of 16 */
   int halves;        /* of 8 own rows, of a warp: 1, or an even number */
   bool holds_own;    /* own rows that products read stay in registers */
+  bool lies;         /* own rows of values, which one product reads, are read where they lie, not in shared memory */
   bool loops;        /* a thread's scores are computed one after the other, by the same code */
   int64_t scratch;   /* bytes in which own queries' columns are made; gpu/weights.h */
   int64_t shared;    /* bytes of dynamic shared memory */
@@ -56,6 +57,8 @@ typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mm
  * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
                             const mma_machine *machine, mma_kind kind);
+/* Whether what gains beside rows does so alone, in an entry that reads rows as they are and stores none. */
+bool mma_gives_alone(const mma_plan *plan);
 /* The plans for rows of a type, by mma_kind. narrow: rows may lie anyhow. */
 const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow);
 
@@ -79,11 +82,12 @@ enum {
   MMA_HALF = MMA_ROWS / 2,
   MMA_MOST_HALVES = 4
 };
-enum { MMA_MOST_SIZES = 8, MMA_MOST_NUMBERS = 8 /* of an access */ };
+enum { MMA_MOST_SIZES = 10, MMA_MOST_NUMBERS = 8 /* of an access */ };
 
 typedef struct mma_size {
   int halves, streamed; /* 0: none */
   int stages; /* streamed tiles in memory: 1 waits for its loads */
+  bool lies; /* as of mma_shape */
 } mma_size;
 
 /* A row of the table of machines. */
@@ -111,7 +115,7 @@ struct mma {
   const tile_program *p;
   mma_shape shape;
   bool is_bf16;
-  bool turns_by_head, turns_values; /* of rows that come turned */
+  bool turns_by_head, turns_values; /* of rows that come turned; by head: tiles of keys are of one head of q */
   ir_value warp, lane, group, quad; /* i32: of the block's warps; of the warp; lane / 4; lane % 4 */
   ir_value memory_of[TILE_MOST_VALUES]; /* shared memory of tiles: the first stage */
   ir_value stage; /* i32: stage that streamed tiles of this turn have */
@@ -152,6 +156,10 @@ int mma_register(const mma *m, int value, int half, int run, int i);
 /* An op over a tile: copies of rows that are begun, and products. */
 void mma_copy(mma *m, const tile_op *op);
 ir_value mma_tile_at(const mma *m, int value, ir_value stage); /* shared memory */
+/* Whether a value's rows are read where they lie; the address of such a row (i32) of the block's tile, of which those
+ * behind the last token are the last one. */
+bool mma_lies(const mma *m, int value);
+ir_value mma_lying_row(mma *m, ir_value row);
 int mma_pitch_of(const mma *m, int value); /* bytes from row to row in shared memory */
 void mma_clear_padding(mma *m);
 void mma_hold(mma *m, const tile_op *op); /* on tensor cores */
@@ -192,6 +200,7 @@ ir_value mma_row_sum(mma *m, ir_value x);
 void mma_set_turn(mma *m, ir_value index);
 void mma_lay_tokens(mma *m, bool own, ir_value first, ir_value stage);
 void mma_set_q_head(mma *m, ir_value head);
+ir_value mma_heads_met(const mma *m); /* i32: heads of q, from m->q_head on, that own keys meet */
 /* Bytes of shared memory for the coordinates and numbers of a side's tile; pairs read them where mma_set_side says. */
 int64_t mma_place_bytes(const mma *m, bool own);
 int64_t mma_number_bytes(const mma *m, bool own);

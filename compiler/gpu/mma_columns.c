@@ -51,7 +51,6 @@ bool mma_set_columns(mma *m) {
   attend_shape *s = &m->t->shape;
   if (!m->shape.tile.parts || m->p->owns_keys) return true;
   if (!attend_columns_fit(m->memory, m->t->p, s, ROOM, ROOM)) return false;
-  s->columns_at = 0;
   s->width = pitch_of(m);
   m->shape.scratch = s->scratch;
   return true;

@@ -272,13 +272,14 @@ static void walk_heads(row_walk *w, int each, ir_value begin, ir_value end) {
     walk_tiles(w, each, begin, end);
     return;
   }
-  ir_value group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
-  ir_loop heads = ir_for(b, i64(b, 0), wide(b, group));
+  ir_value first = m->q_head;
+  ir_loop heads = ir_for(b, i64(b, 0), wide(b, mma_heads_met(m)));
   two_float *remembered = emit_thread_remember(&m->t->exprs);
-  mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  mma_set_q_head(m, add(b, first, narrow(b, heads.index)));
   walk_tiles(w, each, begin, end);
   emit_thread_forget(&m->t->exprs, remembered);
   ir_end_for(b, heads);
+  m->q_head = first;
 }
 
 static void store(row_walk *w, const tile_op *op) {

@@ -62,6 +62,10 @@ void mma_set_turn(mma *m, ir_value index) {
   mma_set_side(m, false, m->stage);
 }
 
+ir_value mma_heads_met(const mma *m) {
+  return m->turns_by_head ? i32(m->b, 1) : attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
+}
+
 void mma_set_q_head(mma *m, ir_value head) {
   m->q_head = m->t->head = m->t->exprs.head = head;
   if (m->p->owns_keys && mma_number_bytes(m, true)) { /* an input of keys may have a row for each head of q */

@@ -346,11 +346,11 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
     return;
   }
   int count = flatten(m, list);
-  ir_value group = attend_short_parameter(m->t, PEGEN_PTX_ATTENTION_GROUP);
-  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, list, inside);
+  ir_value first = m->q_head;
+  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, mma_heads_met(m)), count, list, inside);
   unflatten(m, inside);
   two_float *remembered = emit_thread_remember(&m->t->exprs);
-  mma_set_q_head(m, add(b, mul(b, m->k_head, group), narrow(b, heads.index)));
+  mma_set_q_head(m, add(b, first, narrow(b, heads.index)));
   mma_narrow_range(m, &begin, &end);
   mma_begin_gives(m, ir_compare_int(b, "eq", heads.index, i64(b, 0)));
   emit_turns(m, each, begin, end);
@@ -359,6 +359,7 @@ static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   flatten(m, inside);
   ir_end_for_with(b, heads, count, inside, list);
   unflatten(m, list);
+  m->q_head = first;
   mma_add_rotated(m);
 }
 
@@ -373,6 +374,7 @@ static void emit_each(mma *m, int each) {
   ir_value begin, end;
   range(m, &begin, &end);
   emit_heads(m, each, begin, end);
+  if (!mma_row_bytes(m)) return; /* no row gains */
   ir_branch again = ir_if(m->b, is_spoilt(m));
   mma_walk_rows(m, each, begin, end);
   ir_else(m->b, &again);
@@ -407,7 +409,7 @@ static void begin_rows(mma *m, int each) {
   ir *b = m->b;
   const tile_op *product = first_product(m);
   for (int i = 0; i < each; i++)
-    if (!is_streamed_load(m, &m->p->op[i])) mma_load(m, &m->p->op[i]);
+    if (!is_streamed_load(m, &m->p->op[i]) && !mma_lies(m, m->p->op[i].value)) mma_load(m, &m->p->op[i]);
   mma_lay_tokens(m, true, m->own_first, i32(b, 0));
   mma_clear_padding(m);
   emit_wait(m);
@@ -432,7 +434,7 @@ static ir_value scale_of(mma *m) {
 static int64_t lay_tiles(mma *m, ir_value base, tile_space side, bool columns, int64_t at) {
   for (int v = 0; v < m->p->n_values; v++) {
     const tile_value *value = &m->p->value[v];
-    if (value->is_sum || value->rows != side || (value->columns == TILE_PARTS) != columns) continue;
+    if (value->is_sum || value->rows != side || (value->columns == TILE_PARTS) != columns || mma_lies(m, v)) continue;
     if (base.ptr) m->memory_of[v] = ir_offset_const(m->b, base, at);
     at += (int64_t)value->stages * tile_size(&m->shape.tile, value->rows) * mma_pitch_of(m, v) - PIECE;
   }
@@ -540,14 +542,14 @@ static void set_tile(mma *m, ir_value item) {
     mma_set_few(m);
     return;
   }
-  bool owns_keys = m->p->owns_keys;
+  bool owns_keys = m->p->owns_keys, of_k = owns_keys && !m->turns_by_head;
   ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
   ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP);
-  if (owns_keys) heads = ir_op2(b, "arith.divui", heads, group);
+  if (of_k) heads = ir_op2(b, "arith.divui", heads, group);
   ir_value head = attend_set_tile(t, item, owns_keys ? t->keys : t->tokens, heads, !owns_keys);
   m->own_first = t->first;
-  m->q_head = owns_keys ? mul(b, head, group) : head;
-  m->k_head = owns_keys ? head : ir_op2(b, "arith.divui", head, group);
+  m->q_head = of_k ? mul(b, head, group) : head;
+  m->k_head = of_k ? head : ir_op2(b, "arith.divui", head, group);
   t->head = m->q_head;
 }
 
@@ -597,7 +599,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   attend t = {.b = b, .memory = a, .p = plan->p, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
-  m.turns_by_head = kind == MMA_FORWARD && attend_turns_by_head(design->p);
+  m.turns_by_head = kind != MMA_FEW && attend_turns_by_head(design->p) && !mma_gives_alone(plan);
   m.turns_values = design->p->turns_values;
   static const int behind[MMA_KIND_COUNT] = {[MMA_FEW] = PEGEN_PTX_FEW_COUNT,
                                              [MMA_QUERIES] = PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
@@ -691,6 +693,7 @@ static const mma_plan *plan_of(arena *a, const mma_choice *of, const tile_progra
     plan->program = staged[size.stages - 1];
     mma m = {.t = &t, .memory = a, .machine = machine, .p = plan->program, .gradient = reverses ? &none : NULL};
     m.shape.halves = size.halves;
+    m.shape.lies = size.lies;
     m.shape.tile = (tile_shape){.own = size.halves * MMA_HALF * MMA_WARPS,
                                 .streamed = size.streamed,
                                 .channels = whole_steps(p->head_dim),
@@ -709,6 +712,12 @@ static const mma_plan *reversed_plan(arena *a, const mma_choice *of, const tile_
   return plan_of(a, of, tile_reverse(a, forward, gained), true, NULL);
 }
 
+bool mma_gives_alone(const mma_plan *plan) {
+  for (int i = 0; i < plan->program->n_ops; i++)
+    if (plan->program->op[i].kind == TILE_STORE) return false;
+  return true;
+}
+
 static bool stores(const tile_program *p, tile_tensor tensor) {
   for (int i = 0; i < p->n_ops; i++)
     if (p->op[i].kind == TILE_STORE && p->op[i].tensor == tensor) return true;
@@ -717,21 +726,25 @@ static bool stores(const tile_program *p, tile_tensor tensor) {
 
 /* The program of rows with what gains by pairs beside them. */
 static const mma_plan *gains_plan(arena *a, const mma_choice *of, const mma_plan *like, const tile_program *forward,
-                                  bool of_keys) {
+                                  bool of_keys, bool takes_caller_rows) {
   const attention_plan *p = of->p;
   unsigned gained = p->n_sums ? TILE_OF_TOKENS : 0;
   bool gains = p->columns ? p->weights && attend_weights_fit(p) : attend_gaining_of_pairs(p) != 0;
   if (!of_keys && gains) gained |= TILE_OF_OPERANDS;
   if (!like || !gained) return NULL;
-  if (like->p->matrix != p->matrix) /* rows gain by turned ones, in an entry of theirs */
-    return plan_of(a, of, tile_reverse(a, forward, gained | (of_keys ? TILE_OF_KEYS : TILE_OF_QUERIES)), true, NULL);
   static const struct {
     unsigned gained;
     tile_tensor stored;
   } sides[] = {{TILE_OF_QUERIES, TILE_G_Q}, {TILE_OF_KEYS, TILE_G_K}, {TILE_OF_VALUES, TILE_G_V}};
+  unsigned rows = 0;
   for (int i = 0; i < 3; i++)
-    if (stores(like->program, sides[i].stored)) gained |= sides[i].gained;
-  return plan_of(a, of, tile_reverse(a, forward, gained), true, like);
+    if (stores(like->program, sides[i].stored)) rows |= sides[i].gained;
+  const mma_plan *plan = NULL;
+  if (like->p->matrix == p->matrix) plan = plan_of(a, of, tile_reverse(a, forward, gained | rows), true, like);
+  /* Where rows gain by turned ones, or there is no room for both, they do so in an entry of theirs. */
+  if (plan || !takes_caller_rows) return plan;
+  rows = of_keys ? TILE_OF_KEYS : TILE_OF_QUERIES;
+  return plan_of(a, of, tile_reverse(a, forward, gained | rows | TILE_ALONE), true, NULL);
 }
 
 const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow) {
@@ -754,7 +767,7 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu
   if (gives) {
     bool of_keys = kind == MMA_KEYS_GAINS;
     const mma_plan *like = mma_plan_of(a, described, chip, machine, of_keys ? MMA_KEYS : MMA_QUERIES);
-    return gains_plan(a, &of, like, forward, of_keys);
+    return gains_plan(a, &of, like, forward, of_keys, p == described);
   }
   if (kind == MMA_QUERIES) return reversed_plan(a, &of, forward, TILE_OF_QUERIES);
   const mma_plan *both = reversed_plan(a, &of, forward, TILE_OF_KEYS | TILE_OF_VALUES);

@@ -7,10 +7,6 @@
 #include "gpu/index.h"
 #include "mlir/number.h"
 
-/* Operations of a bias that are written out for each of a thread's pairs. */
-enum { SHORT_OPERATIONS = 12 };
-
-bool attend_pair_is_short(const attention_plan *p) { return !p->matrix && p->operations <= SHORT_OPERATIONS; }
 
 void attend_pair_begin(attend *t) {
   const attention_plan *p = t->p;
@@ -156,20 +152,6 @@ ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, c
   return encoded.ptr ? ir_select(b, encoded, total, sum) : total;
 }
 
-/* Of one pair: rows of the query and the key, and whether they are turned. */
-typedef struct rotated_pair {
-  ir_value q_row, k_row, encoded;
-} rotated_pair;
-
-/* What rotating one block, the emitter's unit, changes of q . k, added to sum. */
-static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_value sum) {
-  const rotated_pair *pair = context;
-  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES];
-  attend_block_of_row(t, pair->q_row, 4, q);
-  attend_block_of_row(t, pair->k_row, 4, k);
-  return attend_add_change(t, entry, pair->encoded, q, k, sum);
-}
-
 ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context) {
   ir *b = t->b;
   const attention_plan *p = t->p;
@@ -202,17 +184,4 @@ ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
 ir_value attend_bias(attend *t, const attend_pair_of *pair) {
   ir_value encoded = attend_encoded(t, pair->query_token, pair->key_token), sum = bias(t, pair->query, pair->key);
   return encoded.ptr ? ir_select(t->b, encoded, sum, ir_float(t->b, t->b->f32, 0)) : sum;
-}
-
-ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token) {
-  ir *b = t->b;
-  const attention_plan *p = t->p;
-  attend_pair_of of = {query, query_token, key, key_token};
-  ir_value sum = p->bias ? attend_bias(t, &of) : (ir_value){NULL}, encoded = attend_encoded(t, query_token, key_token);
-  if (!p->matrix) return sum;
-  rotated_pair pair = {.encoded = encoded};
-  pair.q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch);
-  pair.k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
-  ir_value of_blocks = attend_walk_blocks(t, query, key, add_block, &pair);
-  return sum.ptr ? add(b, of_blocks, sum) : of_blocks;
 }

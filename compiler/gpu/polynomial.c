@@ -1,10 +1,9 @@
 /* gpu/polynomial: a bias of attention that is a polynomial of the displacement, on a GPU; see gpu/attention.h.
  *
- * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
- * in float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of gpu/weights,
- * in the memory that keys and scores take afterwards; a key's with each tile of keys, by one thread, whose powers are
- * float32 as on processors. Positions count from the query in the middle of the tile, so that what is multiplied out is
- * hardly larger than the displacements themselves.
+ * The columns that widen q and k elsewhere (plan/widen.h), of a tile at a time and in float32: no widened row leaves
+ * shared memory. A query's columns are made by the lanes of gpu/weights, in memory that streamed tiles take afterwards;
+ * a key's by one thread, whose powers are float32 as on processors. Positions count from the query in the middle of the
+ * tile, so that what is multiplied out is hardly larger than the displacements themselves.
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"
@@ -113,8 +112,8 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   emit_thread_inputs(w->exprs, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
   if (t->kept.ptr) keep_weights(t, add(b, rows->first, query));
-  ir_value columns = ir_offset_const(b, attend_row_at(t, rows->memory, query, rows->pitch), 4LL * t->shape.columns_at);
-  lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
+  ir_value columns = attend_row_at(t, rows->memory, query, rows->pitch);
+  lane_turns turns = begin_turns(w, t->shape.width);
   ir_value count = i32(b, w->p->n_columns),
            column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
   ir_store(b, mul(b, weight_column(w, column), scale), ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4,
@@ -152,22 +151,4 @@ void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column)
   power_table powers = {.b = t->b, .type = t->b->f32};
   for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
   for (int c = 0; c < p->n_columns; c++) column[c] = key_column(&powers, &p->column[c]);
-}
-
-void attend_key_columns(attend *t, const attend_column_rows *rows) {
-  ir *b = t->b;
-  int n = t->p->columns->n_columns, width = t->shape.width - t->shape.columns_at;
-  two_float exact[SPEC_MAX_AXES];
-  ir_value *column = arena_array(t->memory, ir_value, width), place[SPEC_MAX_AXES];
-  ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
-  ir_value key = attend_placed_token(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, add(b, rows->first, t->thread));
-  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, key, exact);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) place[axis] = two_float_narrow(b, exact[axis]);
-  attend_columns_of_place(t, place, column);
-  for (int c = n; c < width; c++) column[c] = ir_float(b, b->f32, 0);
-  ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);
-  for (int at = 0; at < width; at += ATTEND_QUAD)
-    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, column + at),
-             ir_offset_const(b, row, 4LL * (t->shape.columns_at + at)), 16, false);
-  ir_end_if(b, some);
 }

@@ -20,18 +20,34 @@ static ir_value load_quad(mma *m, ir_value at) {
 
 /* ---- over channels ---- */
 
-/* Four channels of rows and columns, at `at` (i64) of each row. */
-static void add_quad(mma *m, int value, ir_value left, ir_value right, const int *pitch, ir_value *sum) {
+/* Quad `quad` (i64) of a row that is read where it lies. Behind the last channel stands that one again, which what is
+ * 0 in the other factor multiplies. */
+static ir_value load_lying_quad(mma *m, int value, ir_value row, ir_value quad) {
   ir *b = m->b;
-  int columns = 2 * mma_column_tiles(m, value);
-  ir_value x[MMA_MOST_HALVES];
-  for (int h = 0; h < m->shape.halves; h++) {
-    int64_t row = (int64_t)h * MMA_HALF;
-    x[h] = load_quad(m, ir_offset_const(b, left, row * pitch[0]));
+  int bytes = m->t->entry->tile->element, width = mma_numbers(m, value);
+  ir_value x[QUAD], first = mul(b, quad, i64(b, QUAD)), last = i64(b, width - 1);
+  if (bytes == BYTES && m->t->entry->access == QUAD_BYTES)
+    return load_quad(m, ir_offset(b, row, mul(b, first, i64(b, bytes))));
+  for (int i = 0; i < QUAD; i++) {
+    ir_value channel = add(b, first, i64(b, i));
+    if (width % QUAD) channel = ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last);
+    x[i] = attend_load_number(m->t, ir_offset(b, row, mul(b, channel, i64(b, bytes))), bytes);
   }
+  return ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x);
+}
+
+/* Four channels, `quad` (i64) of them, of the lane's rows and columns. */
+static void add_quad(mma *m, const tile_op *op, const ir_value *left, ir_value right, ir_value quad, ir_value *sum) {
+  ir *b = m->b;
+  int value = op->value, columns = 2 * mma_column_tiles(m, value), pitch = mma_pitch_of(m, op->arg[1]);
+  ir_value x[MMA_MOST_HALVES], at = mul(b, quad, i64(b, QUAD_BYTES));
+  for (int h = 0; h < m->shape.halves; h++)
+    if (mma_lies(m, op->arg[0])) x[h] = load_lying_quad(m, op->arg[0], left[h], quad);
+    else x[h] = load_quad(m, ir_offset(b, left[h], at));
+  right = ir_offset(b, right, at);
   for (int c = 0; c < columns; c++) {
     int64_t row = c / 2 * MMA_COLUMNS + c % 2;
-    ir_value y = load_quad(m, ir_offset_const(b, right, row * pitch[1]));
+    ir_value y = load_quad(m, ir_offset_const(b, right, row * pitch));
     for (int i = 0; i < QUAD; i++) {
       ir_value of_column = ir_extract(b, y, i);
       for (int h = 0; h < m->shape.halves; h++) {
@@ -46,16 +62,18 @@ static void add_channels(mma *m, const tile_op *op) {
   ir *b = m->b;
   int left = op->arg[0], right = op->arg[1], count = mma_registers(m, op->value),
       quads = (mma_numbers(m, left) + QUAD - 1) / QUAD, together = quads % 2 ? 1 : 2;
-  const int pitch[2] = {mma_pitch_of(m, left), mma_pitch_of(m, right)};
   ir_value *now = arena_array(m->memory, ir_value, count), *sum = m->sum[op->value];
-  ir_value row = mma_row_of(m, 0), column = mma_column(m, op->value, 0);
-  ir_value x = ir_offset(b, mma_tile_at(m, left, m->stage), wide(b, scaled(b, row, pitch[0])));
-  ir_value y = ir_offset(b, mma_tile_at(m, right, m->stage), wide(b, scaled(b, column, pitch[1])));
+  ir_value column = mma_column(m, op->value, 0), x[MMA_MOST_HALVES];
+  ir_value first = wide(b, scaled(b, mma_row_of(m, 0), mma_pitch_of(m, left)));
+  for (int h = 0; h < m->shape.halves; h++)
+    if (mma_lies(m, left)) x[h] = mma_lying_row(m, mma_row_of(m, h));
+    else if (h == 0) x[h] = ir_offset(b, mma_tile_at(m, left, m->stage), first);
+    else x[h] = ir_offset_const(b, x[0], (int64_t)h * MMA_HALF * mma_pitch_of(m, left));
+  ir_value y = ir_offset(b, mma_tile_at(m, right, m->stage), wide(b, scaled(b, column, mma_pitch_of(m, right))));
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, quads / together), count, sum, now);
   for (int i = 0; i < together; i++) {
-    ir_value at = add(b, mul(b, loop.index, i64(b, together * QUAD_BYTES)), i64(b, i * QUAD_BYTES));
-    ir_value left_quad = ir_offset(b, x, at), right_quad = ir_offset(b, y, at);
-    add_quad(m, op->value, left_quad, right_quad, pitch, now);
+    ir_value quad = add(b, mul(b, loop.index, i64(b, together)), i64(b, i));
+    add_quad(m, op, x, y, quad, now);
   }
   ir_end_for_with(b, loop, count, now, sum);
 }
@@ -113,7 +131,7 @@ static void product(mma *m, const tile_op *op) {
 /* The last sizes are of long rows, and of chips with less shared memory. */
 const mma_machine mma_simt = {
     SIMT, .whole = QUAD,
-    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 8, 2}, {1, 8, 1}}};
+    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 8, 2}, {1, 8, 1}, {1, 8, 1, true}}};
 
 /* Few rows lie anyhow, but a driver compiles their code for everybody: tiles are small, so that it is short. */
-const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 8, 2}, {1, 8, 1}}};
+const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 8, 2}, {1, 8, 1}, {1, 8, 1, true}}};

@@ -114,7 +114,10 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
                          !p->owns_keys              ? "queries"
                          : gained == TILE_OF_VALUES ? "values"
                                                     : "keys",
-                         given ? "_gains" : "");
+                         gained & TILE_ALONE ? "_gives"
+                         : given             ? "_gains"
+                                             : "");
+  if (gained & TILE_ALONE) r.gained = gained = given;
   for (int i = 0; i < TILE_TENSOR_COUNT; i++) r.load[i] = TILE_NONE;
 
   const tile_op *online = only_op(forward, TILE_ONLINE), *score = maker_of(forward, online->arg[0]);

@@ -132,7 +132,8 @@ enum {
   TILE_OF_KEYS = 1 << TILE_K,
   TILE_OF_VALUES = 1 << TILE_V,
   TILE_OF_OPERANDS = 1 << TILE_TENSOR_COUNT,
-  TILE_OF_TOKENS = 2 << TILE_TENSOR_COUNT
+  TILE_OF_TOKENS = 2 << TILE_TENSOR_COUNT,
+  TILE_ALONE = 4 << TILE_TENSOR_COUNT /* those gain alone: the rows that are named are own, and are not stored */
 };
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained);
 /* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. Or into

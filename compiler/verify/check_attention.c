@@ -52,7 +52,8 @@ static void choose_positions(checker *c, attention_trial *t, const attention_siz
 static attention_trial make_trial(checker *c, number_type type, number_type input_type, bool causal) {
   const spec *s = c->spec;
   attention_trial t = {.spec = s, .causal = causal};
-  attention_sizes sizes = {1, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : K_HEADS,
+  int64_t shared_by = s->heads % 2 ? 1 : 2; /* heads that differ may share keys, too */
+  attention_sizes sizes = {1, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads / shared_by : K_HEADS,
                            TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) sizes.tokens = sizes.keys = spec_grid_tokens(s);
   attention_trial_fill(c->memory, &t, &sizes, type, ROWS_BHND, &c->random);

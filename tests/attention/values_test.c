@@ -37,7 +37,10 @@ static void assert_same_but_last(const DLTensor *x, const DLTensor *y) {
     for (int64_t n = 0; n < KEYS - 1; n++) {
       const float *one = tensor_at(x, 0, h, n, 0);
       assert_true(isfinite(one[0]));
-      assert_memory_equal(one, tensor_at(y, 0, h, n, 0), 6 * sizeof(float));
+      const float *other = tensor_at(y, 0, h, n, 0);
+      /* A block of a GPU where something is not finite is made again, in another order. */
+      for (int i = 0; wanted && i < 6; i++) assert_float_equal(one[i], other[i], 0x1p-18);
+      if (!wanted) assert_memory_equal(one, other, 6 * sizeof(float));
     }
 }
 
