@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # assemble.sh PEGEN LLVM-MC CHIP DTYPES SPEC[:NAME=VALUE...]...: assembly of every spec for an AMD GPU assembles. By its
 # metadata no entry spills a vector register (scalar ones spill into vector registers), and all take blocks of 128
-# threads. None has an instruction that reads or writes a stack; bytes of one that are reserved and that nothing uses
+# threads. gfx1100 has half as many registers: there gradients of keys spill what their loops leave alone. No other
+# entry has an instruction that reads or writes a stack; bytes of one that are reserved and that nothing uses
 # (private_segment_fixed_size of lookhere's narrow tiles) do no harm.
 set -euo pipefail
 pegen=$1 assembler=$2 chip=$3 types=$4
@@ -21,14 +22,17 @@ for spec; do
     { fail "$name" && continue; }
   entries=$(count '^\s*\.amdhsa_kernel ')
   [ "$entries" -gt 0 ] || fail "$name has no entries"
-  for wanted in vgpr_spill_count:0 max_flat_workgroup_size:128; do
-    [ "$(count "^ *\.${wanted%:*}: *${wanted#*:}\$")" = "$entries" ] || fail "$name: not all entries have $wanted"
-  done
+  [ "$(count '^ *\.max_flat_workgroup_size: *128$')" = "$entries" ] || fail "$name: not all entries take 128 threads"
+  spilling=-none- && [ "$chip" != gfx1100 ] || spilling=_attention_backward_keys
+  awk '$1 == ".name:" { of = $2 } $1 == ".vgpr_spill_count:" && $2 > 0 { print of }' "$folder/k.s" |
+    grep -vE -e "$spilling" && fail "$name: the above spill vector registers"
+  [ "$(count '^ *\.vgpr_spill_count: *[0-9]+$')" = "$entries" ] || fail "$name: not all entries say what they spill"
   # float64 only where a gradient is stored as one (the entries that end sums over tokens, pairs and chunks), and where
   # attention subtracts positions, once a token of a tile
   stores='_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_[a-z0-9_]*\)'
   sed "/^[A-Za-z0-9_]*$stores:/,/^\.Lfunc_end/d" "$folder/k.s" >"$folder/most.s"
-  grep -nE '^\s*(s_swappc|scratch_|buffer_(load|store))' "$folder/k.s" && fail "$name: the above has no place there"
+  sed "/^[A-Za-z0-9_]*$spilling[A-Za-z0-9_]*:/,/^\.Lfunc_end/d" "$folder/k.s" >"$folder/others.s"
+  grep -nE '^\s*(s_swappc|scratch_|buffer_(load|store))' "$folder/others.s" && fail "$name: the above has no place there"
   grep -nE '^\s*v_[a-z_]*f64' "$folder/most.s" && fail "$name: the above has no place there"
   registers=$(awk '$1 == ".vgpr_count:" && $2 > most { most = $2 } END { print most }' "$folder/k.s")
   echo "$name: $entries entries, most vector registers $registers"
