@@ -101,13 +101,13 @@ export function make_places(keys) {
   return keys;
 }
 
-// keys: those that were asked for; one of them that there is nothing of takes no room.
-export async function draw_figures(answer, keys) {
+// keys: those that were asked for; one of them that there is nothing of takes no room. is_asked: no newer question is.
+export async function draw_figures(answer, keys, is_asked) {
   const box = element("pictures");
   box.classList.toggle("several", answer.labels.length > 1);
   const share = WIDTHS.find(([most]) => answer.labels.length <= most)[1];
   for (const key of keys) element(`picture-${key}`).classList.toggle("nothing", !answer.pictures.some(picture => picture.key === key));
-  for (const picture of answer.pictures) await draw_picture(picture, answer.labels, share);
+  for (const picture of answer.pictures) if (is_asked()) await draw_picture(picture, answer.labels, share);
 }
 
 async function draw_picture(picture, labels, share) {
