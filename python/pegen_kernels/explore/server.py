@@ -394,6 +394,7 @@ def application(bench: Workbench, token: str, port: int) -> ASGIApp:
         finally:
             for watch in bench.watches.values():
                 watch.cancel()
+            bench.descriptions.ahead.close()
             await bench.jobs.close()
 
     Handler = Callable[[Request], Awaitable[Response]]
