@@ -475,17 +475,23 @@ def check_hostile(page):
     assert not page.run("return document.querySelector('#broken img, img')") and page.driver.title == "pegen explore"
 
 
-def processes_of(folder):
-    """What runs with a folder of this test's servers among its words."""
-    found = []
-    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+def processes_of(folder, waiting=False):
+    """What runs with a folder of this test's servers among its words, or runs a description that it was told of later;
+    waiting: what waits to be told, too."""
+    found, ahead, parents = [], set(), {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            words = entry.read_bytes().decode(errors="replace")
+            words, variables, state = (entry.joinpath(part).read_bytes() for part in ("cmdline", "environ", "stat"))
         except OSError:
             continue
+        words = words.decode(errors="replace")
         if f"{folder}/pegen-explore-" in words:
             found.append(words.replace("\0", " "))
-    return found
+        elif words.endswith("\0@-\0"):
+            parents[entry.name] = state.rpartition(b")")[2].split()[1].decode()
+            if f"TMPDIR={folder}\0".encode() in variables:  # its confined child shows none
+                ahead.add(entry.name)
+    return found + [f"@- of {parent}" for own, parent in parents.items() if parent in ahead or waiting and own in ahead]
 
 
 DROP = """const place = document.querySelector('#control-operand-freqs').closest('.control'), data = new DataTransfer();
@@ -597,7 +603,7 @@ def check_killed(page, bench, folder):
     bench.process.wait()
     page.until(lambda: "does not answer" in page.text("#broken"), "the page does not say so")
     assert page.run("return document.querySelector('.CodeMirror').CodeMirror.getValue()") == TEXT
-    page.until(lambda: not processes_of(folder), "something is left")
+    page.until(lambda: not processes_of(folder, True), "something is left")
 
 
 def check_restart(driver, folder, address):
@@ -624,7 +630,7 @@ def check_restart(driver, folder, address):
     page.drawn(lambda: page.run("location.hash = arguments[0]", kept), "the address holds no text of its file")
     assert "mine" in page.text("#panes") and len(page.maps()) == 2
     bench.end()
-    assert not processes_of(folder)
+    assert not processes_of(folder, True)
 
 
 def check_interrupted(folder):
@@ -643,7 +649,7 @@ def check_interrupted(folder):
         assert status == 200 and time.monotonic() < end, "train does not run"
         time.sleep(0.05)
     bench.end()
-    assert not processes_of(folder)
+    assert not processes_of(folder, True)
 
 
 def browser(folder):
