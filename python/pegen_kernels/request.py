@@ -1,6 +1,7 @@
 """What the compiler is asked for: a description with its options."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -30,7 +31,7 @@ class Ahead:
         return found if found and found.poll() is None else self._start()
 
     def refill(self) -> None:
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # who asks next is told
             if not self._waiting and not self._closed:
                 self._waiting = self._start()
 
