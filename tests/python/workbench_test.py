@@ -366,7 +366,7 @@ STEP = """const [value, done] = arguments, slider = document.querySelector("inpu
   const seen = [...document.querySelectorAll('#pictures figure')].filter(figure => {
     const box = figure.getBoundingClientRect();
     return figure.view && box.top < innerHeight && box.bottom > 0; });
-  const first = figure => figure.view.data(Object.keys(figure.chart.tables)[0])[0];
+  const first = figure => JSON.stringify(figure.view.data(Object.keys(figure.chart.tables)[0]).at(-1));
   const before = seen.map(first), begun = performance.now(), painted = new MessageChannel();
   painted.port1.onmessage = () => done([performance.now() - begun, seen.length]);
   const look = () => seen.every((figure, i) => first(figure) !== before[i]) ? painted.port2.postMessage(0)
