@@ -14,6 +14,7 @@ static const struct {
     {"Descriptions of others",
      "A description runs in a process of its own that can open no file, start no program and reach "
      "no network (docs/security.md)."},
+    {"Words from a pipe", "pegen @- reads its words from the standard input, a NUL after each, once it ends."},
     {"Environment", "PEGEN_DSL names the folder of the vocabulary (pegen.lua)."},
 };
 enum { NOTE_COUNT = sizeof notes / sizeof *notes };

@@ -174,8 +174,8 @@ static void draw_row(work *w, double *x) {
   for (int i = 0; i < w->width; i++) x[i] /= sqrt(size);
 }
 
-/* In eight sums, which do not wait for each other. */
-static double product(const double *x, const double *y, int64_t count) {
+/* In eight sums, which do not wait for each other: to the same bits, however many a processor adds at once. */
+static inline __attribute__((always_inline)) double product_inline(const double *x, const double *y, int64_t count) {
   enum { SUMS = 8 };
   double sum[SUMS] = {0};
   int64_t i = 0;
@@ -183,6 +183,19 @@ static double product(const double *x, const double *y, int64_t count) {
     for (int k = 0; k < SUMS; k++) sum[k] += x[i + k] * y[i + k];
   for (; i < count; i++) sum[0] += x[i] * y[i];
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static double product_avx2(const double *x, const double *y, int64_t count) {
+  return product_inline(x, y, count);
+}
+#endif
+
+static double product(const double *x, const double *y, int64_t count) {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) return product_avx2(x, y, count);
+#endif
+  return product_inline(x, y, count);
 }
 
 /* Proved: scores are functions of the displacement, so that one pair of each tells all. */
@@ -194,33 +207,50 @@ static bool is_relative(const spec *s) {
   return blades_commute(s) && rotations_are_relative(s, true, blades_are_orthogonal(s) || s->dual_axes);
 }
 
+/* Where a token's displacement from another is counted: places differ as displacements do. */
+static int64_t *places_of_tokens(const work *w) {
+  const score_map *m = w->map;
+  int64_t *place = arena_array(w->memory, int64_t, m->tokens);
+  for (int64_t token = 0; token < m->tokens; token++) {
+    double position[SPEC_MAX_AXES];
+    position_of(m, w->spec->n_axes, token, position);
+    for (int axis = 0; axis < w->spec->n_axes; axis++)
+      place[token] = place[token] * m->size[axis] + (int64_t)position[axis];
+  }
+  return place;
+}
+
 /* The products of what `size` numbers say of two tokens, and `more`, over `whole`: of one head, all pairs of each
- * displacement. */
+ * displacement. Few queries at a time meet all keys: they stay in the nearest cache. */
 static void compare_tokens(const work *w, int index, const double *of_tokens, const double *of_keys, int64_t size,
                            double more, double whole) {
+  enum { TOGETHER = 8 };
   score_map *m = w->map;
-  int64_t delta[SPEC_MAX_AXES];
+  const int64_t *place = places_of_tokens(w), middle = m->count / 2;
+  double *equal = m->equal + index * m->count, *lowest = m->lowest + index * m->count;
+  double *highest = m->highest + index * m->count;
+  bool is_symmetric = of_tokens == of_keys; /* the same pairs, from the other token */
+  for (int64_t d = 0; d < m->count; d++) lowest[d] = INFINITY, highest[d] = -INFINITY;
+  for (int64_t first = 0; first < m->tokens; first += TOGETHER) {
+    int64_t end = first + TOGETHER < m->tokens ? first + TOGETHER : m->tokens;
+    for (int64_t to = 0; to < (is_symmetric ? end : m->tokens); to++)
+      for (int64_t from = is_symmetric && to > first ? to : first; from < end; from++) {
+        int64_t d = place[to] - place[from] + middle;
+        if (w->is_relative && lowest[d] < INFINITY) continue;
+        double score = (product(of_tokens + from * size, of_keys + to * size, size) + more) / whole;
+        equal[d] += score;
+        if (score < lowest[d]) lowest[d] = score;
+        if (score > highest[d]) highest[d] = score;
+      }
+  }
   for (int64_t d = 0; d < m->count; d++) {
-    int64_t offset, at = index * m->count + d, opposite = index * m->count + m->count - 1 - d;
-    if (of_tokens == of_keys && opposite < at) { /* the same pairs, from the other token */
-      m->equal[at] = m->equal[opposite];
-      m->lowest[at] = m->lowest[opposite];
-      m->highest[at] = m->highest[opposite];
-      continue;
-    }
+    int64_t delta[SPEC_MAX_AXES], offset, opposite = m->count - 1 - d;
     displacement_of(m, w->spec->n_axes, d, delta);
-    m->lowest[at] = INFINITY;
-    m->highest[at] = -INFINITY;
-    int64_t pairs = count_pairs(m, w->spec->n_axes, delta, &offset);
-    if (w->is_relative) pairs = 1;
-    for (int64_t pair = 0; pair < pairs; pair++) {
-      int64_t from = token_of_pair(m, w->spec->n_axes, delta, pair);
-      double score = (product(of_tokens + from * size, of_keys + (from + offset) * size, size) + more) / whole;
-      m->equal[at] += score;
-      m->lowest[at] = fmin(m->lowest[at], score);
-      m->highest[at] = fmax(m->highest[at], score);
-    }
-    m->equal[at] /= (double)pairs;
+    if (is_symmetric && opposite < d) {
+      equal[d] = equal[opposite];
+      lowest[d] = lowest[opposite];
+      highest[d] = highest[opposite];
+    } else if (!w->is_relative) equal[d] /= (double)count_pairs(m, w->spec->n_axes, delta, &offset);
   }
 }
 

@@ -1,10 +1,12 @@
 """What the compiler is asked for: a description with its options."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import subprocess
+import threading
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from . import _native
@@ -12,6 +14,37 @@ from .errors import CompileError
 
 
 Watch = Callable[["subprocess.Popen[str]"], None]
+
+
+class Ahead:
+    """A process of the compiler that was started before it is asked: who asks waits for its answer alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: subprocess.Popen[str] | None = None
+        self._closed = False
+
+    def take(self) -> subprocess.Popen[str]:
+        """It reads its words from its standard input, a NUL after each."""
+        with self._lock:
+            found, self._waiting = self._waiting, None
+        return found if found and found.poll() is None else self._start()
+
+    def refill(self) -> None:
+        with self._lock, contextlib.suppress(OSError):  # who asks next is told
+            if not self._waiting and not self._closed:
+                self._waiting = self._start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._waiting:
+                self._waiting.communicate()  # nothing to do: it ends
+
+    @staticmethod
+    def _start() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen([_native.program(), "@-"], text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 class Request(NamedTuple):
@@ -54,23 +87,28 @@ class Request(NamedTuple):
                 words += [option, value]
         return [*words, "--trust-spec", "--"] if self.trust_spec else [*words, "--"]
 
-    def run(self, command: str, *options: str, watch: Watch | None = None) -> subprocess.CompletedProcess[str]:
-        """watch: is given the process, which it may end from another thread."""
-        text, words = None, self.words(command, *options)
+    def run(
+        self, command: str, *options: str, watch: Watch | None = None, ahead: Ahead | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """watch: is given the process, which it may end from another thread. ahead: has the process, of a file."""
+        text, words, given = None, self.words(command, *options), None
         try:
             if self.text is not None:
                 text = os.memfd_create("description")
                 os.write(text, self.text.encode())
             file = self.file if text is None else f"/proc/self/fd/{text}"
-            process = subprocess.Popen(
-                [*words, str(file)], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, pass_fds=() if text is None else (text,),
-            )  # fmt: skip
+            if ahead and text is None:
+                process, given = ahead.take(), "".join(word + "\0" for word in [*words[1:], str(file)])
+            else:
+                process = subprocess.Popen(
+                    [*words, str(file)], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, pass_fds=() if text is None else (text,),
+                )  # fmt: skip
             with process:
                 try:
                     if watch:
                         watch(process)
-                    out, err = process.communicate()
+                    out, err = process.communicate(given)
                 except BaseException:
                     process.kill()
                     raise
@@ -80,6 +118,8 @@ class Request(NamedTuple):
         finally:
             if text is not None:
                 os.close(text)
+            if ahead:
+                ahead.refill()
 
 
 @functools.lru_cache(maxsize=None)

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 import numpy
 
 from ..errors import ArgumentError, CompileError
-from ..request import Watch, request_of
+from ..request import Ahead, Watch, request_of
 from .words import Operands
 
 DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}
@@ -100,10 +100,10 @@ def _stride(grid: Sequence[int]) -> int:
 
 
 def run_explain(
-    request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None
+    request: Any, label: str, words: Sequence[str] = (), watch: Watch | None = None, ahead: Ahead | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The members of its JSON, and its warnings. Raises CompileError."""
-    done = request.run("explain", "--format=json", *words, watch=watch)
+    done = request.run("explain", "--format=json", *words, watch=watch, ahead=ahead)
     if done.returncode:
         raise CompileError(f"{label}: {(done.stderr or done.stdout).strip()}")
     return json.loads(done.stdout), tuple(done.stderr.splitlines())
@@ -154,11 +154,11 @@ def _sizes(data: dict[str, Any]) -> list[Any]:
 
 
 def _told(
-    request: Any, name: str, words: Sequence[str], watch: Watch | None, like: Facts | None
+    request: Any, name: str, words: Sequence[str], watch: Watch | None, ahead: Ahead | None, like: Facts | None
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """None: `like` is not like it, after all."""
     try:
-        data, warnings = run_explain(request, name, words, watch)
+        data, warnings = run_explain(request, name, words, watch, ahead)
     except CompileError:
         if like is None:
             raise
@@ -179,6 +179,7 @@ def explain(
     like: Facts | None = None,
     rotors: bool = True,
     watch: Watch | None = None,
+    ahead: Ahead | None = None,
     **options: Any,
 ) -> Facts:
     """grid: tokens along each axis; default: the description's own, or 64, 14 x 14, 6 x 6 x 6. operands: .npy files or
@@ -187,7 +188,7 @@ def explain(
     those whose names are parameters of this function go into `defines`. like: what was told of the description with
     other options, which saves a look at its axes and sizes where these are still the same. rotors: those of tokens and
     along each axis, too; most of the time goes there. watch: is given each process
-    of `pegen explain`, which it may end from another thread.
+    of `pegen explain`, which it may end from another thread. ahead: has that process.
 
     Raises CompileError with the file and line of a mistake.
     """
@@ -197,7 +198,7 @@ def explain(
     words = Operands(files, kept, dict(tensors or {}), seed).words()
     name = label or os.path.basename(os.fspath(spec)).removesuffix(".lua")
     # The axes and the size of what there is to ask for.
-    data = like.data if like else run_explain(request, name, words, watch)[0]
+    data = like.data if like else run_explain(request, name, words, watch, ahead)[0]
     wanted = grid
     grid = grid or tuple(axis["grid"] for axis in data["axes"] if "grid" in axis) or DEFAULT_GRID.get(len(data["axes"]))
     if grid is None or math.prod(grid) > _MOST_TOKENS:
@@ -209,10 +210,11 @@ def explain(
     few, with_tokens = _places(data, grid) if rotors else (0, False)
     if few and len(grid) == len(data["axes"]):  # explain refuses another grid
         words += [f"--at={','.join(map(repr, map(float, row)))}" for row in _positions(grid, with_tokens)]
-    told = _told(request, name, words, watch, like)
+    told = _told(request, name, words, watch, ahead, like)
     if told is None:
         return explain(spec, grid=wanted, operands=operands, checkpoint=checkpoint, tensors=tensors, seed=seed,
-                       label=label, defines={**(defines or {}), **options}, rotors=rotors, watch=watch)  # fmt: skip
+                       label=label, defines={**(defines or {}), **options}, rotors=rotors, watch=watch,
+                       ahead=ahead)  # fmt: skip
     data, warnings = told
     scores = data["numbers"]["scores"]
     equal, random, bias = (scores.get(member) for member in ("equal", "random", "bias"))

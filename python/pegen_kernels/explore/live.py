@@ -16,7 +16,7 @@ import numpy
 
 from .. import _native
 from ..errors import ArgumentError, PegenError
-from ..request import Request, request_of, stock
+from ..request import Ahead, Request, request_of, stock
 from .facts import Facts, explain, run_explain
 
 _TEXT = 1 << 20  # bytes of a description
@@ -122,6 +122,7 @@ class Descriptions:
 
     def __init__(self, folder: pathlib.Path, files: Mapping[str, str]) -> None:
         self.folder, self.files = folder, dict(files)
+        self.ahead = Ahead()
         self._lock = threading.Lock()
         self._facts: collections.OrderedDict[Any, Facts] = collections.OrderedDict()
         self._latest: collections.OrderedDict[Any, Facts] = collections.OrderedDict()  # by text
@@ -215,7 +216,7 @@ class Descriptions:
             files, checkpoint, tensors = self.operand_files(pane)
             found = explain(self.path(pane), grid=pane.grid, operands=files, checkpoint=checkpoint, tensors=tensors,
                             seed=pane.seed, label=pane.name, defines=dict(pane.options), like=like,
-                            rotors=rotors, watch=watch)  # fmt: skip
+                            rotors=rotors, watch=watch, ahead=self.ahead)  # fmt: skip
             with self._lock:
                 for kept, at in ((self._facts, (key, rotors)), (self._latest, key[:3])):
                     kept[at] = found

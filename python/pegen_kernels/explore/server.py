@@ -147,7 +147,8 @@ def _told(facts: Facts, everything: Facts) -> dict[str, Any]:
 
 
 class Workbench:
-    """state: a file that the states of tabs are kept in. cards: a folder for the gallery's pictures."""
+    """state: a file that the states of tabs are kept in. cards: a folder that keeps the gallery's pictures, and
+    Vega."""
 
     def __init__(self, folder: pathlib.Path, files: dict[str, str], state: pathlib.Path, cards: pathlib.Path) -> None:
         self.descriptions = Descriptions(folder, files)
@@ -238,14 +239,30 @@ class Workbench:
         properties = {key: facts.data["properties"][key]["holds"] for key in report.PROPERTIES}
         card = {"group": facts.data["group"], "properties": properties,
                 "chart": drawn and vars(drawn.charts[name])}  # fmt: skip
-        with contextlib.suppress(PegenError, OSError):  # a cache that cannot be written is none
-            self.cards.mkdir(parents=True, exist_ok=True)
-            replace(kept, json.dumps(card).encode())
+        self._cache(kept, json.dumps(card))
         return card
+
+    @staticmethod
+    def _cache(kept: pathlib.Path, text: str) -> None:
+        with contextlib.suppress(PegenError, OSError):  # a cache that cannot be written is none
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace(kept, text.encode())
 
     async def card(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
         return JSONResponse(await run_in_threadpool(self._card, name))
+
+    def _vega(self) -> str:
+        """Made once for each version of the library: that takes longer than all else of a page."""
+        kept = self.cards / f"vega-{vl_convert.__version__}.js"
+        if kept.is_file():
+            return kept.read_text()
+        text = vl_convert.javascript_bundle()
+        self._cache(kept, text)
+        return text
+
+    async def vega(self, request: Request) -> Response:
+        return Response(await run_in_threadpool(self._vega), media_type="text/javascript; charset=utf-8")
 
     # ---- states ----
 
@@ -375,15 +392,6 @@ async def _page(request: Request) -> Response:
     return FileResponse(_STATIC / "index.html", media_type="text/html; charset=utf-8")
 
 
-async def _vega(request: Request) -> Response:
-    return Response(_bundle(), media_type="text/javascript; charset=utf-8")
-
-
-@functools.lru_cache(maxsize=None)
-def _bundle() -> str:
-    return vl_convert.javascript_bundle()
-
-
 def application(bench: Workbench, token: str, port: int) -> ASGIApp:
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -394,6 +402,7 @@ def application(bench: Workbench, token: str, port: int) -> ASGIApp:
         finally:
             for watch in bench.watches.values():
                 watch.cancel()
+            bench.descriptions.ahead.close()
             await bench.jobs.close()
 
     Handler = Callable[[Request], Awaitable[Response]]
@@ -402,7 +411,7 @@ def application(bench: Workbench, token: str, port: int) -> ASGIApp:
         "jobs": bench.start_job,
     }  # fmt: skip
     gets: dict[str, Handler] = {
-        "": _page, "vega.js": _vega, "start": bench.start, "source": bench.source, "card": bench.card,
+        "": _page, "vega.js": bench.vega, "start": bench.start, "source": bench.source, "card": bench.card,
         "jobs": bench.list_jobs,
     }  # fmt: skip
     routes = [Route(f"/{name}", answer) for name, answer in gets.items()]

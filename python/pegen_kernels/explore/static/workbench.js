@@ -10,9 +10,10 @@ const PAUSE = 300; // milliseconds without a key, after which a text is read
 const NEAR = 250; // pixels beyond the window's edges that are drawn, too
 const SAY = 200; // milliseconds after which the page says that it is computing
 const SLOW = 400; // that an answer may take before a newer question ends it
+const REST = 300; // after a change: then pictures out of sight follow, too, which a slider on its way does not wait for
 const tab = sessionStorage.tab ??= crypto.randomUUID();
 export const bench = { state: empty(), known: new Map(), sources: new Map(), answer: null, start: null };
-let compare_menu, told = 0, looking, past = [], future = [], editor, timer = null, flight = null, waiting = false, changes = 0, asked = 0, shown_text = null, marks = [];
+let compare_menu, told = 0, looking, past = [], future = [], editor, timer = null, flight = null, waiting = false, changes = 0, changed = 0, asked = 0, shown_text = null, marks = [];
 
 function empty() { return { view: "gallery", active: 0, panes: [], variants: null }; }
 
@@ -67,6 +68,7 @@ function show(pause) {
   show_text();
   controls(bench.known.get(active().id));
   changes++;
+  changed = performance.now();
   timer = setTimeout(draw, pause); // until then nothing else asks: a text that is being typed is read after the pause
 }
 
@@ -83,24 +85,26 @@ async function draw() {
   timer = null;
   if (flight) {
     waiting = true;
-    if (performance.now() - flight < SLOW) return;
+    if (performance.now() < flight.until) return;
   }
   waiting = false;
-  const mine = flight = performance.now(), change = changes;
+  const change = changes, begun = performance.now(), seen = wanted(0);
+  const mine = flight = { until: begun + (seen ? SLOW : 0) };
   const late = told === change ? 0 : setTimeout(() => status("Computing; the pictures are of before", true), SAY);
-  const panes = panes_of(bench.state), pictures = wanted(0) ?? wanted(NEAR) ?? make_places(bench.start.pictures).filter(key => in_sight(key, NEAR));
+  const panes = panes_of(bench.state), pictures = seen ?? wanted(NEAR) ?? make_places(bench.start.pictures).filter(key => in_sight(key, NEAR));
   try {
     const answer = await ask("draw", { tab, panes, pictures, asked: asked = Math.max(asked + 1, Date.now()) });
     if (flight !== mine) return;
     if (answer.dropped) throw new Error("A newer question was answered: change something to ask again");
-    await show_answer(answer, panes, pictures);
+    await show_answer(answer, panes, pictures, () => flight === mine);
+    if (flight !== mine) return;
     for (const key of pictures) element(`picture-${key}`).change = change;
     if (answer.panes.some(pane => pane.error)) return;
-    if (told !== change) status(`Drawn in ${Math.round(performance.now() - mine)} ms`);
+    if (told !== change) status(`Drawn in ${Math.round(performance.now() - begun)} ms`);
     told = change;
     if (change !== changes) return;
-    waiting = wanted(NEAR) !== null;
-    if (!waiting) document.body.dataset.drawn = change; // all that is near: tests wait for it
+    if (wanted(NEAR)) timer ??= setTimeout(draw, changed + REST - performance.now());
+    else document.body.dataset.drawn = change; // all that is near: tests wait for it
   } catch (error) {
     if (flight === mine) status(error.message);
   } finally {
@@ -108,7 +112,7 @@ async function draw() {
     if (flight === mine) {
       flight = null;
       if (waiting && !timer) draw();
-    } else if (waiting && !timer && performance.now() - flight > SLOW) draw();
+    } else if (waiting && !timer && performance.now() > flight.until) draw();
   }
 }
 
@@ -131,7 +135,7 @@ function look() {
   }, 100);
 }
 
-async function show_answer(answer, panes, pictures) {
+async function show_answer(answer, panes, pictures, is_asked) {
   const { state } = bench, mistakes = answer.panes.filter(pane => pane.error);
   answer.panes.forEach((pane, i) => pane.facts && bench.known.set(panes[i].of, pane.facts));
   const mine = answer.panes.filter((pane, i) => panes[i].of === active().id), error = mine.find(pane => pane.error)?.error;
@@ -145,7 +149,7 @@ async function show_answer(answer, panes, pictures) {
   controls(bench.known.get(active().id));
   bench.answer = answer;
   told_about(answer, panes);
-  await draw_figures(answer, pictures);
+  await draw_figures(answer, pictures, is_asked);
   draw_table(answer);
 }
 
