@@ -1,8 +1,8 @@
 /* Tile programs, interpreted, against the reference: out, log-sum-exp, dq, dk and dv of every description of attention
  * whose pairs are a score of q . k, of rows as they are, turned once each, or rotated pair by pair, with its variants,
- * behind tile_in_turn and tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of a score
- * by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows that are
- * turned are so in the program, and once more behind tile_apart by tile_turn.
+ * behind tile_in_turn and tile_pipeline, by tiles of several sizes; and what operands, inputs and coordinates gain of
+ * a score by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows
+ * that are turned are so in the program, and once more behind tile_apart by tile_turn.
  */
 #include "unit.h"
 
