@@ -7,7 +7,6 @@
 #include "gpu/index.h"
 #include "mlir/number.h"
 
-
 void attend_pair_begin(attend *t) {
   const attention_plan *p = t->p;
   const expr **roots = arena_array(t->memory, const expr *, p->n_shared + 3);
