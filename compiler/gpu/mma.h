@@ -1,4 +1,4 @@
-/* gpu/mma: tile programs on NVIDIA's chips from sm_80 on, by one of two machines.
+/* gpu/mma: tile programs on GPUs, by one of two machines.
  *
  * A block has 4 warps; a warp has every row of 8 * halves of the tile that the block owns. Sums are fragments:
  * registers of one 16 x 8 product, of which lane 4 g + t has rows g and g + 8 and a quarter of the columns. Tiles of
@@ -54,7 +54,7 @@ typedef enum mma_kind {
 typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mma_rows;
 
 /* NULL: the machine does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
- * that they have no plan of their own; or of gains, that nothing gains, or a polynomial or a rotation does. */
+ * that they have no plan of their own; or of gains, that nothing gains, or they have no room. */
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
                             const mma_machine *machine, mma_kind kind);
 /* Whether what gains beside rows does so alone, in an entry that reads rows as they are and stores none. */

@@ -23,7 +23,7 @@ typedef struct turner {
   ir_value first, end; /* i32: heads of the thread */
   bool by_head; /* rotations differ from head to head */
   ir_value shared_by; /* i32: heads that are written for one that is read */
-  ir_value sums, summed; /* i1: one is written for some that are read; i32: as many, or 1 */
+  ir_value sums, summed; /* by head, i1: one is written for all heads that share it; i32: as many, or 1 */
 } turner;
 
 static ir_value is_set(turner *u, int parameter) {
@@ -225,7 +225,7 @@ void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_en
   u.sums = u.by_head ? both(b, u.of_keys, u.back) : u.of_keys;
   u.shared_by = ir_select(b, u.of_keys, group, one);
   u.summed = ir_select(b, u.sums, group, one);
-  ir_value heads = ir_select(b, u.sums, of_k, of_q);
+  ir_value heads = ir_select(b, u.sums, of_k, of_q); /* that are written */
   ir_value each = narrow(b, u.own[PEGEN_PTX_TURN_HEADS]), sets = narrow(b, u.own[PEGEN_PTX_TURN_SETS]);
   ir_value line = add(b, scaled(b, t->block, PEGEN_PTX_BLOCK), t->thread),
            row = quotient(b, line, t->p->spec->n_blocks);

@@ -67,6 +67,29 @@ static void unseen_keys_are_nowhere(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Heads that share keys turn them in their own ways, and what keys gain is theirs before it is added up. */
+static void keys_of_no_queries_gain_zeros(void **state) {
+  (void)state;
+  fixture f = open_kind("planes");
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    attention_trial t = trial_of(&f, 0, K_HEADS);
+    attention_gradients g;
+    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
+    const DLTensor *gained[] = {g.k, g.v};
+    for (int i = 0; i < 2; i++)
+      for (int64_t h = 0; h < K_HEADS; h++)
+        for (int64_t n = 0; n < KEYS; n++) *(float *)tensor_at(gained[i], 0, h, n, 0) = 1;
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+    for (int i = 0; i < 2; i++)
+      for (int64_t h = 0; h < K_HEADS; h++)
+        for (int64_t n = 0; n < KEYS; n++) assert_true(((const float *)tensor_at(gained[i], 0, h, n, 0))[0] == 0);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
 /* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
 static void rows_have_room(void **state) {
   (void)state;
@@ -93,6 +116,7 @@ static void rows_have_room(void **state) {
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere), cmocka_unit_test(rows_have_room)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere), cmocka_unit_test(rows_have_room),
+                                     cmocka_unit_test(keys_of_no_queries_gain_zeros)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
