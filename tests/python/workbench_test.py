@@ -375,6 +375,7 @@ STEP = """const [value, done] = arguments, slider = document.querySelector("inpu
   slider.dispatchEvent(new Event('input', {bubbles: true}));
   requestAnimationFrame(look);"""
 SEEN = 200  # milliseconds from a slider's step to its pictures
+REST = 250  # after which a step may be one to rest at
 
 
 def check_sliding(page):
@@ -390,7 +391,8 @@ def check_sliding(page):
     asked = page.run("return performance.getEntriesByType('resource').filter(e => e.name.endsWith('/draw')).length")
     page.until(lambda: page.count() > count, "pictures out of sight do not follow")
     busy, took = os.getloadavg()[0] > os.cpu_count(), statistics.median(times) / max(slow, slowness())
-    assert busy or (took < SEEN and asked <= len(times) + 1), (times, asked)
+    assert busy or took < 1.5 * SEEN, times  # half as much again for noise
+    assert asked <= len(times) + 1 + sum(time > REST for time in times), (times, asked)
     print(f"a step: {statistics.median(times):.0f} ms, {took:.0f} of a quiet machine")
     page.click("#home")
 
