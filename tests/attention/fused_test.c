@@ -339,7 +339,8 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
     compare(a, run_kernel(loaded), &t, out, 5);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 4), 0);
-    if (target && type != NUMBER_F32) compare(a, run_kernel(loaded), &t, parts, 5); /* its rows are for tensor cores */
+    if (target)
+      compare(a, run_kernel(loaded), &t, parts, 5); /* rows at multiples of 16 bytes have tiles of their own */
     else assert_true(tensor_identical(parts, out));
   }
   run_unload(loaded);

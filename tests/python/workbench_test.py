@@ -498,9 +498,11 @@ return pe.encoding { name = "mine", doc = "<img id=broken src=x>", axes = { "h",
 
 
 def check_hostile(page):
-    """Endless loops are ended; texts stay texts; files are not read."""
+    """Endless loops and large memory are ended; texts stay texts; files are not read."""
     page.type_text('local pe = require "pegen"\nwhile true do end\n')
     page.until(lambda: "endless loop" in page.text("#mistake"), "the loop is not told of")
+    page.type_text('local t = {}\nwhile true do t[#t + 1] = ("x"):rep(60000) .. #t end\n')
+    page.until(lambda: "64 MiB" in page.text("#mistake"), "memory has no limit")
     page.type_text('local f = require "../../../etc/passwd"\n')
     page.until(lambda: "Line 1: " in page.text("#mistake"), "a file was read")
     page.type_text('local f = io.open("/etc/passwd")\n')
@@ -606,13 +608,14 @@ LABELLED = """return [...document.querySelectorAll('button, input, select, texta
 def check_everyone(page):
     """Every control has a name; nothing is wider than a phone; dark is dark; nothing is asked of the network."""
     assert page.run(LABELLED) == []
+    lights = lambda: [sum(map(int, re.findall(r"\d+", page.run(f"return getComputedStyle(document.body).{key}"))[:3]))
+                      for key in ("backgroundColor", "color")]  # fmt: skip
+    ground, ink = lights()
+    assert ink < 150 and ground > 600, (ground, ink)
     page.click("#theme")
     page.until(lambda: page.run("return document.documentElement.dataset.theme") == "dark", "it stays light")
-    ground, ink = (page.run(f"return getComputedStyle(document.body).{key}") for key in ("backgroundColor", "color"))
-    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 100 < sum(map(int, re.findall(r"\d+", ink)[:3])), (
-        ground,
-        ink,
-    )
+    ground, ink = lights()
+    assert ground < 150 and ink > 500, (ground, ink)
     page.click("#theme")
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                 {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True})  # fmt: skip
