@@ -28,8 +28,9 @@ for spec; do
       tensor["keys 64 gains"] = 900 # beside rows, what operands and coordinates gain
       tensor["forward 128"] = 96; tensor["queries 128"] = 1040; tensor["keys 128"] = 544
       # In float32 the walk over rows, where sums are not finite, keeps some of a long row there.
-      simt["queries 128"] = 736; simt["keys 128"] = 176
-      simt["forward 256"] = 192; simt["queries 256"] = 2312; simt["keys 256"] = 2240
+      simt["keys 24"] = 104; simt["keys 64"] = 176; simt["queries 80"] = 224; simt["keys 80"] = 72
+      simt["queries 128"] = 768; simt["keys 128"] = 280
+      simt["forward 256"] = 192; simt["queries 256"] = 2320; simt["keys 256"] = 2240
       columns["keys 24"] = 48 # more where a bias is a polynomial, whose columns are made beside the products
       columns["forward 80"] = 124; columns["queries 80"] = 148; columns["keys 80"] = 328; columns["forward 128"] = 256
       head_dim = match(name, /head_dim=[0-9]+/) ? substr(name, RSTART + 9, RLENGTH - 9) : 64 }
