@@ -21,7 +21,7 @@ for spec in "$source"/specs/*.lua; do
   diff <(sed 1d isolated.d) <(sed 1d trusted.d) || fail "$spec: -MD differs"
   grep -qF "$(basename "$spec")" isolated.d && grep -q pegen.lua isolated.d || fail "$spec: -MD lacks files"
 done
-cp "$source/specs/rope_mixed.lua" spec.lua
+cp "$source/specs/rope.lua" spec.lua
 "$pegen" spec.lua --emit llvm --target x86-64-v3 --dtype f32 -o isolated.ll
 "$pegen" spec.lua --emit llvm --target x86-64-v3 --dtype f32 -o trusted.ll --trust-spec
 cmp isolated.ll trusted.ll
