@@ -314,7 +314,7 @@ static void set_room(torques *t, int s) {
 /* What is done of the streams at hand; is_first: nothing of what they belong to was done before. */
 typedef void pass_function(torques *t, int s, int is_first);
 
-/* Of the chunks at hand q and k together, or one after the other. */
+/* Passes over q and k of the chunks at hand: of both together, or of one after the other. */
 static void each_pass(torques *t, pass_function *pass) {
   const pegen_backward_call *call = t->call;
   t->n = 0;

@@ -22,8 +22,8 @@ static inline void pegen_tensor_like(DLTensor *tensor, const DLTensor *of) {
 
 /* Rank and sizes: 0 or a pegen_error. */
 PEGEN_INTERNAL int pegen_check_pages_shape(const DLTensor *of);
-/* As rows [pages,heads,page_size,width], or of one number a row without the last; and what checks of a call without
- * pages see, rows [batches,heads,tokens,width] that are a head's first row again and again. */
+/* Views pages as rows [pages,heads,page_size,width], or without the last where a row is one number. `row` is what
+ * checks of a call without pages see: rows [batches,heads,tokens,width] that are a head's first row again and again. */
 PEGEN_INTERNAL int pegen_permute_pages(pegen_permuted *rows, pegen_permuted *row, const DLTensor *of, int64_t batches,
                                        int64_t tokens);
 

@@ -66,7 +66,6 @@ typedef struct attend_rows {
 /* ---- gpu/lse.c: the log-sum-exp of queries ---- */
 
 int attend_parameters(const spec *s); /* of an entry */
-int attend_lse_parameter(const spec *s); /* the first of lse's */
 ir_value attend_lse_is_wanted(attend *t);
 /* ln 2 maximum + ln sum of query `query` of the tile, by the thread that has one (i1). */
 void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum, ir_value sum);
@@ -117,6 +116,7 @@ void attend_copy_places(attend *t, int parameter, ir_value first, int count, ir_
 /* What goes off every coordinate, [axes] i64: the place of the token in the middle of the block's own tile, or of
  * another of its tokens that has a finite one. `count` tokens from `first` on. */
 void attend_find_origin(attend *t, int parameter, ir_value first, int count, ir_value *origin);
+
 /* ---- gpu/tile_sums.c: which tile a block has, and which keys its queries see ---- */
 
 ir_value attend_short_parameter(attend *t, int index); /* i32 */
@@ -133,9 +133,6 @@ ir_value attend_end_of_keys(attend *t);
 
 /* ---- gpu/attention_rows.c: rows that are turned once each, where rotations factorise ---- */
 
-/* Whether rows are turned, and pairs are not: rotations are those of rows' own places, and there are no prefix tokens,
- * whose pairs see rows as they are. */
-bool attend_turns_rows(const attention_plan *p);
 /* Whether heads of q that share one of k rotate its rows differently, which are rotated ahead once for all of them. */
 bool attend_turns_by_head(const attention_plan *p);
 /* The plan of rows that come turned, of whose pairs no place is asked where the rotation alone did. */

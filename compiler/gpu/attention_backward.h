@@ -1,6 +1,6 @@
 /* gpu/attention_backward: gradients of attention on a GPU: entries beside tile programs (gpu/mma.h).
  *
- * Of two tile programs, launched one after the other, a block of the first has tiles of queries and walks over the
+ * Two tile programs are launched one after the other. A block of the first has tiles of queries and walks over the
  * keys: it writes what queries gain, a number of each query for the second, and sums what operands of the bias gain. A
  * block of the second has a tile of keys and walks over the queries of all heads that share it. Either makes scores
  * again and weights by the log-sum-exp; nothing is added by two threads.
@@ -31,8 +31,6 @@ int attend_summed(const attend_design *design);
  */
 unsigned attend_gaining(const attend_design *design);
 unsigned attend_gaining_of_pairs(const attention_plan *p);
-/* Which of a token's sums the elements of its inputs' rows gain, in a plan whose inputs gain. */
-const gpu_input_sums *attend_input_sums_of(arena *a, const attention_plan *p);
 
 /* ---- gpu/attention_weights.c: from weights to inputs and operands ---- */
 

@@ -32,6 +32,35 @@ int attend_summed(const attend_design *design) {
   return design->p->sums_inputs && gives_tokens(design) ? design->p->n_sums : 0;
 }
 
+unsigned attend_gaining_of_pairs(const attention_plan *p) {
+  unsigned bits = 0, turning = attend_turning_operands(p);
+  if (p->columns) return 0;
+  for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
+    if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);
+  return bits;
+}
+
+static int elements_of(const spec_input *input) { return input->size ? (int)input->size : 1; }
+
+/* Which of a token's sums the elements of its inputs' rows gain, in a plan whose inputs gain. */
+static const gpu_input_sums *input_sums_of(arena *a, const attention_plan *p) {
+  gpu_input_sums *s = arena_new(a, gpu_input_sums);
+  int own = p->n_places - p->n_numbers;
+  s->n_sums = p->n_sums;
+  s->terms = arena_array(a, int32_t, p->n_numbers);
+  for (int i = 0; i < p->spec->n_inputs; i++) s->count += elements_of(&p->spec->input[i]);
+  s->first = arena_array(a, int32_t, s->count + 1);
+  for (int i = 0, element = 0; i < p->spec->n_inputs; i++)
+    for (int k = 0; k < elements_of(&p->spec->input[i]); k++) {
+      for (int n = 0; n < p->n_numbers; n++)
+        if (p->number[n].input == i && p->number[n].element == k) s->terms[s->n_terms++] = own + n;
+      s->first[++element] = s->n_terms;
+    }
+  return s;
+}
+
 unsigned attend_gaining(const attend_design *design) {
   const attention_plan *p = design->p;
   unsigned bits = gives(design, MMA_QUERIES_GAINS) ? attend_gaining_of_pairs(p) : 0;
@@ -59,7 +88,7 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attend_de
   if (!attend_has_gradients(design)) return;
   if (gives_tokens(design) && p->has_places) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
   if (attend_summed(design)) {
-    program->inputs = attend_input_sums_of(a, p);
+    program->inputs = input_sums_of(a, p);
     add_finish(a, program, GPU_INPUTS, PEGEN_PTX_WORD_ATTENTION_INPUTS);
   }
   if (attend_has_columns(p)) program->n_weights = p->columns->p->n_weights;

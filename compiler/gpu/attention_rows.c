@@ -5,10 +5,12 @@
  */
 #include "gpu/attention.h"
 
-bool attend_turns_rows(const attention_plan *p) { return p->matrix && !p->stays && p->spec->skip_tokens == 0; }
+/* Whether rows are turned, and pairs are not: rotations are those of rows' own places, and there are no prefix tokens,
+ * whose pairs see rows as they are. */
+static bool turns_rows(const attention_plan *p) { return p->matrix && !p->stays && p->spec->skip_tokens == 0; }
 
 const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p) {
-  if (!attend_turns_rows(p)) return p;
+  if (!turns_rows(p)) return p;
   attention_plan *of = arena_new(a, attention_plan);
   *of = *p;
   of->matrix = NULL;
@@ -20,4 +22,4 @@ const attention_plan *attend_plan_of_products(arena *a, const attention_plan *p)
   return of;
 }
 
-bool attend_turns_by_head(const attention_plan *p) { return attend_turns_rows(p) && p->per_head; }
+bool attend_turns_by_head(const attention_plan *p) { return turns_rows(p) && p->per_head; }

@@ -83,7 +83,9 @@ static void walk(attend_give *g, attend_give_visit *visit, void *context, int co
   ir_end_for_with(b, loop, count, now, sums);
 }
 
-two_float *attend_open_gain(attend *t, const attend_pair_of *of, ir_value product, two_float *gained) {
+/* Expressions' leaves are those of a pair whose score gains so much, until close_gain. product: in powers of two; null:
+ * it is not read. */
+static two_float *open_gain(attend *t, const attend_pair_of *of, ir_value product, two_float *gained) {
   thread_emitter *e = &t->exprs;
   two_float *remembered = emit_thread_remember(e);
   if (t->places.ptr) attend_pair_place(t, of->query, of->key);
@@ -95,7 +97,7 @@ two_float *attend_open_gain(attend *t, const attend_pair_of *of, ir_value produc
   return remembered;
 }
 
-void attend_close_gain(attend *t, two_float *remembered) {
+static void close_gain(attend *t, two_float *remembered) {
   emit_thread_forget(&t->exprs, remembered);
   t->exprs.cotangents = NULL;
 }
@@ -109,9 +111,9 @@ static ir_value counting(ir *b, ir_value gained, ir_value x) {
 ir_value attend_product_gain(attend *t, ir_value gained, ir_value product, const attend_pair_of *of) {
   ir *b = t->b;
   ir_value encoded = attend_encoded(t, of->query_token, of->key_token), gain = zero(b);
-  two_float cotangent = two_float_f32(gained), *remembered = attend_open_gain(t, of, product, &cotangent);
+  two_float cotangent = two_float_f32(gained), *remembered = open_gain(t, of, product, &cotangent);
   if (t->p->gain) gain = emit_thread_f32(&t->exprs, t->p->gain, 0);
-  attend_close_gain(t, remembered);
+  close_gain(t, remembered);
   gain = counting(b, gained, gain);
   return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
 }
@@ -131,13 +133,13 @@ static void begin_pair(attend_give *g, const attend_give_pair *pair, open_pair *
   ir_value product = {NULL};
   if (g->t->p->score) product = ir_load(b, b->f32, pair_at(g, g->products, pair->row, pair->column), 4);
   *open = (open_pair){.pair = pair, .cotangent = two_float_f32(pair->gained)};
-  open->remembered = attend_open_gain(g->t, &pair->of, product, &open->cotangent);
+  open->remembered = open_gain(g->t, &pair->of, product, &open->cotangent);
   open->term = emit_expr_term(walker_of(g), walker_of(g)->term.index, nodes_of(g));
 }
 
 static void end_pair(attend_give *g, const open_pair *open) {
   walker_of(g)->term = open->term;
-  attend_close_gain(g->t, open->remembered);
+  close_gain(g->t, open->remembered);
 }
 
 /* The value of a gradient: 0 of a pair that is not seen, whatever its score is. */
@@ -207,13 +209,8 @@ void attend_add_sum(ir *b, ir_value *sums, int i, two_float x) {
 }
 
 /* Adds gradients of the pair to sums, two numbers each. */
-typedef struct gradient_list {
-  int count;
-  const adjoint_scatter *of[GIVE_MOST_TOGETHER];
-} gradient_list;
-
 static void add_gradients(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
-  const gradient_list *list = context;
+  const attend_give_list *list = context;
   open_pair open;
   begin_pair(g, pair, &open);
   for (int i = 0; i < list->count; i++)
@@ -239,20 +236,19 @@ static void add_warp(attend_give *g, int number, const expr *leaf) {
   ir_wait(b, IR_BARRIER_WARP); /* the number is free, and the element seen by those it may be dealt out to */
 }
 
-void attend_give_elements(attend_give *g, int n, const adjoint_scatter *const *of, attend_give_visit *visit,
-                          void *context) {
+void attend_give_elements(attend_give *g, attend_give_list *list, attend_give_visit *visit) {
   ir *b = g->t->b;
   ir_value sums[2 * GIVE_MOST_TOGETHER];
-  for (int i = 0; i < 2 * n; i++) sums[i] = zero(b);
-  walk(g, visit, context, 2 * n, sums);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < 2 * list->count; i++) sums[i] = zero(b);
+  walk(g, visit, list, 2 * list->count, sums);
+  for (int i = 0; i < list->count; i++) {
     two_float_store(b, sum_of(sums, i), number_at(g, 0, g->t->thread));
-    add_warp(g, 0, of[i]->leaf);
+    add_warp(g, 0, list->of[i]->leaf);
   }
 }
 
 /* Of those whose sums are kept the first one is number `first`. */
-static void add_kept(attend_give *g, gradient_list *list, int first) {
+static void add_kept(attend_give *g, attend_give_list *list, int first) {
   ir *b = g->t->b;
   ir_value sums[2 * GIVE_MOST_TOGETHER];
   for (int i = 0; i < list->count; i++) {
@@ -267,14 +263,14 @@ static void add_kept(attend_give *g, gradient_list *list, int first) {
 /* Those that stand by themselves, in groups that are kept or are not. */
 static void give_single(attend_give *g) {
   const attention_plan *p = g->t->p;
-  gradient_list list = {0};
+  attend_give_list list = {0};
   for (int i = 0, index = 0, all = attend_give_single(p); i < p->n_scatters; i++) {
     if (is_placed(&p->scatter[i])) continue;
     list.of[list.count++] = &p->scatter[i];
     index++;
     if (list.count < GIVE_MOST_TOGETHER && index < all && index != g->kept) continue;
     if (index <= g->kept) add_kept(g, &list, index - list.count);
-    else attend_give_elements(g, list.count, list.of, add_gradients, &list);
+    else attend_give_elements(g, &list, add_gradients);
     list.count = 0;
   }
 }
@@ -307,17 +303,17 @@ static void add_placed(void *context, attend_give *g, const attend_give_pair *pa
 /* Elements of the term at hand: of those that one element gains of all pairs, as many together as may be. */
 static void give_term(attend_give *g, int terms) {
   const attention_plan *p = g->t->p;
-  gradient_list list = {0};
+  attend_give_list list = {0};
   for (int i = 0; i < p->n_scatters; i++) {
     if (!is_placed(&p->scatter[i]) || p->scatter[i].leaf->terms != terms) continue;
     adjoint_scatter scatter = p->scatter[i];
     if (is_of_terms(&scatter)) list.of[list.count++] = &p->scatter[i];
     else walk(g, add_placed, &scatter, 0, NULL);
     if (list.count < GIVE_MOST_TOGETHER) continue;
-    attend_give_elements(g, list.count, list.of, add_gradients, &list);
+    attend_give_elements(g, &list, add_gradients);
     list.count = 0;
   }
-  if (list.count) attend_give_elements(g, list.count, list.of, add_gradients, &list);
+  if (list.count) attend_give_elements(g, &list, add_gradients);
 }
 
 /* Elements at computed places, of the sums of so many terms a term after the other; 0: of no sum. */
@@ -375,7 +371,7 @@ void attend_sum_rows(attend_give *g, int n, attend_give_visit *visit, void *cont
   }
 }
 
-ir_value attend_tokens_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_SHARES); }
+static ir_value tokens_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_SHARES); }
 
 /* Whether an own token gains there by expressions: of the numbers of inputs those that are read of its side. */
 static bool gains(const attend_give *g, int axis) {
@@ -409,7 +405,7 @@ static ir_value share_at(attend_give *g) {
 
 void attend_clear_shares(attend_give *g) {
   ir *b = g->t->b;
-  ir_branch wanted = ir_if(b, attend_tokens_wanted(g)), first = attend_if_first(g);
+  ir_branch wanted = ir_if(b, tokens_wanted(g)), first = attend_if_first(g);
   ir_value share = share_at(g);
   for (int axis = 0; axis < g->t->p->n_sums; axis++)
     two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
@@ -423,7 +419,7 @@ void attend_give_shares(attend_give *g, unsigned axes, attend_give_visit *visit,
   int count = 0;
   for (int axis = 0; axis < g->t->p->n_sums; axis++) count += axes >> axis & 1;
   if (!count) return;
-  ir_branch wanted = ir_if(b, attend_tokens_wanted(g));
+  ir_branch wanted = ir_if(b, tokens_wanted(g));
   attend_sum_rows(g, count, visit, context, sums);
   ir_branch first = attend_if_first(g);
   ir_value share = share_at(g);
@@ -444,7 +440,7 @@ static void add_places(void *context, attend_give *g, const attend_give_pair *pa
   begin_pair(g, pair, &open);
   for (int axis = 0, i = 0; axis < g->t->p->n_sums; axis++)
     if (gains(g, axis)) sums[i] = add(g->t->b, sums[i], value_of(g, &open, g->t->p->place[axis])), i++;
-  attend_close_gain(g->t, open.remembered);
+  close_gain(g->t, open.remembered);
 }
 
 void attend_give_tokens(attend_give *g) {

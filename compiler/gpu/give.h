@@ -45,11 +45,7 @@ typedef struct attend_give_pair {
 int attend_give_single(const attention_plan *p); /* elements that stand by themselves */
 int64_t attend_give_bytes(int kept);
 
-/* Expressions' leaves are those of a pair whose score gains so much, until attend_close_gain. product: in powers of
- * two; null: it is not read. */
-two_float *attend_open_gain(attend *t, const attend_pair_of *of, ir_value product, two_float *gained);
-void attend_close_gain(attend *t, two_float *remembered);
-/* What a product gains of what its score does, by the plan's `gain`. */
+/* What a product gains of what its score does, by the plan's `gain`. product: in powers of two. */
 ir_value attend_product_gain(attend *t, ir_value gained, ir_value product, const attend_pair_of *of);
 
 /* Adds what a pair gives to sums. */
@@ -62,11 +58,15 @@ void attend_clear_elements(attend_give *g); /* the warp's sums, once a block */
 void attend_begin_operands(attend_give *g); /* of a tile of own rows */
 void attend_give_operands(attend_give *g); /* of a streamed tile's pairs */
 void attend_end_operands(attend_give *g);
-/* Two sums (hi, lo) of the tile's pairs for each of n leaves, which are added up to their elements. */
 enum { GIVE_MOST_TOGETHER = 16 };
+typedef struct attend_give_list {
+  int count;
+  const adjoint_scatter *of[GIVE_MOST_TOGETHER];
+} attend_give_list;
 void attend_add_sum(ir *b, ir_value *sums, int i, two_float x); /* to that of leaf i */
-void attend_give_elements(attend_give *g, int n, const adjoint_scatter *const *of, attend_give_visit *visit,
-                          void *context);
+/* Two sums (hi, lo) of the tile's pairs for each leaf of the list, which are added up to their elements; visit has the
+ * list as its context. */
+void attend_give_elements(attend_give *g, attend_give_list *list, attend_give_visit *visit);
 
 /* ---- own tokens ---- */
 
@@ -76,7 +76,6 @@ void attend_sum_rows(attend_give *g, int n, attend_give_visit *visit, void *cont
 ir_branch attend_if_first(attend_give *g); /* and the row's token exists */
 ir_value attend_own_token(attend_give *g); /* i32: the lane's */
 
-ir_value attend_tokens_wanted(attend_give *g); /* i1 */
 void attend_begin_tokens(attend_give *g);
 void attend_clear_shares(attend_give *g);
 /* What a visitor sums of coordinates (a bit each) goes to tokens' shares; and what the plan's expressions give. */
@@ -85,7 +84,6 @@ void attend_give_tokens(attend_give *g);
 
 /* ---- gpu/give_columns.c: what weights and coordinates gain of a bias that is a polynomial ---- */
 
-ir_value attend_weights_wanted(attend_give *g); /* i1 */
 void attend_clear_weights(attend_give *g); /* of own queries, at PEGEN_PTX_ATTENTION_WEIGHTS */
 void attend_give_weights(attend_give *g);
 void attend_give_moves(attend_give *g); /* nothing where coordinates gain nothing */
@@ -94,5 +92,5 @@ void attend_give_moves(attend_give *g); /* nothing where coordinates gain nothin
 
 /* Operands (bits) that gain of them, where no place is computed. */
 unsigned attend_turning_operands(const attention_plan *p);
-/* Of a tile whose products' gains stand in place of scores'. */
+/* Gives what a tile's products gain, which stands in place of what scores do. */
 void attend_give_torques(attend_give *g);

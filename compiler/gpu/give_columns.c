@@ -39,7 +39,7 @@ static ir_value shape_of(const polynomial_weight *weight, power_table *powers) {
 
 /* ---- weights ---- */
 
-ir_value attend_weights_wanted(attend_give *g) {
+static ir_value weights_wanted(attend_give *g) {
   return ir_compare_int(g->t->b, "ne", g->gradient[PEGEN_PTX_ATTENTION_WEIGHTS], i64(g->t->b, 0));
 }
 
@@ -50,7 +50,7 @@ static ir_value weights_at(attend_give *g, int parameter, ir_value query) {
 
 void attend_clear_weights(attend_give *g) {
   ir *b = g->t->b;
-  ir_branch wanted = ir_if(b, attend_weights_wanted(g)), first = attend_if_first(g);
+  ir_branch wanted = ir_if(b, weights_wanted(g)), first = attend_if_first(g);
   ir_value at = weights_at(g, PEGEN_PTX_ATTENTION_WEIGHTS, attend_own_token(g));
   ir_loop weights = ir_for(b, i64(b, 0), i64(b, polynomial_of(g)->n_weights));
   ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, at, mul(b, weights.index, i64(b, 4))), 4, false);
@@ -74,7 +74,7 @@ static void add_weights(void *context, attend_give *g, const attend_give_pair *p
 void attend_give_weights(attend_give *g) {
   ir *b = g->t->b;
   int all = polynomial_of(g)->n_weights;
-  ir_branch wanted = ir_if(b, attend_weights_wanted(g));
+  ir_branch wanted = ir_if(b, weights_wanted(g));
   ir_value scale = attend_natural_scale(g->t);
   for (weight_run run = {0, 0}; run.first < all; run.first += TOGETHER) {
     ir_value sums[TOGETHER];

@@ -99,13 +99,8 @@ static void end_blocks(attend_give *g, block_loop blocks, int n, const ir_value 
 
 /* ---- operands ---- */
 
-typedef struct scatter_list {
-  int count;
-  const adjoint_scatter *of[GIVE_MOST_TOGETHER];
-} scatter_list;
-
 static void add_pair(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
-  const scatter_list *list = context;
+  const attend_give_list *list = context;
   attend *t = g->t;
   two_float torques[SPEC_MAX_BIVECTORS], *remembered = emit_thread_remember(&t->exprs);
   place_pair(g, pair);
@@ -114,11 +109,11 @@ static void add_pair(void *context, attend_give *g, const attend_give_pair *pair
   emit_thread_forget(&t->exprs, remembered);
 }
 
-static void give_group(attend_give *g, scatter_list *list) {
+static void give_group(attend_give *g, attend_give_list *list) {
   const expr *gradients[GIVE_MOST_TOGETHER];
   for (int i = 0; i < list->count; i++) gradients[i] = list->of[i]->gradient;
   block_loop blocks = begin_blocks(g, list->count, gradients, 0, NULL, NULL);
-  attend_give_elements(g, list->count, list->of, add_pair, list);
+  attend_give_elements(g, list, add_pair);
   end_blocks(g, blocks, 0, NULL, NULL);
 }
 
@@ -135,7 +130,7 @@ unsigned attend_turning_operands(const attention_plan *p) {
 static void give_operands(attend_give *g) {
   ir *b = g->t->b;
   const attention_torques *of = torques_of(g);
-  scatter_list list = {0};
+  attend_give_list list = {0};
   if (g->of_keys || !attend_turning_operands(g->t->p)) return;
   ir_branch wanted = ir_if(b, attend_operands_wanted(g));
   for (int i = 0; i < of->n_scatters; i++) {

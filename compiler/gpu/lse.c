@@ -10,7 +10,8 @@
 
 static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
 
-int attend_lse_parameter(const spec *s) {
+/* The first of lse's. */
+static int lse_parameter(const spec *s) {
   return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands, s->n_inputs);
 }
 
@@ -22,7 +23,7 @@ int attend_parameters(const spec *s) {
 
 ir_value attend_lse_is_wanted(attend *t) {
   ir *b = t->b;
-  return ir_compare_int(b, "ne", t->parameter[attend_lse_parameter(t->p->spec) + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0));
+  return ir_compare_int(b, "ne", t->parameter[lse_parameter(t->p->spec) + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0));
 }
 
 /* In two-float arithmetic, rounded once: beside a maximum of some hundreds the logarithm has no digits to lose. */
@@ -43,7 +44,7 @@ void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum,
   ir *b = t->b;
   ir_value token = add(b, t->first, query), given = ir_op2(b, "arith.andi", has, less(b, token, t->tokens));
   ir_branch one = ir_if(b, ir_op2(b, "arith.andi", given, attend_lse_is_wanted(t)));
-  attend_rows rows = attend_rows_of(t, attend_lse_parameter(t->p->spec), t->head, 1);
+  attend_rows rows = attend_rows_of(t, lse_parameter(t->p->spec), t->head, 1);
   ir_value at = ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride)));
   ir_store(b, lse_of(t, query, maximum, sum), at, 4, false);
   ir_end_if(b, one);
@@ -60,7 +61,7 @@ static ir_value load_number(attend *t, int parameter, ir_value token) {
 
 ir_value attend_load_lse(attend *t, ir_value token) {
   ir *b = t->b;
-  ir_value lse = load_number(t, attend_lse_parameter(t->p->spec), token);
+  ir_value lse = load_number(t, lse_parameter(t->p->spec), token);
   ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
   return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
 }

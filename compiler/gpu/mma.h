@@ -248,7 +248,6 @@ void mma_add_rotated(mma *m); /* to the registers of the sum */
 
 /* ---- gpu/mma_seen.c: tiles that a mask hides from all rows of the own tile ---- */
 
-bool mma_skips(const mma *m); /* whether any are looked for */
 int64_t mma_seen_bytes(const mma *m); /* of shared memory */
 /* [*begin, *end), i32, without those before the first tile that is seen, and behind the last one; all threads of the
  * block, which meet. The head of q is set. */

@@ -20,7 +20,8 @@ typedef struct side_bounds {
   ir_value least[SPEC_MAX_AXES], greatest[SPEC_MAX_AXES];
 } side_bounds;
 
-bool mma_skips(const mma *m) {
+/* Whether tiles that nobody sees are looked for. */
+static bool skips_tiles(const mma *m) {
   const attention_plan *p = m->t->p;
   if (!p->mask || expr_is_const(p->mask->unseen, 0)) return false;
   /* Rows of few queries are of several heads. */
@@ -28,7 +29,7 @@ bool mma_skips(const mma *m) {
          !(p->mask->unseen->depends & (DEPENDS_HEAD | DEPENDS_OPERAND) || attention_reads_inputs(p));
 }
 
-int64_t mma_seen_bytes(const mma *m) { return mma_skips(m) ? 4LL * WORDS * MMA_WARPS : 0; }
+int64_t mma_seen_bytes(const mma *m) { return skips_tiles(m) ? 4LL * WORDS * MMA_WARPS : 0; }
 
 /* ---- bounds ---- */
 
@@ -180,7 +181,7 @@ static void ask(mma *m, const side_bounds *own, ir_value begin, ir_value end, ir
 
 void mma_narrow_range(mma *m, ir_value *begin, ir_value *end) {
   ir *b = m->b;
-  if (!mma_skips(m)) return;
+  if (!skips_tiles(m)) return;
   ir_value token[MOST_TOKENS], found[WORDS], all[WORDS];
   int count = own_tokens(m, token);
   side_bounds own = find_bounds(m, m->p->owns_keys, count, token);

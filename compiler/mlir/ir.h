@@ -128,8 +128,8 @@ const char *ir_table_of(ir *b, int count, const float *values, const int32_t *in
 ir_value ir_table_address(ir *b, const char *name);
 /* Memory that the threads of a block share: an array of the module and, in a function, its address. */
 void ir_shared(ir *b, const char *name, int64_t bytes);
-/* As that, where NVIDIA's launch says how many bytes there are, which may be more than 48 KiB (gpu_entry.shared);
- * 16-byte aligned. All such arrays of a kernel begin at one address. */
+/* Shared memory, aligned to 16 bytes, whose size NVIDIA's launch says, and which may be more than 48 KiB
+ * (gpu_entry.shared). All such arrays of a kernel begin at one address. */
 void ir_shared_dynamic(ir *b, const char *name, int64_t bytes);
 ir_value ir_shared_address(ir *b, const char *name);
 

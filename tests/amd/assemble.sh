@@ -33,7 +33,8 @@ for spec; do
   stores='_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_[a-z0-9_]*\)'
   sed "/^[A-Za-z0-9_]*$stores:/,/^\.Lfunc_end/d" "$folder/k.s" >"$folder/most.s"
   sed "/^[A-Za-z0-9_]*_attention_backward_keys[A-Za-z0-9_]*:/,/^\.Lfunc_end/d" "$folder/k.s" >"$folder/others.s"
-  grep -nE '^\s*(s_swappc|scratch_|buffer_(load|store))' "$folder/others.s" && fail "$name: the above has no place there"
+  grep -nE '^\s*(s_swappc|scratch_|buffer_(load|store))' "$folder/others.s" &&
+    fail "$name: the above has no place there"
   grep -nE '^\s*v_[a-z_]*f64' "$folder/most.s" && fail "$name: the above has no place there"
   registers=$(awk '$1 == ".vgpr_count:" && $2 > most { most = $2 } END { print most }' "$folder/k.s")
   echo "$name: $entries entries, most vector registers $registers"

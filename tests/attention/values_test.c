@@ -44,15 +44,21 @@ static void assert_same_but_last(const DLTensor *x, const DLTensor *y) {
     }
 }
 
+/* Fills g for a call of the trial by the target's kernel. */
+static loaded_kernel *loaded_with(fixture *f, int target, attention_trial *t, attention_gradients *g) {
+  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], PEGEN_DTYPE_F32, 1);
+  assert_non_null(loaded);
+  assert_int_equal(attention_gradients_fill(f->memory, g, t, run_kernel(loaded), false, 1, ROWS_BHND, &f->random), 0);
+  return loaded;
+}
+
 static void unseen_keys_are_nowhere(void **state) {
   (void)state;
   fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
     attention_trial t = trial_of(&f, KEYS, K_HEADS);
     attention_gradients g, other;
-    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
+    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
     ((float *)t.k_positions->data)[2 * (KEYS - 1)] = NAN; /* which the last query alone sees */
     other = attention_gradients_room(f.memory, &g);
@@ -72,11 +78,9 @@ static void keys_of_no_queries_gain_zeros(void **state) {
   (void)state;
   fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
     attention_trial t = trial_of(&f, 0, K_HEADS);
     attention_gradients g;
-    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, 1, ROWS_BHND, &f.random), 0);
+    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
     const DLTensor *gained[] = {g.k, g.v};
     for (int i = 0; i < 2; i++)
       for (int64_t h = 0; h < K_HEADS; h++)

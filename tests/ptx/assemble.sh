@@ -26,7 +26,8 @@ for spec; do
     BEGIN {
       tensor["forward 64"] = 152; tensor["queries 64"] = 264; tensor["keys 64"] = 468
       tensor["keys 64 gains"] = 900 # beside rows, what operands and coordinates gain
-      tensor["keys 24 gains"] = 512; tensor["queries 24 gains"] = 56; tensor["keys 256 gains"] = 288; tensor["queries 256 gains"] = 96
+      tensor["keys 24 gains"] = 512; tensor["queries 24 gains"] = 56
+      tensor["keys 256 gains"] = 288; tensor["queries 256 gains"] = 96
       tensor["queries 256"] = 48; tensor["keys 256"] = 48
       tensor["forward 128"] = 96; tensor["queries 128"] = 1040; tensor["keys 128"] = 544
       # In float32 the walk over rows, where sums are not finite, keeps some of a long row there.
