@@ -85,10 +85,10 @@ class Cuda(unittest.TestCase):
 
         names = lambda: [name.removeprefix("alibi_attention_backward_") for name, _ in self.launched]  # noqa: E731
         call({})
-        self.assertEqual(names(), ["f32"])
+        self.assertEqual(names(), ["queries_f32_simt"])
         self.launched.clear()
         call({"grad.positions": there(torch.zeros(5, 1))})
-        self.assertEqual(names(), ["f32", "keys_f32", "positions", "positions"])
+        self.assertEqual(names(), ["queries_gains_f32_simt", "keys_gains_f32_simt", "positions", "positions"])
         self.launched.clear()
         with self.assertRaisesRegex(pk.ArgumentError, "k_positions: a gradient was asked for that this kernel"):
             call({"grad.k_positions": there(torch.zeros(5, 1))})

@@ -127,7 +127,7 @@ class Cuda(unittest.TestCase):
         q, at = jnp.ones((2, 2, 5, 64)), jnp.ones((5, 1))
         loss = lambda q, k, v, at: attention(alibi, q, k, v, at).sum()  # noqa: E731
         made = self.names(alibi, lambda: jax.grad(loss, (0, 1, 2, 3))(q, q, q, at))
-        backward = ["f32", "keys_f32", "positions", "positions"]
+        backward = ["queries_gains_f32_simt", "keys_gains_f32_simt", "positions", "positions"]
         self.assertEqual(made, ["attention_few_f32_simt", *(f"attention_backward_{name}" for name in backward)])
 
 
