@@ -79,9 +79,9 @@ ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
 bool attend_has_columns(const attention_plan *p);
-/* How many lanes make a query's columns, and in how much memory: the fewest that have room in `own` bytes or else in
- * `room`. False: none have. */
-bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room);
+/* Sets how many lanes make a query's columns, and in how much memory: the fewest that `room` bytes serve. False: none
+ * do. */
+bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t room);
 /* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
 bool attend_has_constant(const attention_plan *p);
 ir_value attend_constant_at(attend *t, ir_value query);

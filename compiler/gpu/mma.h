@@ -219,7 +219,8 @@ int mma_parts(const attention_plan *p, const mma_machine *machine); /* numbers o
 /* Shared memory: in which own queries' columns are made, in place of streamed tiles; of what columns leave out. */
 int64_t mma_scratch_bytes(const mma *m);
 int64_t mma_constant_bytes(const mma *m);
-bool mma_set_columns(mma *m); /* how own queries' columns are made; false: there is no room */
+/* Sets how many lanes make an own query's columns: the fewest that `room` bytes serve. False: none do. */
+bool mma_set_columns(mma *m, int64_t room);
 /* What coordinates count from, where keys are owned: all threads of the block come here and meet. */
 void mma_begin_columns(mma *m);
 int64_t mma_origin_bytes(const mma *m);

@@ -34,24 +34,25 @@ int mma_parts(const attention_plan *p, const mma_machine *machine) {
 
 static int words_of(const mma *m) { return m->shape.tile.parts * m->machine->element / WORD; }
 
-/* float32 of a query's columns, before they are parts. */
-static int pitch_of(const mma *m) { return whole(columns_of(m)->n_columns, ATTEND_QUAD); }
+static bool has_parts(const mma *m) { return m->machine->element < WORD; }
+
+/* float32 of a query's columns. */
+static int width_of(const mma *m) { return whole(columns_of(m)->n_columns, ATTEND_QUAD); }
 
 int64_t mma_scratch_bytes(const mma *m) {
   if (!m->shape.tile.parts || m->p->owns_keys) return 0;
-  return m->shape.scratch + (int64_t)m->shape.tile.own * pitch_of(m) * WORD;
+  return m->shape.scratch + (has_parts(m) ? (int64_t)m->shape.tile.own * width_of(m) * WORD : 0);
 }
 
 int64_t mma_constant_bytes(const mma *m) {
   return attend_has_constant(m->t->p) && !m->p->owns_keys ? (int64_t)m->shape.tile.own * WORD : 0;
 }
 
-bool mma_set_columns(mma *m) {
-  enum { ROOM = 48 << 10 };
+bool mma_set_columns(mma *m, int64_t room) {
   attend_shape *s = &m->t->shape;
   if (!m->shape.tile.parts || m->p->owns_keys) return true;
-  if (!attend_columns_fit(m->memory, m->t->p, s, ROOM, ROOM)) return false;
-  s->width = pitch_of(m);
+  if (!attend_columns_fit(m->memory, m->t->p, s, room)) return false;
+  s->width = width_of(m);
   m->shape.scratch = s->scratch;
   return true;
 }
@@ -85,7 +86,7 @@ static ir_value joined(ir *b, const ir_value *part, int first, int second) {
 static void store_row(mma *m, ir_value at, bool of_keys, const ir_value *column) {
   ir *b = m->b;
   int n = columns_of(m)->n_columns, words = words_of(m), count = 0;
-  bool splits = m->machine->element < WORD;
+  bool splits = has_parts(m);
   ir_value *word = arena_array(m->memory, ir_value, words), part[PARTS];
   for (int c = 0; !splits && c < n; c++) word[count++] = column[c];
   for (int c = 0; splits && c < n; c += 2) {
@@ -190,9 +191,10 @@ static void lay_keys(mma *m, const mma_asked *of) {
 static void lay_own_queries(mma *m, int value) {
   ir *b = m->b;
   attend *t = m->t;
-  int n = columns_of(m)->n_columns, pitch = pitch_of(m);
+  int n = columns_of(m)->n_columns, pitch = has_parts(m) ? width_of(m) : mma_pitch_of(m, value) / WORD;
   ir_value *column = arena_array(m->memory, ir_value, n), one = ir_float(b, b->f32, 1);
-  ir_value rows = ir_offset_const(b, m->scratch_of, m->shape.scratch);
+  ir_value rows = has_parts(m) ? ir_offset_const(b, m->scratch_of, m->shape.scratch)
+                               : mma_tile_at(m, value, i32(b, 0)); /* columns are made where they stay */
   if (m->gradient) t->kept = m->gradient[PEGEN_PTX_ATTENTION_KEPT];
   t->exprs.head = t->head;
   two_float *remembered = emit_thread_remember(&t->exprs);
@@ -308,7 +310,7 @@ ir_value mma_columns_product(mma *m, const tile_op *op, ir_value own, ir_value s
   ir *b = m->b;
   ir_value x = row_at(m, op->arg[0], i32(b, 0), own), y = row_at(m, op->arg[1], m->stage, streamed), one[2], other[2],
            sum = ir_float(b, b->f32, 0), now;
-  bool splits = m->machine->element < WORD;
+  bool splits = has_parts(m);
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, words_of(m)), 1, &sum, &now);
   ir_value at = mul(b, loop.index, i64(b, WORD));
   x = ir_load(b, splits ? b->i32 : b->f32, ir_offset(b, x, at), WORD);

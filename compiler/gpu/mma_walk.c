@@ -614,7 +614,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   else if (more) m.gradient = f.parameter + count;
   t.block = f.block;
   t.thread = f.thread;
-  mma_set_columns(&m);
+  mma_set_columns(&m, m.shape.scratch);
   const char *name = arena_printf(a, "%s_memory", entry->name);
   ir_shared_dynamic(b, name, m.shape.shared);
   lay_out(&m, ir_shared_address(b, name));
@@ -632,6 +632,12 @@ enum { MOST_SHARED = 227 << 10, MOST_HELD = 32, MOST_CODE = 700 };
 
 /* Blocks of tensor cores have half of sm_90's memory where they can: one computes while the other waits. */
 enum { HALF_SHARED = (227 << 9) - (1 << 10) };
+
+/* Rows lie beside what makes queries' columns. */
+static int64_t columns_room(int64_t most_shared) {
+  enum { MOST = 48 << 10 };
+  return most_shared * 5 / 8 < MOST ? most_shared * 5 / 8 : MOST;
+}
 
 static int whole_steps(int width) { return (width + MMA_INNER - 1) / MMA_INNER * MMA_INNER; }
 
@@ -659,7 +665,7 @@ static bool fits(mma *m, const gpu_target *chip, int64_t most_shared) {
     if (m->p->value[v].is_sum && m->p->value[v].columns != TILE_STREAMED) registers += mma_registers(m, v);
   registers += has_gains(m->p) ? 2 * pairs : pairs; /* weights, and what they gain */
   if (p->matrix) registers += pairs + mma_rotated_registers(m); /* pairs go round in a loop */
-  if (!mma_set_columns(m)) return false;
+  if (!mma_set_columns(m, columns_room(most_shared))) return false;
   m->shape.shared = lay_out(m, (ir_value){NULL});
   if (m->p->owns_group && m->shape.halves > 1) pairs /= 2;
   if (m->machine->unrolled && unrolled(m) > m->machine->unrolled) return false;
