@@ -27,7 +27,7 @@ set(DEFAULT_THOUGH_LONG
   "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^compatibility" "^float_state_${native}$" "^bench_json$"
-  "^python_(formulas|torch|torch_attention|jax|explore|packed)$" "^(docs_.*|examples)$"
+  "^python_(formulas|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
@@ -75,7 +75,8 @@ set(LONG_UNDER_SANITIZERS
   "^interface.(float8|care|spherical|rope_mixed|geope3d)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
-  "^python_(formulas|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit|packed|cuda)"
+  "^python_(formulas|conform|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit)"
+  "^python_(packed|cuda)"
   "^(valgrind|growth|package|static|stock|mutation|docs|examples)"
   # listings of machine code and text of other tools: sass_code and the checks run the same code of pegen
   "^(sass_measured|emit|ptx_text)$")

@@ -1,5 +1,6 @@
 """The program pegen, as it is in the package: `pegen SPEC.lua -o kernel.so`, `python -m pegen_kernels --help`; and the
-commands that are Python's: `pegen explore`, `pegen plot`, `pegen compare`, `pegen lab`, `pegen specs --config`."""
+commands that are Python's: `pegen explore`, `pegen plot`, `pegen compare`, `pegen lab`, `pegen conform` and
+`pegen specs --config`."""
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ COMMANDS = {
     "plot": "explore",
     "compare": "explore",
     "lab": "lab",
+    "conform": "conform",
 }  # what each needs, which is also its folder
 
 

@@ -4,13 +4,14 @@ python=$1 test=$2
 cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
 case $module in
-  kernel | hostile | formulas) modules="numpy" ;;
+  kernel | hostile | formulas | conform) modules="numpy" ;;
   jax_sequences) modules="jax" ;;
   jax_cuda) modules="jax torch" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
+  conform_engines) modules="torch transformers torchvision timm diffusers jax" ;;
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
   models | transformers | config | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;

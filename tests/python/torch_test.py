@@ -821,6 +821,30 @@ class Transforms(unittest.TestCase):
         self.q, self.k = torch.randn(2, 3, 5, 24), torch.randn(2, 3, 5, 24)
         self.positions = torch.rand(5, 3)
 
+    def test_trace(self):
+        """torch.jit.trace, and its file in another process: operands and their gradients, other shapes."""
+        text = (
+            "import sys, torch, pegen_kernels.torch; t = torch.jit.load(sys.argv[1])\n"
+            "torch.manual_seed(1); q, r = torch.randn(2, 2, 7, 16, requires_grad=True), torch.rand(7, 2)\n"
+            "y = t(q, q, r)[0] if sys.argv[2] == '3' else t(q, q, q, r); y.square().sum().backward()\n"
+            "x = [*t.parameters()][0]; print(*(float(z.double().sum()) for z in (y, q.grad, x.grad)))\n"
+        )
+        encoding = Encoding("rope_mixed", head_dim=16, heads=2, **FAST)
+        bias = Attention("relative_bias_table", head_dim=16, heads=2, **FAST)
+        for module, rows in ((encoding, 2), (bias, 3)):
+            q, r = torch.randn(1, 2, 5, 16), torch.rand(5, 2)
+            with unittest.mock.patch("warnings.warn"), tempfile.TemporaryDirectory() as folder:
+                file = os.path.join(folder, "traced.pt")
+                torch.jit.trace(module, (*[q] * rows, r)).save(file)
+                done = subprocess.run([sys.executable, "-W", "ignore", "-c", text, file, str(rows + 1)], check=True,
+                                      capture_output=True, text=True)  # fmt: skip
+            torch.manual_seed(1)
+            q, r = torch.randn(2, 2, 7, 16, requires_grad=True), torch.rand(7, 2)
+            y = module(q, q, r)[0] if rows == 2 else module(q, q, q, r)
+            y.square().sum().backward()
+            expected = [x.double().sum().item() for x in (y, q.grad, next(module.parameters()).grad)]
+            self.assertEqual([float(x) for x in done.stdout.split()], expected)
+
     def test_opcheck(self):
         operands, name = [], self.encoding.kernel_name
         q, k = (x.clone().requires_grad_() for x in (self.q, self.k))

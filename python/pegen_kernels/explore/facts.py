@@ -22,7 +22,7 @@ _ORBIT_STEPS = 49
 _MOST_ROTORS = 256  # of tokens: of larger grids every second token's, third's ...
 
 
-def _array(data: Mapping[str, Any], member: str = "values") -> numpy.ndarray:
+def array_of(data: Mapping[str, Any], member: str = "values") -> numpy.ndarray:
     """null, which is what hides a key, is minus infinity."""
     values = [-math.inf if x is None else x for x in data[member]]
     return numpy.array(values, dtype=float).reshape(data["shape"])
@@ -140,7 +140,7 @@ def _places(data: dict[str, Any], grid: Sequence[int]) -> tuple[int, bool]:
 
 def _rotors(numbers: dict[str, Any], few: int) -> dict[str, numpy.ndarray]:
     """What was told of the positions of `_positions`."""
-    rotors = _array(numbers.get("rotors") or numbers["rotors_of_displacements"])
+    rotors = array_of(numbers.get("rotors") or numbers["rotors_of_displacements"])
     axes = few // (1 + _ORBIT_STEPS)
     parts = {"steps": rotors[:axes], "orbits": rotors[axes:few].reshape(axes, _ORBIT_STEPS, *rotors.shape[1:])}
     return parts | ({"tokens": rotors[few:]} if len(rotors) > few else {})
@@ -224,12 +224,12 @@ def explain(
         label=name,
         data=data,
         grid=grid,
-        phases=phases and _array(phases),
-        equal=equal and _array(equal),
-        lowest=equal and _array(equal, "lowest"),
-        highest=equal and _array(equal, "highest"),
-        random=random and _array(random),
-        bias=bias and _array(bias),
+        phases=phases and array_of(phases),
+        equal=equal and array_of(equal),
+        lowest=equal and array_of(equal, "lowest"),
+        highest=equal and array_of(equal, "highest"),
+        random=random and array_of(random),
+        bias=bias and array_of(bias),
         tokens=turned.get("tokens"),
         steps=turned.get("steps"),
         orbits=turned.get("orbits"),

@@ -307,7 +307,7 @@ def _run(name: str, q: Any, k: Any, v: Any, positions: Any, k_positions: Any, op
 
 def attend(name: str, *given: Any) -> Any:
     """`attention` or `attention_with_lse`, the shortest way; arguments as the operators'."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return operators[name](*given)
     try:
         return _run(name, *given)

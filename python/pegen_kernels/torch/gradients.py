@@ -51,7 +51,7 @@ def _apply(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands
 
 def call(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
     """The operator of that name, the shortest way."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return operators[name](*rows, positions, operands, kernel)
     try:
         if torch._C._are_functorch_transforms_active():  # which cannot look into operators

@@ -1,0 +1,1 @@
+"""Golden cases of position encodings, and what an engine does instead: `pegen conform MODULE:FUNCTION`. Needs NumPy."""
