@@ -568,7 +568,7 @@ int main(void) {
                                      TEST(sums_are_their_copies),
                                      cmocka_unit_test(places_stay_inside),
                                      cmocka_unit_test(elements_have_their_own_derivatives),
-                                     cmocka_unit_test(what_cancels_has_a_size),
+                                     TEST(what_cancels_has_a_size),
                                      cmocka_unit_test(integers_are_stored_inside)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }
