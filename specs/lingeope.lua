@@ -5,18 +5,14 @@
 --   channels.
 -- u is linear in r, so the exponent is u(r_j - r_i): GeoPE's rotor of the displacement. Exponentials of different axes
 -- do not commute, so no encoding of q and k alone gives this score.
--- Axes, units and schedule are those of geope2d.lua and geope3d.lua but for the sign's default: the paper prints
--- frequencies that grow (section 4.1), which those files have and exponent_sign=1 is here; these decay, as RoPE's.
--- No code of the authors is public.
+-- Axes, units and schedule are those of geope2d.lua and geope3d.lua: frequencies grow, as the paper prints them
+-- (section 4.1); with exponent_sign=-1 they decay, as RoPE's. No code of the authors is public.
 local pe = require "pegen"
+local geope = require "geope"
 
-local D = pe.option("head_dim", 64, "channels per head")
+local D = geope.head_dim
 local Dv = pe.option("value_dim", 0, "channels of a value; 0: head_dim")
 local P = pe.option("axes", 2, "axes of a position: h, w or d, h, w", { 2, 3 })
-local base = pe.option("base", 100.0, "frequency base lambda")
-local sign = pe.option("exponent_sign", -1, "-1: frequencies decay, as in RoPE; +1: they grow, as printed", { 1, -1 })
-local layout = pe.option("layout", "interleaved", "triples (3i, 3i+1, 3i+2) or (i, i + n, i + 2n)", { "interleaved",
-  "split" })
 
 local generators = { h = pe.quaternion "j", w = pe.quaternion "k" }
 if P == 3 then generators.d = pe.quaternion "i" end
@@ -29,12 +25,11 @@ return pe.encoding {
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   block = pe.vector(3),
-  layout = layout,
+  layout = geope.layout_of_triples(),
   generators = generators,
   combine = pe.mean,
-  phase = function(_, i) return base ^ (sign * 2 * i / D) end,
+  phase = geope.phase,
   models = {
-    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963",
-      exponent_sign = 1 },
+    { "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", "arXiv 2512.04963" },
   },
 }

@@ -50,15 +50,15 @@ static bool same(const dual_variable *x, const dual_variable *y) {
 static dual leaf(dual_place *p, const dual_variable *by, const expr *x) {
   const expr_environment *env = p->env;
   dual_variable v;
-  if (x->op == EXPR_CONST) return (dual){x->value, 0};
-  if (x->op == EXPR_TABLE) return (dual){x->table[(x->n_heads > 1 ? env->head : 0) * env->blocks + env->block], 0};
+  if (x->op == EXPR_CONST) return (dual){x->value, 0, 0};
+  if (x->op == EXPR_TABLE) return (dual){x->table[(x->n_heads > 1 ? env->head : 0) * env->blocks + env->block], 0, 0};
   if (!variable_of(p, x, &v)) diag_bug("dual", "leaf '%s'", expr_op_name(x->op));
-  long double tangent = by && same(&v, by);
+  long double one = by && same(&v, by);
   switch (v.kind) {
-  case DUAL_OPERAND: return (dual){env->operands[v.index][v.element], tangent};
-  case DUAL_INPUT: return (dual){env->inputs[v.index][v.element], tangent};
-  case DUAL_CHANNEL: return (dual){env->channels[v.index], tangent};
-  default: return (dual){env->positions[v.index], tangent};
+  case DUAL_OPERAND: return (dual){env->operands[v.index][v.element], one, one};
+  case DUAL_INPUT: return (dual){env->inputs[v.index][v.element], one, one};
+  case DUAL_CHANNEL: return (dual){env->channels[v.index], one, one};
+  default: return (dual){env->positions[v.index], one, one};
   }
 }
 
@@ -81,29 +81,42 @@ static long double times(long double tangent, long double x) { return tangent ==
 /* Through a slope of 0 nothing comes, from an infinite argument either: the limit of what saturates there. */
 static long double through(long double tangent, long double slope) { return slope == 0 ? 0 : times(tangent, slope); }
 
+/* x, whose tangent and its terms go through a slope. */
+static dual sloped(long double value, dual a, long double slope) {
+  return (dual){value, times(a.tangent, slope), times(a.size, fabsl(slope))};
+}
+
+static dual saturated(long double value, dual a, long double slope) {
+  return (dual){value, through(a.tangent, slope), through(a.size, fabsl(slope))};
+}
+
+/* The tangents of two arguments through their slopes are added. */
+static dual added(long double value, dual a, dual b) { return (dual){value, a.tangent + b.tangent, a.size + b.size}; }
+
+static dual constant(long double value) { return (dual){value, 0, 0}; }
+
 static dual unary(expr_op op, dual a) {
-  long double x = a.value, t = a.tangent, y;
+  long double x = a.value, y;
   switch (op) {
-  case EXPR_NEG: return (dual){-x, -t};
-  case EXPR_ABS: return (dual){fabsl(x), times(t, sign(x))};
-  case EXPR_SQRT: return y = sqrtl(x), (dual){y, y == 0 ? 0 : t / (2 * y)};
-  case EXPR_FLOOR: return (dual){floorl(x), 0};
-  case EXPR_EXP: return y = expl(x), (dual){y, through(t, y)};
-  case EXPR_LOG: return (dual){logl(x), times(t, 1 / x)};
-  case EXPR_LOG1P: return (dual){log1pl(x), times(t, 1 / (1 + x))};
-  case EXPR_TANH: return y = 1 / coshl(x), (dual){tanhl(x), through(t, y * y)};
-  case EXPR_SIGMOID: return y = expl(-fabsl(x)), (dual){(x < 0 ? y : 1) / (1 + y), through(t, y / (1 + y) / (1 + y))};
-  case EXPR_SOFTPLUS:
-    return y = expl(-fabsl(x)), (dual){(0 > x ? 0 : x) + log1pl(y), through(t, (x < 0 ? y : 1) / (1 + y))};
-  case EXPR_SINQ: return (dual){sine(x, 0), times(t, RADIANS_PER_QUARTER_TURN * sine(x, 1))};
-  case EXPR_COSQ: return (dual){sine(x, 1), times(t, -RADIANS_PER_QUARTER_TURN * sine(x, 0))};
+  case EXPR_NEG: return sloped(-x, a, -1);
+  case EXPR_ABS: return sloped(fabsl(x), a, sign(x));
+  case EXPR_SQRT: return y = sqrtl(x), y == 0 ? constant(y) : sloped(y, a, 1 / (2 * y));
+  case EXPR_FLOOR: return constant(floorl(x));
+  case EXPR_EXP: return y = expl(x), saturated(y, a, y);
+  case EXPR_LOG: return sloped(logl(x), a, 1 / x);
+  case EXPR_LOG1P: return sloped(log1pl(x), a, 1 / (1 + x));
+  case EXPR_TANH: return y = 1 / coshl(x), saturated(tanhl(x), a, y * y);
+  case EXPR_SIGMOID: return y = expl(-fabsl(x)), saturated((x < 0 ? y : 1) / (1 + y), a, y / (1 + y) / (1 + y));
+  case EXPR_SOFTPLUS: return y = expl(-fabsl(x)), saturated((0 > x ? 0 : x) + log1pl(y), a, (x < 0 ? y : 1) / (1 + y));
+  case EXPR_SINQ: return sloped(sine(x, 0), a, RADIANS_PER_QUARTER_TURN * sine(x, 1));
+  case EXPR_COSQ: return sloped(sine(x, 1), a, -RADIANS_PER_QUARTER_TURN * sine(x, 0));
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED: {
     long double rest = 2 * (x - rintl(x)); /* quarters */
     int turns = op == EXPR_COS_FOLDED;
-    return (dual){sine(rest, turns), times(t, 2 * RADIANS_PER_QUARTER_TURN * sine(rest, turns + 1))};
+    return sloped(sine(rest, turns), a, 2 * RADIANS_PER_QUARTER_TURN * sine(rest, turns + 1));
   }
-  case EXPR_ROUND32: return (dual){(float)x, t}; /* of what it rounds: the stairs have none */
+  case EXPR_ROUND32: return sloped((float)x, a, 1); /* of what it rounds: the stairs have none */
   case EXPR_NARROW:
   case EXPR_WIDEN: return a;
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));
@@ -112,21 +125,22 @@ static dual unary(expr_op op, dual a) {
 
 static dual binary(expr_op op, dual a, dual b) {
   switch (op) {
-  case EXPR_ADD: return (dual){a.value + b.value, a.tangent + b.tangent};
-  case EXPR_SUB: return (dual){a.value - b.value, a.tangent - b.tangent};
-  case EXPR_MUL: return (dual){a.value * b.value, times(a.tangent, b.value) + times(b.tangent, a.value)};
+  case EXPR_ADD: return added(a.value + b.value, a, b);
+  case EXPR_SUB: return added(a.value - b.value, a, sloped(0, b, -1));
+  case EXPR_MUL: return added(a.value * b.value, sloped(0, a, b.value), sloped(0, b, a.value));
   case EXPR_DIV: {
     long double y = a.value / b.value;
-    return (dual){y, times(a.tangent, 1 / b.value) - through(b.tangent, y / b.value)};
+    return added(y, sloped(0, a, 1 / b.value), saturated(0, b, -y / b.value));
   }
-  case EXPR_MIN: return b.value < a.value ? b : a.value < b.value ? a : (dual){a.value, 0};
-  case EXPR_MAX: return b.value > a.value ? b : a.value > b.value ? a : (dual){a.value, 0};
+  case EXPR_MIN: return b.value < a.value ? b : a.value < b.value ? a : constant(a.value);
+  case EXPR_MAX: return b.value > a.value ? b : a.value > b.value ? a : constant(a.value);
   case EXPR_ATAN2: { /* b turns towards a */
-    long double size = a.value * a.value + b.value * b.value;
-    long double tangent = times(a.tangent, b.value) - times(b.tangent, a.value);
-    return (dual){atan2l(a.value + 0.0L, b.value + 0.0L), size == 0 ? 0 : tangent / size};
+    long double square = a.value * a.value + b.value * b.value, y = atan2l(a.value + 0.0L, b.value + 0.0L);
+    if (square == 0) return constant(y);
+    dual sum = added(y, sloped(0, a, b.value), sloped(0, b, -a.value));
+    return (dual){y, sum.tangent / square, sum.size / square};
   }
-  case EXPR_LESS: return (dual){a.value < b.value, 0};
+  case EXPR_LESS: return constant(a.value < b.value);
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));
   }
 }

@@ -10,8 +10,10 @@
 
 #include <stdint.h>
 
+/* size: the sum of the absolute values of the terms that the tangent adds. Terms may cancel, as where interpolation's
+ * weights add to 1, and rounding leaves of them what is small beside their size. */
 typedef struct dual {
-  long double value, tangent;
+  long double value, tangent, size;
 } dual;
 
 typedef enum dual_kind { DUAL_OPERAND, DUAL_INPUT, DUAL_POSITION, DUAL_CHANNEL } dual_kind;

@@ -135,7 +135,7 @@ static long double noise_of(const multivector *left, const multivector *right) {
 }
 
 /* <outer, dM> and |dM|, Frobenius, for the tangent that d->value holds. */
-static void contract(const description *d, const long double *outer, long double *value, long double *norm) {
+static long double contract(const description *d, const long double *outer, long double *value) {
   const spec *s = d->spec;
   multivector left = combined(d), right = reversed(&d->algebra, &left);
   if (s->inverse) {
@@ -155,8 +155,15 @@ static void contract(const description *d, const long double *outer, long double
       square += entry * entry;
     }
   }
-  *norm = sqrtl(square);
-  if (*norm <= fabsl(amplitude) * noise_of(&left, &right)) *value = *norm = 0;
+  if (sqrtl(square) > fabsl(amplitude) * noise_of(&left, &right)) return sqrtl(square);
+  *value = 0;
+  return 0;
+}
+
+static long double norm_of_tangent(const void *d) {
+  static const long double zeros[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  long double value;
+  return contract(d, zeros, &value);
 }
 
 /* Goes back through gain R by its two factors. */
@@ -215,7 +222,7 @@ void reference_block_backward(const spec *s, const double *positions, const doub
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d->exprs, d->count, d->value);
-    contract(d, outer, &value, &norm);
+    norm = contract(d, outer, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});
     reference_gain(to, &by[i], value, size * norm);
   }
   arena_destroy(scratch);

@@ -72,6 +72,15 @@ void reference_rotors_backward(const spec *s, const double *positions, const dou
 /* outer: the gradient of C [head_dim][head_dim] of a head. */
 void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
                               long double size, const reference_gains *to);
+/* A function of expressions at hand, and how large its derivative along their tangents is. */
+typedef struct reference_slope {
+  const void *of;
+  long double (*norm)(const void *of);
+} reference_slope;
+
+/* What rounding is measured by where terms of tangents cancel: each such tangent alone, as large as its terms. There
+ * are at most REFERENCE_ROTORS_MOST; afterwards they are as before. */
+long double reference_cancelled(dual *value, int count, reference_slope slope);
 /* A gradient of one variable, where it is asked for. */
 void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size);
 /* count expressions at a place, and the gradients of their values. */

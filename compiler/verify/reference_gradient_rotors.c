@@ -54,22 +54,27 @@ static bool derive(const differences *d, long double step, long double *sum) {
 
 /* <outer, dM> and |dM|, which is taken for at least 2^-20 of what inputs move: where a function stops depending on a
  * rotor (slerp at an end), kernels' tangents are what is left of terms that cancel. */
-static void contract(const differences *d, const long double *outer, long double *value, long double *norm) {
+static long double contract(const differences *d, const long double *outer, long double *value) {
   int entries = d->spec->n_components * d->spec->n_components;
-  long double rate = rate_of(d), sum[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-  *value = *norm = 0;
-  if (rate == 0) return;
+  long double rate = rate_of(d), square = 0, sum[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  *value = 0;
+  if (rate == 0) return 0;
   for (int i = 0; i < d->count; i++) d->moved[i] = d->value[i].value;
   long double stiff = fmaxl(1, ldexpl(reference_rotors_reach(d->spec, d->moved, 0x1p-30L, 0), 30)),
               step = LARGEST_STEP / (rate * stiff), least = SMALLEST_STEP / (rate * stiff);
   while (!derive(d, step, sum) && step > least) step /= 16;
   for (int i = 0; i < entries; i++) {
     *value += outer[i] * sum[i];
-    *norm += sum[i] * sum[i];
+    square += sum[i] * sum[i];
   }
-  *norm = sqrtl(*norm);
-  if (*norm <= ldexpl(1, -56) / step) *value = 0; /* of rounding */
-  *norm = fmaxl(*norm, ldexpl(rate, -20));
+  if (sqrtl(square) <= ldexpl(1, -56) / step) *value = 0; /* of rounding */
+  return fmaxl(sqrtl(square), ldexpl(rate, -20));
+}
+
+static long double norm_of_tangent(const void *d) {
+  static const long double zeros[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  long double value;
+  return contract(d, zeros, &value);
 }
 
 void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
@@ -87,7 +92,7 @@ void reference_rotors_backward(const spec *s, const double *positions, const dou
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d.input, d.count, d.value);
-    contract(&d, outer, &value, &norm);
+    norm = contract(&d, outer, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});
     reference_gain(to, &by[i], value, size * norm);
   }
   arena_destroy(scratch);

@@ -1,7 +1,10 @@
 /* verify/reference_gradient_sums: what gradients of expressions are added to; see verify/reference_gradient.h. */
 #include "verify/reference_gradient.h"
 
+#include "verify/reference_rotors.h"
+
 #include <math.h>
+#include <string.h>
 
 gradient_sum **reference_operand_sums(arena *a, const spec *s) {
   gradient_sum **sums = arena_array(a, gradient_sum *, s->n_operands + 1);
@@ -18,6 +21,19 @@ static gradient_sum *sum_of(const reference_gains *to, const dual_variable *v) {
   case DUAL_CHANNEL: break; /* rows' gradients are not sums */
   }
   return NULL;
+}
+
+long double reference_cancelled(dual *value, int count, reference_slope slope) {
+  long double sum = 0;
+  dual kept[REFERENCE_ROTORS_MOST];
+  memcpy(kept, value, sizeof *value * (size_t)count);
+  for (int k = 0; k < count; k++) {
+    if (!(kept[k].size > 2 * fabsl(kept[k].tangent))) continue;
+    for (int i = 0; i < count; i++) value[i].tangent = i == k ? kept[k].size : 0;
+    sum += slope.norm(slope.of);
+  }
+  memcpy(value, kept, sizeof *value * (size_t)count);
+  return sum;
 }
 
 void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size) {
@@ -41,9 +57,8 @@ void reference_expr_backward(expr_pool *pool, const expr_environment *env, const
     if (!sum_of(to, &by[i])) continue;
     dual_eval(&place, &by[i], xs, count, x);
     for (int k = 0; k < count; k++) {
-      if (x[k].tangent == 0) continue; /* of something infinite, too */
-      value += gradient[k].value * x[k].tangent;
-      size += gradient[k].size * fabsl(x[k].tangent);
+      if (x[k].tangent != 0) value += gradient[k].value * x[k].tangent; /* else not of something infinite either */
+      if (x[k].size != 0) size += gradient[k].size * x[k].size;
     }
     reference_gain(to, &by[i], value, size);
   }

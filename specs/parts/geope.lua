@@ -1,4 +1,5 @@
--- What geope1d.lua, geope2d.lua and geope3d.lua share: the schedule of phases, and how rotors of axes become one.
+-- What geope1d.lua, geope2d.lua, geope3d.lua and lingeope.lua share: the schedule of phases, and how rotors of
+-- axes become one.
 --
 -- Schedule: theta = r * base^(2i/d) radians (GeoPE, section 3.1). The paper prints frequencies that grow, and counts i
 -- from 1 in section 3.1 and from 0 in appendix E; d is the embedding's, 768 in section 4, or the head's. With first=1

@@ -18,8 +18,9 @@ import pandas
 import torch
 
 from explore_test import opened
-from pegen_kernels.lab import lab, statistics
+from pegen_kernels.lab import lab, statistics, train
 from pegen_kernels.lab.data import SETS, Part, _bits, _shape_bias
+from pegen_kernels.lab.engine import tasks_of
 from pegen_kernels.lab.model import build
 from pegen_kernels.lab.study import load
 
@@ -243,6 +244,8 @@ REFUSED = (
     ("epochs = 6", "epochs = 0", "[training]: epochs is 0; expected more than 0"),
     ("[variants.none]", "[variants.none]\nfixed = []", "names no spec"),
     ("seeds = [0, 1]", "seeds = [0, 1", "Unclosed array"),
+    ("epochs = 6", "epochs = 6\nperturbation = -1.0", "perturbation is -1.0; expected 0 or more"),
+    ("{ base = 100 }", '{ base = 100 }\nshared = ["freqs"]', "shared: no operand 'freqs'; there are: none"),
 )
 
 
@@ -278,6 +281,65 @@ def check_list(folder):
     ):
         file.write_text(SHORT + TOGETHER.replace(old, new))
         assert words in run(file, "-o", folder / "list", "--check", status=1)
+
+
+SHARED = """
+[variants.own]
+spec = "liere"
+options = { block = 8 }
+[variants.shared]
+spec = "liere"
+options = { block = 8 }
+shared = ["generators"]
+"""
+
+
+def check_shared(folder):
+    """Generators that layers share are one tensor: trained as one, kept and counted as one (LieRE, table 4)."""
+    file = folder / "shared.toml"
+    file.write_text(SHORT.replace("depth = 1", "depth = 2").replace("epochs = 6", "epochs = 1") + SHARED)
+    study = load(file)
+    data = study.data.make(0)
+    for name, count in (("own", 2), ("shared", 1)):
+        run_of = train.Run(study, study.variants[name], 0, data, folder / f"{name}.pt")
+        one, other = run_of.model.encodings()
+        assert len({id(one.generators), id(other.generators)}) == count
+        run_of.epoch()
+        run_of.keep()
+        again = train.Run(study, study.variants[name], 0, data, folder / f"{name}.pt")
+        again.restore()
+        kept = [encoding.generators for encoding in again.model.encodings()]
+        assert torch.equal(kept[0], one.generators) and torch.equal(kept[0], kept[1]) == (count == 1)
+        assert run_of.result()["parameters_of_encodings"] == count * one.generators.numel()
+    keys = {task.variant: task.key for task in tasks_of(study, {name: "the same" for name in study.variants})}
+    assert keys["own"] != keys["shared"] and keys["own"] == keys["rope"]
+
+
+def check_perturbed(folder):
+    """Positions of training move by half of it at most, another way each epoch, and the same again; those of tests stay
+    (ComRoPE, table 3)."""
+    file = folder / "perturbed.toml"
+    file.write_text(SHORT.replace("epochs = 6", "epochs = 2\nperturbation = 0.5"))
+    study = load(file)
+    data = study.data.make(0)
+    still = data.train.positions.clone()
+    run_of = train.Run(study, study.variants["rope"], 0, data, folder / "perturbed.pt")
+
+    def positions_of(epoch):
+        return torch.stack([batch[2] for batch in run_of.batches.of(epoch)])
+
+    moved = positions_of(0) - still
+    assert 0.2 < moved.abs().max() <= 0.25 and abs(moved.mean()) < 0.01
+    assert (moved[0, 0] != moved[0, 1]).all() and (moved[0] != moved[1]).all()
+    assert torch.equal(positions_of(0), positions_of(0)) and not torch.equal(positions_of(0), positions_of(1))
+    run_of.finish()
+    assert torch.equal(data.train.positions, still)
+    assert all(len(batch) == 2 for batch in train.Batches(data.train, 9, 0).of(0))
+    file.write_text(SHORT)
+    plain_study = load(file)
+    assert "perturbation" not in plain_study.settings()["training"]  # results of before go on to count
+    digests = {name: "the same" for name in study.variants}
+    assert tasks_of(study, digests)[0].key != tasks_of(plain_study, digests)[0].key
 
 
 def check_refusals(folder):
@@ -329,6 +391,8 @@ if __name__ == "__main__":
     check_studies()
     with tempfile.TemporaryDirectory() as name:
         check_list(pathlib.Path(name))
+        check_shared(pathlib.Path(name))
+        check_perturbed(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))
         whole = check_killed(pathlib.Path(name))

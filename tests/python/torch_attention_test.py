@@ -423,12 +423,17 @@ class Rotations(unittest.TestCase):
     """Linear GeoPE beside its formula in float64."""
 
     def test_gradients(self):
+        for sign, options in ((1, {}), (-1, {"exponent_sign": -1})):
+            with self.subTest(options):
+                self.check_gradients(sign, options)
+
+    def check_gradients(self, sign, options):
         torch.manual_seed(5)
         rows, at = [torch.randn(2, 3, 7, 20) for _ in range(3)], torch.rand(7, 2) * 6
-        weight, attention = torch.randn(2, 3, 7, 20), Attention("lingeope", head_dim=20, **FAST)
+        weight, attention = torch.randn(2, 3, 7, 20), Attention("lingeope", head_dim=20, **options, **FAST)
 
         def expected(q, k, v, at):
-            delta = (at[None] - at[:, None])[..., None] * 100.0 ** (-2 * torch.arange(6).double() / 20)
+            delta = (at[None] - at[:, None])[..., None] * 100.0 ** (sign * 2 * torch.arange(6).double() / 20)
             zero = torch.zeros_like(delta[:, :, 0])
             _, y, z = (x / 4 for x in (zero, delta[:, :, 0], delta[:, :, 1]))  # the mean of half angles, twice
             skew = torch.stack([zero, -z, y, z, zero, zero, -y, zero, zero], -1).unflatten(-1, (3, 3)) * 2

@@ -461,6 +461,32 @@ static void elements_have_their_own_derivatives(void **state) {
   arena_destroy(a);
 }
 
+/* Terms of a tangent that cancel keep their size, whatever operations they go through. */
+static void what_cancels_has_a_size(void **state) {
+  USE_FIXTURE;
+  const double positions[SPEC_MAX_AXES] = {0.5, 3};
+  const expr *more = expr_add(pool, x, number(pool, 1));
+  const expr *zero = expr_sub(pool, expr_mul(pool, more, y), expr_mul(pool, x, y));
+  const expr *mixed = expr_add(pool, expr_mul(pool, x, x), expr_div(pool, y, x));
+  const struct {
+    const expr *of;
+    long double tangent, size;
+  } cases[] = {{expr_mul(pool, x, y), 3, 3},
+               {zero, 0, 6},
+               {mixed, 1 - 12, 1 + 12},
+               {expr_unary(pool, EXPR_EXP, mixed), -11 * expl(6.25L), 13 * expl(6.25L)},
+               {expr_unary(pool, EXPR_FLOOR, mixed), 0, 0},
+               {expr_binary(pool, EXPR_MAX, mixed, y), -11, 13}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expr_environment env = {.blocks = 1, .positions = positions};
+    dual_place place = dual_at(f->memory, pool, &env);
+    dual got;
+    dual_eval(&place, &(dual_variable){DUAL_POSITION, 0, 0}, &cases[i].of, 1, &got);
+    assert_true(fabsl(got.tangent - cases[i].tangent) <= 0x1p-60L * cases[i].size);
+    assert_true(fabsl(got.size - cases[i].size) <= 0x1p-60L * cases[i].size);
+  }
+}
+
 /* Numbers stored as integers are the nearest there are towards 0; what is no number is 0. */
 static void integers_are_stored_inside(void **state) {
   (void)state;
@@ -542,6 +568,7 @@ int main(void) {
                                      TEST(sums_are_their_copies),
                                      cmocka_unit_test(places_stay_inside),
                                      cmocka_unit_test(elements_have_their_own_derivatives),
+                                     TEST(what_cancels_has_a_size),
                                      cmocka_unit_test(integers_are_stored_inside)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }

@@ -42,6 +42,7 @@ def tasks_of(study: Study, digests: dict[str, str]) -> list[Task]:
         for name, variant in study.variants.items():
             parts = [study.settings(), variant.spec and digests[name], variant.scale, variant.fixed, variant.init, seed]
             parts += [[other.fixed, other.init] for other in variant.others]
+            parts += [part.shared for part in variant.parts() if part.shared]
             key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
             found.append(Task(name, seed, key))
     return found

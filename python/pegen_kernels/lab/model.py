@@ -98,15 +98,18 @@ def _made(variant: Variant, kind: type, settings: dict[str, Any], **more: Any) -
         raise ArgumentError(f"[variants.{variant.name}]: {e}") from e
 
 
-def _fix(variant: Variant, encodings: list[nn.Module]) -> None:
-    """Operands that are not trained."""
+def _set_operands(variant: Variant, encodings: list[nn.Module]) -> None:
+    """Those that are not trained, and those that all layers share."""
     for encoding in encodings:
         known = dict(encoding.named_parameters())
-        for name in variant.fixed:
+        for what, name in [("fixed", x) for x in variant.fixed] + [("shared", x) for x in variant.shared]:
             if name not in known:
                 names = ", ".join(known) or "none"
-                raise ArgumentError(f"[variants.{variant.name}]: fixed: no operand '{name}'; there are: {names}")
+                raise ArgumentError(f"[variants.{variant.name}]: {what}: no operand '{name}'; there are: {names}")
+        for name in variant.fixed:
             known[name].requires_grad_(False)
+        for name in variant.shared:
+            setattr(encoding, name, getattr(encodings[0], name))
 
 
 def _add(model: Transformer, study: Study, variant: Variant, data: Data) -> None:
@@ -132,7 +135,7 @@ def _add(model: Transformer, study: Study, variant: Variant, data: Data) -> None
         )
     if kernel.head_dim != width:
         raise ArgumentError(f"{where}: {kernel.name} is of {kernel.head_dim} channels; expected {width}")
-    _fix(variant, made)
+    _set_operands(variant, made)
 
 
 def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:

@@ -50,6 +50,7 @@ class Training:
     batch: int = 64
     rate: float = 2e-3
     weight_decay: float = 0.05
+    perturbation: float = 0.0  # by half of which positions move at most, anew in each step and for each token
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Variant:
     options: dict[str, Any] = field(default_factory=dict)
     scale: float = 1.0  # by which positions are multiplied
     fixed: list[str] = field(default_factory=list)  # operands that are not trained
+    shared: list[str] = field(default_factory=list)  # operands that all layers share
     init: dict[str, Any] = field(default_factory=dict)  # first values: a deviation of normal ones, or a .npy file
     role: str = ""  # as explain has it
     declared: tuple[str, ...] = ()  # options that the description has
@@ -98,7 +100,10 @@ class Study:
     def settings(self) -> dict[str, Any]:
         """What decides a run, but for its variant and seed."""
         parts = {"data": self.data, "model": self.model, "training": self.training}
-        return {"set": self.data_set} | {name: dataclasses.asdict(part) for name, part in parts.items()}
+        told = {"set": self.data_set} | {name: dataclasses.asdict(part) for name, part in parts.items()}
+        if not self.training.perturbation:  # results of before there was any are still right
+            del told["training"]["perturbation"]
+        return told
 
 
 def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -194,8 +199,9 @@ def _checked(study: Study) -> Study:
     shape, training = study.model, study.training
     for where, part in (("[model]", shape), ("[training]", training)):
         for name, value in dataclasses.asdict(part).items():
-            if value <= 0 and name != "weight_decay":
-                raise ArgumentError(f"{where}: {name} is {value}; expected more than 0")
+            if value < 0 or (value == 0 and name not in ("weight_decay", "perturbation")):
+                least = "0 or more" if name in ("weight_decay", "perturbation") else "more than 0"
+                raise ArgumentError(f"{where}: {name} is {value}; expected {least}")
     if shape.dim % shape.heads:
         raise ArgumentError(f"[model]: dim is {shape.dim}; expected a multiple of heads, {shape.heads}")
     if not study.seeds or len(set(study.seeds)) < len(study.seeds):

@@ -7,7 +7,7 @@ import pathlib
 import pickle
 import statistics
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
@@ -21,20 +21,25 @@ _SECONDS = 5.0  # between two states that are kept
 
 
 class Batches:
-    """Samples in an order of their own for each epoch, which seed and epoch decide."""
+    """Samples in an order of their own for each epoch, and places beside their positions: seed and epoch decide."""
 
-    def __init__(self, part: Part, size: int, seed: int) -> None:
+    def __init__(self, part: Part, size: int, seed: int, perturbation: float = 0.0) -> None:
         own = [part.positions] if part.positions.dim() == 3 else []
-        self.part, self.size, self.seed = part, min(size, len(part)), seed
+        self.part, self.size, self.seed, self.perturbation = part, min(size, len(part)), seed, perturbation
         self.samples = TensorDataset(part.tokens, part.targets, *own)
 
     def __len__(self) -> int:
         return len(self.part) // self.size
 
-    def of(self, epoch: int) -> DataLoader:
+    def of(self, epoch: int) -> Iterator[list[torch.Tensor]]:
         random = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
         order = BatchSampler(RandomSampler(self.samples, generator=random), self.size, drop_last=True)
-        return DataLoader(self.samples, sampler=order, batch_size=None)
+        moves = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        for tokens, targets, *own in DataLoader(self.samples, sampler=order, batch_size=None):
+            if self.perturbation:
+                at = own[0] if own else self.part.positions.expand(len(tokens), -1, -1)
+                own = [at + self.perturbation * (torch.rand(at.shape, generator=moves) - 0.5)]
+            yield [tokens, targets, *own]
 
 
 def loss_of(model: Transformer, positions: torch.Tensor, batch: Any) -> torch.Tensor:
@@ -80,8 +85,8 @@ class Run:
     def __init__(self, study: Study, variant: Variant, seed: int, data: Data, state: pathlib.Path) -> None:
         self.study, self.variant, self.seed, self.data, self.state = study, variant, seed, data, state
         self.model = build(study, variant, data, seed)
-        self.batches = Batches(data.train, study.training.batch, seed)
         training = study.training
+        self.batches = Batches(data.train, training.batch, seed, training.perturbation)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, lr=training.rate, weight_decay=training.weight_decay)
         self.rate = torch.optim.lr_scheduler.OneCycleLR(
@@ -128,10 +133,10 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """What a report is written from; plain numbers."""
-        first = next(iter(self.batches.of(0)))
+        first = next(self.batches.of(0))
         curve = [[None if x is None or x != x else x for x in point] for point in self.done["curve"]]
         count = lambda found: sum(p.numel() for p in found)  # noqa: E731
-        of_encodings = [p for encoding in self.model.encodings() for p in encoding.parameters()]
+        of_encodings = {p for encoding in self.model.encodings() for p in encoding.parameters()}
         return {
             "values": {name: measure(self.model, part) for name, part in self.data.tests.items()},
             "curve": curve,
@@ -163,7 +168,7 @@ def rehearse(study: Study, variant: Variant, data: Data) -> str:
     model = build(study, variant, data, seed=0)
     few = Part(data.train.tokens[:2], data.train.positions[:2] if data.train.positions.dim() == 3 else
                data.train.positions, data.train.targets[:2])  # fmt: skip
-    loss_of(model, few.positions, next(iter(Batches(few, 2, 0).of(0)))).backward()
+    loss_of(model, few.positions, next(Batches(few, 2, 0, study.training.perturbation).of(0))).backward()
     for part in data.tests.values():
         positions = part.positions if part.positions.dim() == 2 else part.positions[:2]
         with torch.no_grad():

@@ -1,7 +1,7 @@
 /* lingeope: Linear GeoPE: GeoPE's rotor of the displacement between query and key
  *
  * Made by pegen 0.2.0 from the description lingeope with
- *   head_dim=64 value_dim=0 axes=2 base=100 exponent_sign=-1 layout=interleaved skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 base=100 exponent_sign=1 first=0 schedule_dim=0 value_dim=0 axes=2 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k                [B,H,N,64], [B,Hkv,M,64]; Hkv divides H
