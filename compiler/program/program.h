@@ -1,6 +1,6 @@
 /* program/program: a kernel as what all targets have in common: a few ops over named spaces.
  *
- * In: a plan. Out: a program for each entry, which passes rewrite, schedules of targets walk and program/interpret.h
+ * In: a plan. Out: a program for each entry, which passes rewrite, schedules of targets walk and tests/interpret
  * executes on arrays, slowly and obviously: the oracle of all targets.
  *
  * Loops walk the spaces whose size is known at the call. A value is an array over the spaces of the loops around the
