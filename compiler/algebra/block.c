@@ -16,7 +16,6 @@
 #include "spec/size.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
 static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;

@@ -117,13 +117,17 @@ static bool is_learned(const spec_bivector *b) {
   return false;
 }
 
+/* exp(M) as the frame has it. length: |M|, or NULL. */
+static torque_factor factor_of(const collector *c, const expr *const *m, const expr *length) {
+  return (torque_factor){c->basis, m, length, c->frame == TORQUE_OF_Y ? 1 : -1};
+}
+
 /* What M gains. */
-static void through_exponential(collector *c, const expr *const *m, const expr *length, const expr *const *tau) {
+static void through_exponential(collector *c, const torque_factor *x, const expr *const *tau) {
   const expr *gradient[SPEC_MAX_BIVECTORS];
-  double sense = c->frame == TORQUE_OF_Y ? 1 : -1;
-  torque_through(c->basis, TORQUE_EXPONENTIAL, m, length, sense, tau, gradient);
+  torque_through(x, TORQUE_EXPONENTIAL, tau, gradient);
   for (int k = 0; k < c->basis->count; k++)
-    if (!expr_is_const(m[k], 0)) give(c, m[k], gradient[k]);
+    if (!expr_is_const(x->m[k], 0)) give(c, x->m[k], gradient[k]);
 }
 
 /* A factor exp(share angle B) of a product; tau becomes the torque of the next one. M commutes with B, so that a phase
@@ -143,10 +147,10 @@ static void through_factor(collector *c, int axis, double share, bool is_last, c
   }
   const expr *angle = spec_angle(c->spec, axis), *length = torque_length(c->basis, of);
   if (length) length = expr_mul(c->pool, expr_mul(c->pool, angle, expr_const(c->pool, share)), length);
-  if (is_learned(b)) through_exponential(c, m, length, tau);
+  torque_factor x = factor_of(c, m, length);
+  if (is_learned(b)) through_exponential(c, &x, tau);
   else if (!expr_is_const(sum, 0)) give(c, angle, expr_mul(c->pool, sum, expr_const(c->pool, share)));
-  double sense = c->frame == TORQUE_OF_Y ? 1 : -1;
-  if (!is_last) torque_through(c->basis, TORQUE_ROTOR, m, length, sense, tau, tau);
+  if (!is_last) torque_through(&x, TORQUE_ROTOR, tau, tau);
 }
 
 /* exp(M) of a sum: one factor. With one axis M is a multiple of its bivector. */
@@ -161,7 +165,8 @@ static void through_sum(collector *c, double share, const expr *const *tau) {
     return;
   }
   for (int axis = 0; axis < c->spec->n_axes; axis++) add_exponent(c, axis, share, m);
-  through_exponential(c, m, NULL, tau);
+  torque_factor x = factor_of(c, m, NULL);
+  through_exponential(c, &x, tau);
 }
 
 typedef struct factor {

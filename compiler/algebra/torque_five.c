@@ -45,7 +45,9 @@ typedef struct exponent {
   expr_matrix there, back; /* exp(M) and exp(-M) */
 } exponent;
 
-static exponent exponent_of(arena *a, const torque_basis *basis, const expr *const *m, double sense) {
+static exponent exponent_of(arena *a, const torque_factor *f) {
+  const torque_basis *basis = f->basis;
+  const expr *const *m = f->m;
   exponent x = {.spec = *basis->spec};
   expr_pool *pool = x.spec.pool;
   x.spec.algebra.r = FIVE - x.spec.algebra.p - x.spec.algebra.q;
@@ -55,7 +57,7 @@ static exponent exponent_of(arena *a, const torque_basis *basis, const expr *con
     x.element[x.count] = k;
     x.leaf[x.count] = expr_cotangent(pool, TORQUE_FIRST_LEAF + k, m[k]->depends);
     whole.blade[x.count] = of_leaves.blade[x.count] = basis->element[k].blade;
-    whole.coefficient[x.count] = expr_scaled(pool, expr_widen(pool, m[k]), sense);
+    whole.coefficient[x.count] = expr_scaled(pool, expr_widen(pool, m[k]), f->sense);
     of_leaves.coefficient[x.count] = x.leaf[x.count];
     whole.count = of_leaves.count = ++x.count;
   }
@@ -72,11 +74,11 @@ static exponent exponent_of(arena *a, const torque_basis *basis, const expr *con
   return x;
 }
 
-void torque_through_five(const torque_basis *basis, torque_map map, const expr *const *m, double sense,
-                         const expr *const *tau, const expr **out) {
+void torque_through_five(const torque_factor *of, torque_map map, const expr *const *tau, const expr **out) {
+  const torque_basis *basis = of->basis;
   arena *memory = arena_create();
   expr_pool *pool = basis->spec->pool;
-  exponent x = exponent_of(memory, basis, m, sense);
+  exponent x = exponent_of(memory, of);
   const expr *gained[SPEC_MAX_BIVECTORS];
   expr_matrix torque = torque_matrix(memory, basis, tau), back = transposed(memory, x.back);
   for (int k = 0; k < basis->count; k++) out[k] = expr_const(pool, 0);

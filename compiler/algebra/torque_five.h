@@ -9,5 +9,4 @@
 #include "algebra/torque_group.h"
 
 /* torque_through of a bivector of at most five vectors. float64. */
-void torque_through_five(const torque_basis *basis, torque_map map, const expr *const *m, double sense,
-                         const expr *const *tau, const expr **out);
+void torque_through_five(const torque_factor *of, torque_map map, const expr *const *tau, const expr **out);

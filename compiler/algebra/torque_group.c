@@ -68,36 +68,36 @@ enum { THREE = 3, FOUR = 4 };
 /* In three dimensions ad_M^2 tau = (M . tau) M - t^2 tau: at right angles to M little is left of tau, 1/t of it,
  * which a generator multiplies by t again. So nothing may be added there that goes away: what is along M is multiplied
  * with M in float64, and the rest is small term by term. */
-static void through_three(const torque_basis *b, const expr *const *m, const expr *length, double sense,
-                          const expr *const *tau, const expr **out) {
+static void through_three(const torque_factor *x, const expr *length, const expr *const *tau, const expr **out) {
+  const torque_basis *b = x->basis;
   expr_pool *pool = b->spec->pool;
   const expr *low[THREE], *of[THREE], *once[THREE], *dot = expr_const(pool, 0);
   for (int k = 0; k < THREE; k++) {
-    low[k] = expr_narrow(pool, m[k]);
+    low[k] = expr_narrow(pool, x->m[k]);
     of[k] = expr_narrow(pool, tau[k]);
     dot = expr_add(pool, dot, expr_mul(pool, low[k], of[k]));
   }
   turn_torque(b, low, of, once);
   entire_functions f = entire_circular(pool, length, false);
-  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = expr_scaled(pool, f.cosine, sense);
+  const expr *along = expr_widen(pool, expr_mul(pool, f.rest, dot)), *odd = expr_scaled(pool, f.cosine, x->sense);
   for (int k = 0; k < THREE; k++) {
     const expr *across = expr_add(pool, expr_mul(pool, f.sine, of[k]), expr_mul(pool, odd, once[k]));
-    out[k] = expr_add(pool, expr_widen(pool, across), expr_mul(pool, along, m[k]));
+    out[k] = expr_add(pool, expr_widen(pool, across), expr_mul(pool, along, x->m[k]));
   }
 }
 
-static void through_simple(const torque_basis *b, torque_map map, const expr *const *m, const expr *length,
-                           double sense, const expr *const *tau, const expr **out) {
+static void through_simple(const torque_factor *x, torque_map map, const expr *const *tau, const expr **out) {
+  const torque_basis *b = x->basis;
   expr_pool *pool = b->spec->pool;
   const expr *low[SPEC_MAX_BIVECTORS], *of[SPEC_MAX_BIVECTORS], *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
   bool wide = map == TORQUE_EXPONENTIAL; /* what a generator gains is multiplied by its angle; see through_three */
-  length = length ? expr_unary(pool, EXPR_ABS, length) : torque_length(b, m);
+  const expr *length = x->length ? expr_unary(pool, EXPR_ABS, x->length) : torque_length(b, x->m);
   if (length && b->count == THREE && wide) {
-    through_three(b, m, length, sense, tau, out);
+    through_three(x, length, tau, out);
     return;
   }
   for (int k = 0; k < b->count; k++) {
-    low[k] = as(pool, wide, m[k]);
+    low[k] = as(pool, wide, x->m[k]);
     of[k] = wide ? expr_widen(pool, tau[k]) : expr_narrow(pool, tau[k]);
   }
   if (!turn_torque(b, low, of, once)) { /* M commutes with all */
@@ -106,9 +106,9 @@ static void through_simple(const torque_basis *b, torque_map map, const expr *co
   }
   turn_torque(b, low, once, twice);
   entire_functions f =
-      length ? entire_circular(pool, length, wide) : entire_functions_of(pool, square_of(b, m), ENTIRE_EITHER, wide);
+      length ? entire_circular(pool, length, wide) : entire_functions_of(pool, square_of(b, x->m), ENTIRE_EITHER, wide);
   const expr *odd = map == TORQUE_ROTOR ? f.sine : f.cosine, *even = map == TORQUE_ROTOR ? f.cosine : f.rest;
-  combine(b, of, once, twice, expr_scaled(pool, odd, sense), even, out);
+  combine(b, of, once, twice, expr_scaled(pool, odd, x->sense), even, out);
 }
 
 /* ---- four vectors ---- */
@@ -145,8 +145,9 @@ static const expr *at(const torque_basis *b, const expr *const *x, unsigned blad
   return k < 0 ? expr_const(b->spec->pool, 0) : x[k];
 }
 
-static void through_halves(const torque_basis *b, torque_map map, const unsigned e[FOUR], const expr *const *m,
-                           double sense, const expr *const *tau, const expr **out) {
+static void through_halves(const torque_factor *x, torque_map map, const unsigned e[FOUR], const expr *const *tau,
+                           const expr **out) {
+  const torque_basis *b = x->basis;
   expr_pool *pool = b->spec->pool;
   const unsigned partner[THREE] = {e[2] | e[3], e[1] | e[3], e[1] | e[2]}; /* E_23, E_31, E_12 */
   const expr *gained[2][THREE];
@@ -155,11 +156,11 @@ static void through_halves(const torque_basis *b, torque_map map, const unsigned
     const expr *part[THREE], *torque[THREE];
     for (int k = 0; k < THREE; k++) {
       expr_op op = (k == 1) != h ? EXPR_SUB : EXPR_ADD;
-      part[k] = expr_binary(pool, op, at(b, m, e[0] | e[k + 1]), at(b, m, partner[k]));
+      part[k] = expr_binary(pool, op, at(b, x->m, e[0] | e[k + 1]), at(b, x->m, partner[k]));
       torque[k] = expr_binary(pool, op, at(b, tau, e[0] | e[k + 1]), at(b, tau, partner[k]));
       torque[k] = expr_scaled(pool, torque[k], 0.5);
     }
-    through_simple(&half, map, part, NULL, sense, torque, gained[h]);
+    through_simple(&(torque_factor){&half, part, NULL, x->sense}, map, torque, gained[h]);
   }
   for (int k = 0; k < THREE; k++) {
     const expr *difference = expr_sub(pool, gained[0][k], gained[1][k]);
@@ -182,8 +183,9 @@ static void scaled_by_pair(const torque_basis *b, unsigned four, const expr *rea
 }
 
 /* ad^3 = Z ad among planes of four vectors whose squares' product is -1. */
-static void through_boost_and_turn(const torque_basis *b, torque_map map, const spec_bivector *whole,
-                                   const expr *const *m, double sense, const expr *const *tau, const expr **out) {
+static void through_boost_and_turn(const torque_factor *x, torque_map map, const spec_bivector *whole,
+                                   const expr *const *tau, const expr **out) {
+  const torque_basis *b = x->basis;
   expr_pool *pool = b->spec->pool;
   const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
   const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
@@ -191,11 +193,11 @@ static void through_boost_and_turn(const torque_basis *b, torque_map map, const 
   split_invariants z = split_invariants_of(b->spec, whole);
   entire_pair f = entire_of_complex(pool, z.square, expr_scaled(pool, z.pfaffian, 2));
   for (int k = 0; k < b->count; k++) of[k] = expr_widen(pool, tau[k]);
-  turn_torque(b, m, of, once);
-  turn_torque(b, m, once, twice);
+  turn_torque(b, x->m, of, once);
+  turn_torque(b, x->m, once, twice);
   bool is_rotor = map == TORQUE_ROTOR;
-  const expr *odd = expr_scaled(pool, is_rotor ? f.real.sine : f.real.cosine, sense);
-  const expr *odd_dual = expr_scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, sense);
+  const expr *odd = expr_scaled(pool, is_rotor ? f.real.sine : f.real.cosine, x->sense);
+  const expr *odd_dual = expr_scaled(pool, is_rotor ? f.dual.sine : f.dual.cosine, x->sense);
   scaled_by_pair(b, four, odd, odd_dual, once, first);
   scaled_by_pair(b, four, is_rotor ? f.real.cosine : f.real.rest, is_rotor ? f.dual.cosine : f.dual.rest, twice,
                  second);
@@ -222,13 +224,12 @@ static spec_bivector bivector_of(const torque_basis *b, const expr *const *m) {
   return whole;
 }
 
-void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
-                    const expr *const *tau, const expr **out) {
+void torque_through(const torque_factor *x, torque_map map, const expr *const *tau, const expr **out) {
   unsigned four[FOUR];
-  spec_bivector whole = bivector_of(basis, m);
-  bool is_simple = clifford_dimensions(basis->spec->algebra) <= THREE || split_is_simple(basis->spec, &whole);
-  if (is_simple) through_simple(basis, map, m, length, sense, tau, out);
-  else if (find_four(basis, four)) through_halves(basis, map, four, m, sense, tau, out);
-  else if (is_boost_and_turn(basis, &whole)) through_boost_and_turn(basis, map, &whole, m, sense, tau, out);
-  else torque_through_five(basis, map, m, sense, tau, out);
+  const spec *s = x->basis->spec;
+  spec_bivector whole = bivector_of(x->basis, x->m);
+  if (clifford_dimensions(s->algebra) <= THREE || split_is_simple(s, &whole)) through_simple(x, map, tau, out);
+  else if (find_four(x->basis, four)) through_halves(x, map, four, tau, out);
+  else if (is_boost_and_turn(x->basis, &whole)) through_boost_and_turn(x, map, &whole, tau, out);
+  else torque_through_five(x, map, tau, out);
 }

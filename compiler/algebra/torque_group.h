@@ -28,10 +28,17 @@
 /* |M|, an angle, where all planes of the basis are Euclidean; else NULL. */
 const expr *torque_length(const torque_basis *basis, const expr *const *m);
 
+/* exp(M) of a bivector, or (sense -1) exp(-M). length: |M|, of either sign, where that is known by a shorter way. */
+typedef struct torque_factor {
+  const torque_basis *basis;
+  const expr *const *m;
+  const expr *length; /* or NULL */
+  double sense;
+} torque_factor;
+
 /* TORQUE_ROTOR: exp(ad_M)^T tau, the torque of what stands behind exp(M). TORQUE_EXPONENTIAL: dexp_M^T tau, what M
  * gains; what it gains where it is 0 everywhere is not told. */
 typedef enum torque_map { TORQUE_ROTOR, TORQUE_EXPONENTIAL } torque_map;
 
-/* Sense -1: of -M. out may be tau. length: |M|, of either sign, where that is known by a shorter way; or NULL. */
-void torque_through(const torque_basis *basis, torque_map map, const expr *const *m, const expr *length, double sense,
-                    const expr *const *tau, const expr **out);
+/* out may be tau. */
+void torque_through(const torque_factor *x, torque_map map, const expr *const *tau, const expr **out);

@@ -1,8 +1,6 @@
 /* algebra/torque_rotors: see algebra/torque_rotors.h. */
 #include "algebra/torque_rotors.h"
 
-#include "algebra/torque_group.h"
-
 typedef struct vector {
   const expr *at[3];
 } vector;

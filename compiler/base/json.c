@@ -2,7 +2,6 @@
 #include "base/json.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Bytes of the UTF-8 sequence at s, 0 where there is none: overlong forms, surrogates and what is above
  * U+10FFFF are none. */

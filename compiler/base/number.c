@@ -7,7 +7,7 @@
 
 static const number_info INFO[NUMBER_TYPE_COUNT] = {
 #define X(name, text, words, code, bits, dtype, shift, operand, position, digits, low, high, top) \
-  {text, words, #name, {code, bits, 1}, dtype, operand >= 0, shift > 0, bits / 8, digits, low, high, top},
+  {text, words, #name, {code, bits, 1}, dtype, shift > 0, bits / 8, digits, low, high, top},
     PEGEN_NUMBER_TYPES(X)
 #undef X
 };

@@ -25,7 +25,6 @@ typedef struct number_info {
   const char *constant; /* "BF16" */
   DLDataType dl;
   unsigned dtype; /* PEGEN_DTYPE_ bit, or 0 */
-  bool is_operand;
   bool saturates;
   int bytes, digits, low, high, top;
 } number_info;

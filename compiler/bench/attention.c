@@ -15,7 +15,6 @@
 #include "plan/attention.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { REPETITIONS = 15, MOST_REPETITIONS = 400, SHAPE_PARTS = 4 };
 static const double SECONDS_OF_TURNS = 1; /* where calls are short */

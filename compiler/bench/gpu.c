@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { REPETITIONS = 23, WARM_UP = 3, MOST_SETS = 64, PATTERN_ELEMENTS = 1 << 20 };
 static const size_t CYCLED_BYTES = (size_t)512 << 20; /* several times the largest L2 cache */

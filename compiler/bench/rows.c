@@ -7,10 +7,8 @@
 #include "base/number.h"
 #include "bench/report.h"
 #include "bench/turns.h"
-#include "verify/run.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { REPETITIONS = TURNS_MOST, REPETITIONS_PREPARING = 7, CONTENDERS_MOST = 10 };
 

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 ir_value exponential_kept(ir *b, ir_value power) {
   MlirType type = ir_type(power);

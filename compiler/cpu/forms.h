@@ -7,7 +7,16 @@
 
 /* Declarations of what the driver provides; once a module, before emit_form. */
 void emit_form_imports(ir *b, const form *f);
-/* plan: the form's. dtypes: PEGEN_DTYPE_ bits and pairs of types (base/number.h). */
-void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
-/* The functions of gradients, where the form has any; after emit_form. */
-void emit_form_gradients(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
+
+typedef struct form_emission {
+  ir *b;
+  arena *a;
+  const form *f;
+  const void *plan; /* the form's */
+  const cpu_target *target;
+  unsigned dtypes; /* PEGEN_DTYPE_ bits and pairs of types (base/number.h) */
+} form_emission;
+
+/* The functions of the forward entries; and after them those of gradients. */
+void emit_form(const form_emission *e);
+void emit_form_gradients(const form_emission *e);

@@ -1,8 +1,6 @@
 /* object/describe_gradient: pegen_gradient: kernel/loop.h; see object/describe_form.h. */
 #include "cpu/gain.h"
-#include "cpu/names.h"
 #include "cpu/rotors.h"
-#include "cpu/weight_gains.h"
 #include "object/describe_form.h"
 
 #include "kernel/loop.h"

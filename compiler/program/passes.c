@@ -5,15 +5,10 @@
 
 #include <string.h>
 
-static const program_pass passes[] = {
-    {"transpose", "rows the other way: loads are stores, matrices are transposed", program_transpose},
-    {"product", "matrices that are applied one after the other are multiplied first", program_multiply},
-};
-
-int program_passes(const program_pass **rows) {
-  *rows = passes;
-  return sizeof passes / sizeof *passes;
-}
+static const struct {
+  const char *name;
+  const program *(*run)(arena *a, const program *p);
+} passes[] = {{"transpose", program_transpose}, {"product", program_multiply}};
 
 const program *program_run(arena *a, const program *p, const char *pass) {
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)

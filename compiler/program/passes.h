@@ -5,12 +5,6 @@
 
 #include "program/program.h"
 
-typedef struct program_pass {
-  const char *name, *what;
-  const program *(*run)(arena *a, const program *p);
-} program_pass;
-
-int program_passes(const program_pass **rows);
 /* Runs a pass of the table, and the checker. */
 const program *program_run(arena *a, const program *p, const char *pass);
 

@@ -366,10 +366,6 @@ static const program_op *find_apply(const program_op *list) {
 
 const program_op *program_encoded_apply(const program *p) { return find_apply(p->body); }
 
-const program_op *program_encoded_matrix(const program *p) {
-  return p->value[program_encoded_apply(p)->argument[0]].maker;
-}
-
 static const program_op *find_row(const program_op *list, program_part tensor) {
   for (const program_op *op = list; op; op = op->next) {
     if (op->kind == OP_LOAD) return list;
@@ -411,9 +407,4 @@ void program_repeat(program_rewrite *r, const program_op *op) {
   for (int i = 0; i < op->n_arguments; i++) copy.argument[i] = r->value[op->argument[i]];
   program_op *made = append(&r->to, copy);
   if (op->result >= 0) r->value[op->result] = make(&r->to, made, r->from->value[op->result]);
-}
-
-void program_must_be_forward(const program_op *row, const char *stage) {
-  for (const program_op *op = row; op; op = op->next)
-    if (op->kind == OP_APPLY && op->transposed) diag_bug(stage, "a transposed apply has no code here");
 }

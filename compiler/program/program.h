@@ -1,6 +1,6 @@
 /* program/program: a kernel as what all targets have in common: a few ops over named spaces.
  *
- * In: a plan. Out: a program for each entry, which passes rewrite, schedules of targets walk and program/interpret.h
+ * In: a plan. Out: a program for each entry, which passes rewrite, schedules of targets walk and tests/interpret
  * executes on arrays, slowly and obviously: the oracle of all targets.
  *
  * Loops walk the spaces whose size is known at the call. A value is an array over the spaces of the loops around the
@@ -312,8 +312,6 @@ const spec_part *program_part_of(const program_op *op);
 const spec *program_spec_of(const program *p, const program_op *op);
 /* The first apply of rows of tokens that are encoded; NULL: there is none. */
 const program_op *program_encoded_apply(const program *p);
-/* The op that makes its matrix. */
-const program_op *program_encoded_matrix(const program *p);
 /* The ops of a row of tokens that are encoded, of q (PART_Q) or k. */
 const program_op *program_row_ops(const program *p, program_part tensor);
 /* What columns are computed by, in a program that has them. */
@@ -323,9 +321,6 @@ const char *program_value_name(arena *a, const program *p, int value);
 
 /* Text for --emit program. */
 void program_print(FILE *out, const program *p);
-
-/* That no op of a row applies a transposed matrix: for targets that have no code for it, whose bug it would be. */
-void program_must_be_forward(const program_op *row, const char *stage);
 
 /* What is wrong with a program, in words; NULL: nothing. */
 const char *program_fault(arena *a, const program *p);

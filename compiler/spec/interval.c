@@ -443,12 +443,6 @@ static bounder begin_at(arena *a, expr_pool *pool, const expr *x, int axes, inte
   return t;
 }
 
-interval interval_of(arena *a, expr_pool *pool, const expr *x, int axes, const interval *displacement) {
-  interval everywhere[MOST_AXES];
-  bounder t = begin_at(a, pool, x, axes, everywhere, displacement);
-  return *bounds_of(&t, x);
-}
-
 bool interval_may_hide(arena *a, expr_pool *pool, const expr *x, int axes) {
   interval everywhere[MOST_AXES];
   bounder t = begin(a, pool, x, axes, everywhere);

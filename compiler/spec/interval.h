@@ -24,9 +24,6 @@ typedef struct interval {
 /* The POSITION leaf that is no displacement, but scale q . k (SPEC_OF_SCORE): any finite number. */
 enum { INTERVAL_OF_SCORE = 8 };
 
-/* Bounds of x; displacement: of each axis, expressions of float32. */
-interval interval_of(arena *a, expr_pool *pool, const expr *x, int axes, const interval *displacement);
-
 /* What a mask does to pairs within bounds. */
 typedef struct interval_mask {
   const expr *unseen; /* 1: the expression is -infinity at all displacements; else 0: it need not be */

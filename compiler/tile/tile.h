@@ -13,7 +13,7 @@
  *       O += mma P, V
  *     store out, O               ; divided by the sum
  *
- * Three things read such a program: check.c (what ops promise), interpret.c (long double, the oracle of all machines)
+ * Three things read such a program: check.c (what ops promise), tests/interpret (the oracle of all machines)
  * and the emitter of a machine (gpu/mma.h). Passes make programs of programs: tile_reverse the gradients, tile_pipeline
  * a schedule of loads and waits.
  */

@@ -6,8 +6,6 @@
  */
 #include "tile/tile.h"
 
-#include "base/diag.h"
-
 int tile_add_turn(arena *a, tile_program *p, int value, bool back) {
   tile_value of = p->value[value];
   int turned = tile_add_value(p, arena_printf(a, "%s'", of.name), of.rows, of.columns, of.is_sum);

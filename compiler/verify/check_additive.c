@@ -3,7 +3,6 @@
 #include "verify/trial_sums.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { BATCH = 2, ANY_HEADS = 2, TOKENS = 24 };
 static const long double BOUND = 0x1p-22L, NORMALISED_BOUND = 0x1p-20L;

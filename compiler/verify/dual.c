@@ -4,7 +4,6 @@
 #include "base/diag.h"
 
 #include <math.h>
-#include <string.h>
 
 static const long double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923132169163975144L;
 

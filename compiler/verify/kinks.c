@@ -2,7 +2,6 @@
 #include "verify/kinks.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PLACES = 4, MOST_LEAVES = 16, LEAST_POWER = -8, MOST_POWER = 24 };
 

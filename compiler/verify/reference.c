@@ -226,8 +226,9 @@ long double reference_gain_of(const spec *s, const double *positions, const doub
 
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix) {
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   if (s->dense) {
-    reference_dense_block(s, positions, operands, head, block, matrix);
+    reference_dense_block(s, &env, matrix);
     return;
   }
   if (s->gain[0]) {
@@ -238,7 +239,6 @@ void reference_block(const spec *s, const double *positions, const double *const
     for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] *= gain;
     return;
   }
-  expr_environment env = reference_environment(s, positions, operands, head, block);
   if (s->entries[0]) {
     for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] = expr_eval_long(s->entries[0][i], &env);
     return;

@@ -37,8 +37,7 @@ long double reference_gain_of(const spec *s, const double *positions, const doub
 
 /* The matrix of a description with dense blocks; reference_block calls it. Where dense->map == DENSE_SCHUR it is the
  * matrix in the channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
-void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
-                           long double *matrix);
+void reference_dense_block(const spec *s, const expr_environment *env, long double *matrix);
 
 /* A skew n x n matrix of a head and block, as the description makes it of the raw one; blocks: of its offsets. */
 void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, const double *const *operands,

@@ -39,14 +39,12 @@ void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, 
 }
 
 /* M of a block: sum over axes of angle times A. */
-static void exponent(const spec *s, const double *positions, const double *const *operands, int head, int block,
-                     long double *m) {
+static void exponent(const spec *s, const expr_environment *env, long double *m) {
   int n = s->n_components;
-  expr_environment env = reference_environment(s, positions, operands, head, block);
   memset(m, 0, sizeof *m * (size_t)(n * n));
   for (int axis = 0; axis < s->n_axes; axis++)
-    add_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands, expr_eval_long(s->angle[axis], &env),
-             m);
+    add_skew(&s->dense->generator[axis], n, env->head, env->block, s->n_blocks, env->operands,
+             expr_eval_long(s->angle[axis], env), m);
 }
 
 enum { COLUMNS = 4 }; /* of a product at once: storing a long double costs more than multiplying two */
@@ -126,11 +124,10 @@ static void exponential(int n, long double *x) {
   free(sum), free(next);
 }
 
-void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
-                           long double *matrix) {
+void reference_dense_block(const spec *s, const expr_environment *env, long double *matrix) {
   int count = s->n_components * s->n_components;
   long double amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude;
-  exponent(s, positions, operands, head, block, matrix);
+  exponent(s, env, matrix);
   for (int i = 0; i < count && s->inverse; i++) matrix[i] = -matrix[i];
   exponential(s->n_components, matrix);
   for (int i = 0; i < count; i++) matrix[i] *= amplitude;
@@ -140,8 +137,9 @@ void reference_dense_block(const spec *s, const double *positions, const double 
  * is too large by a factor of at most b^(1/128), 1.04. */
 long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block) {
   int n = s->n_components, count = n * n;
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   long double *m = allocate(count), *square = allocate(count), logarithm = 0, share = 1;
-  exponent(s, positions, operands, head, block, m);
+  exponent(s, &env, m);
   for (int k = 0; k <= 6; k++, share /= 2) {
     long double sum = 0;
     for (int i = 0; i < count; i++) sum += m[i] * m[i];

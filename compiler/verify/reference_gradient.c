@@ -167,54 +167,36 @@ static long double norm_of_tangent(const void *d) {
 }
 
 /* Goes back through gain R by its two factors. */
-static void gained_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                                  int block, const long double *outer, long double size, const reference_gains *to) {
+static void gained_block_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                                  const reference_gains *to) {
   int entries = s->n_components * s->n_components;
   spec rotation = *s;
   rotation.gain[0] = rotation.gain[1] = NULL;
   long double scaled[SPEC_MAX_BLADES * SPEC_MAX_BLADES], matrix[SPEC_MAX_BLADES * SPEC_MAX_BLADES],
-      product = 0, square = 0, gain = reference_gain_of(s, positions, operands, head, block);
-  for (int i = 0; i < entries; i++) scaled[i] = gain * outer[i];
-  reference_block_backward(&rotation, positions, operands, head, block, scaled, fabsl(gain) * size, to);
-  reference_block(&rotation, positions, operands, head, block, matrix);
-  for (int i = 0; i < entries; i++) product += outer[i] * matrix[i], square += matrix[i] * matrix[i];
+      product = 0, square = 0, gain = reference_gain_of(s, env->positions, env->operands, env->head, env->block);
+  for (int i = 0; i < entries; i++) scaled[i] = gain * outer.sum[i];
+  reference_block_backward(&rotation, env, (reference_outer){scaled, fabsl(gain) * outer.size}, to);
+  reference_block(&rotation, env->positions, env->operands, env->head, env->block, matrix);
+  for (int i = 0; i < entries; i++) product += outer.sum[i] * matrix[i], square += matrix[i] * matrix[i];
   long double slope = s->inverse ? -gain * gain : 1; /* of 1 / gain */
-  expr_environment env = reference_environment(s, positions, operands, head, block);
-  gradient_sum sum = {slope * product, fabsl(slope) * size * sqrtl(square)};
-  reference_expr_backward(s->pool, &env, &s->gain[0], 1, &sum, to);
+  gradient_sum sum = {slope * product, fabsl(slope) * outer.size * sqrtl(square)};
+  reference_expr_backward(s->pool, env, &s->gain[0], 1, &sum, to);
 }
 
 /* Each entry gains what its row gained times what its column held. */
-static void entries_backward(const spec *s, const double *positions, const double *const *operands, int head, int block,
-                             const long double *outer, long double size, const reference_gains *to) {
+static void entries_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                             const reference_gains *to) {
   gradient_sum sum[SPEC_MAX_ENTRIES * SPEC_MAX_ENTRIES];
   int count = s->n_components * s->n_components;
-  for (int i = 0; i < count; i++) sum[i] = (gradient_sum){outer[i], size};
-  expr_environment env = reference_environment(s, positions, operands, head, block);
-  reference_expr_backward(s->pool, &env, s->entries[0], count, sum, to);
+  for (int i = 0; i < count; i++) sum[i] = (gradient_sum){outer.sum[i], outer.size};
+  reference_expr_backward(s->pool, env, s->entries[0], count, sum, to);
 }
 
-void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                              int block, const long double *outer, long double size, const reference_gains *to) {
-  if (s->dense) {
-    reference_dense_backward(s, positions, operands, head, block, outer, size, to);
-    return;
-  }
-  if (s->gain[0]) {
-    gained_block_backward(s, positions, operands, head, block, outer, size, to);
-    return;
-  }
-  if (s->entries[0]) {
-    entries_backward(s, positions, operands, head, block, outer, size, to);
-    return;
-  }
-  if (s->function) {
-    reference_rotors_backward(s, positions, operands, head, block, outer, size, to);
-    return;
-  }
+/* Rotors of angles and bivectors, by a dual number for each variable. */
+static void rotor_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                           const reference_gains *to) {
   arena *scratch = arena_create();
-  expr_environment env = reference_environment(s, positions, operands, head, block);
-  dual_place place = dual_at(scratch, s->pool, &env);
+  dual_place place = dual_at(scratch, s->pool, env);
   description *d = arena_new(scratch, description);
   const dual_variable *by;
   describe(s, d);
@@ -222,10 +204,19 @@ void reference_block_backward(const spec *s, const double *positions, const doub
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d->exprs, d->count, d->value);
-    norm = contract(d, outer, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});
-    reference_gain(to, &by[i], value, size * norm);
+    norm = contract(d, outer.sum, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});
+    reference_gain(to, &by[i], value, outer.size * norm);
   }
   arena_destroy(scratch);
+}
+
+void reference_block_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                              const reference_gains *to) {
+  if (s->dense) reference_dense_backward(s, env, outer, to);
+  else if (s->gain[0]) gained_block_backward(s, env, outer, to);
+  else if (s->entries[0]) entries_backward(s, env, outer, to);
+  else if (s->function) reference_rotors_backward(s, env, outer, to);
+  else rotor_backward(s, env, outer, to);
 }
 
 /* ---- rows ---- */
@@ -376,9 +367,10 @@ static void token_backward(walk *w, int64_t set, int64_t token, int head) {
                            .input = call->input,
                            .position =
                                call->position ? call->position + (set * call->tokens + token) * s->n_axes : NULL};
-  for (int block = 0; is_turned && block < s->n_blocks; block++)
-    reference_block_backward(s, positions, call->operands, head, block, blocks[block].outer, blocks[block].size,
-                             &gains);
+  for (int block = 0; is_turned && block < s->n_blocks; block++) {
+    expr_environment env = reference_environment(s, positions, call->operands, head, block);
+    reference_block_backward(s, &env, (reference_outer){blocks[block].outer, blocks[block].size}, &gains);
+  }
   arena_destroy(w->memory);
   w->memory = outside;
 }

@@ -60,15 +60,20 @@ typedef struct reference_gains {
   gradient_sum *const *input; /* [n_inputs] of the query's rows */
 } reference_gains;
 
-/* outer: sum over rows of g x^T of a block, [n][n]; size: the sum of |g| |x|. */
-void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                              int block, const long double *outer, long double size, const reference_gains *to);
-/* What reference_block_backward does, for dense blocks. */
-void reference_dense_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                              int block, const long double *outer, long double size, const reference_gains *to);
-/* What reference_block_backward does, for functions of rotors. */
-void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                               int block, const long double *outer, long double size, const reference_gains *to);
+/* What a block's matrix gains. */
+typedef struct reference_outer {
+  const long double *sum; /* over rows of g x^T, [n][n] */
+  long double size;       /* the sum of |g| |x| */
+} reference_outer;
+
+/* env: of the block (reference_environment). */
+void reference_block_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                              const reference_gains *to);
+/* reference_block_backward calls these for dense blocks and for functions of rotors. */
+void reference_dense_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                              const reference_gains *to);
+void reference_rotors_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                               const reference_gains *to);
 /* outer: the gradient of C [head_dim][head_dim] of a head. */
 void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
                               long double size, const reference_gains *to);

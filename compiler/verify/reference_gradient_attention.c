@@ -4,7 +4,6 @@
 #include "verify/reference.h"
 
 #include <math.h>
-#include <string.h>
 
 static void add(gradient_sum *sum, long double value, long double size) {
   sum->value += value;
@@ -81,8 +80,8 @@ static void turned_block(const pair *p, int block, const reference_gains *gains)
     if (p->to->k) p->to->k[p->key * s->head_dim + at].size += g.size * sqrtl(q_square);
   }
   if (!gains) return;
-  reference_block_backward(s, p->delta, p->query->operands, p->query->head, block, outer,
-                           g.size * sqrtl(q_square * k_square), gains);
+  expr_environment env = reference_environment(s, p->delta, p->query->operands, p->query->head, block);
+  reference_block_backward(s, &env, (reference_outer){outer, g.size * sqrtl(q_square * k_square)}, gains);
 }
 
 static void turned_product(const pair *p, const reference_gains *gains) {
@@ -227,8 +226,8 @@ static gradient_sum turned_value(const pair *p, const double *g, long double wei
   sum.size = sqrtl(g_square * v_square);
   for (int i = 0; i < n && p->to->v; i++)
     p->to->v[p->key * s->head_dim + s->channel[i * s->n_blocks + block]].size += weight * sqrtl(g_square);
-  if (gains)
-    reference_block_backward(s, p->delta, p->query->operands, p->query->head, block, outer, weight * sum.size, gains);
+  expr_environment env = reference_environment(s, p->delta, p->query->operands, p->query->head, block);
+  if (gains) reference_block_backward(s, &env, (reference_outer){outer, weight * sum.size}, gains);
   return sum;
 }
 

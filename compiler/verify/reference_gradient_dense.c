@@ -88,26 +88,25 @@ static void gain_skew(const spec_skew *m, int n, int head, int block, int blocks
     }
 }
 
-void reference_dense_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                              int block, const long double *outer, long double size, const reference_gains *to) {
+void reference_dense_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                              const reference_gains *to) {
   arena *a = arena_create();
   int n = s->n_components;
   long double turn = s->inverse ? -1 : 1,
-              amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude;
-  expr_environment env = reference_environment(s, positions, operands, head, block);
+              amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude,
+              size = outer.size * fabsl(amplitude);
   matrix x = matrix_new(a, n);
   long double *generator[SPEC_MAX_AXES], angle[SPEC_MAX_AXES];
   for (int axis = 0; axis < s->n_axes; axis++) {
     generator[axis] = arena_array(a, long double, n *n);
-    reference_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands, generator[axis]);
-    angle[axis] = expr_eval_long(s->angle[axis], &env);
+    reference_skew(&s->dense->generator[axis], n, env->head, env->block, s->n_blocks, env->operands, generator[axis]);
+    angle[axis] = expr_eval_long(s->angle[axis], env);
     for (int i = 0; i < n; i++)
       for (int j = 0; j < n; j++) x.value[i * n + j] += turn * angle[axis] * generator[axis][j * n + i];
   }
-  for (int i = 0; i < n * n; i++) x.tangent[i] = amplitude * outer[i];
+  for (int i = 0; i < n * n; i++) x.tangent[i] = amplitude * outer.sum[i];
   const long double *gained = exponential(a, n, x).tangent;
   gradient_sum of_angle[SPEC_MAX_AXES];
-  size *= fabsl(amplitude);
   for (int axis = 0; axis < s->n_axes; axis++) {
     long double square = 0;
     of_angle[axis].value = 0;
@@ -116,10 +115,10 @@ void reference_dense_backward(const spec *s, const double *positions, const doub
       square += generator[axis][i] * generator[axis][i];
     }
     of_angle[axis].size = size * sqrtl(square);
-    gain_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, turn * angle[axis], gained,
+    gain_skew(&s->dense->generator[axis], n, env->head, env->block, s->n_blocks, turn * angle[axis], gained,
               size * sqrtl(2) * fabsl(angle[axis]), to);
   }
-  reference_expr_backward(s->pool, &env, s->angle, s->n_axes, of_angle, to);
+  reference_expr_backward(s->pool, env, s->angle, s->n_axes, of_angle, to);
   arena_destroy(a);
 }
 

@@ -7,7 +7,6 @@
 #include "verify/reference_rotors.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Steps of rotations, in radians; what a step moves a matrix by at most. */
 static const long double LARGEST_STEP = 0x1p-12L, SMALLEST_STEP = 0x1p-32L, JUMP = 0x1p-9L;
@@ -77,11 +76,10 @@ static long double norm_of_tangent(const void *d) {
   return contract(d, zeros, &value);
 }
 
-void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
-                               int block, const long double *outer, long double size, const reference_gains *to) {
+void reference_rotors_backward(const spec *s, const expr_environment *env, reference_outer outer,
+                               const reference_gains *to) {
   arena *scratch = arena_create();
-  expr_environment env = reference_environment(s, positions, operands, head, block);
-  dual_place place = dual_at(scratch, s->pool, &env);
+  dual_place place = dual_at(scratch, s->pool, env);
   differences d = {.spec = s,
                    .input = arena_array(scratch, const expr *, REFERENCE_ROTORS_MOST),
                    .value = arena_array(scratch, dual, REFERENCE_ROTORS_MOST),
@@ -92,8 +90,8 @@ void reference_rotors_backward(const spec *s, const double *positions, const dou
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d.input, d.count, d.value);
-    norm = contract(&d, outer, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});
-    reference_gain(to, &by[i], value, size * norm);
+    norm = contract(&d, outer.sum, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});
+    reference_gain(to, &by[i], value, outer.size * norm);
   }
   arena_destroy(scratch);
 }

@@ -8,7 +8,7 @@
 #include "loader.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
-#include "verify/trial_program.h"
+#include "interpret/trial.h"
 
 #include <math.h>
 #include <string.h>

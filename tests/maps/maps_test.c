@@ -9,8 +9,8 @@
  */
 #include "unit.h"
 
+#include "interpret/trial.h"
 #include "loader.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,12 +7,12 @@
 #include "base/number.h"
 #include "compile.h"
 #include "forms/form.h"
+#include "interpret/program.h"
+#include "interpret/trial.h"
 #include "loader.h"
 #include "plan/gradient.h"
-#include "program/interpret.h"
 #include "verify/check_kind.h"
 #include "verify/oracle.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <stdio.h>

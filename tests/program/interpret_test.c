@@ -5,8 +5,8 @@
 #include "unit.h"
 
 #include "cases.h"
+#include "interpret/trial.h"
 #include "program/passes.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,11 +6,11 @@
 #include "unit.h"
 
 #include "forms/form.h"
+#include "interpret/trial.h"
 #include "plan/widen_gradient.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_attention.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,13 +10,13 @@
 #include "cpu/schedule.h"
 #include "forms/form.h"
 #include "gpu/schedule.h"
+#include "interpret/trial.h"
 #include "plan/gradient.h"
 #include "program/passes.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <string.h>

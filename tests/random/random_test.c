@@ -6,10 +6,10 @@
  */
 #include "random_spec.h"
 
+#include "interpret/trial.h"
 #include "verify/check_kind.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
-#include "verify/trial_program.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include "unit.h"
 
 #include "algebra/relative.h"
+#include "interpret/tile.h"
 #include "plan/widen.h"
-#include "tile/interpret.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient_attention.h"

@@ -57,8 +57,6 @@ typedef struct few_place {
 
 /* In the function that is open. */
 few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width);
-/* All registers of a row. */
-int few_row_registers(const few_row *row);
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row);
 few_place few_pair_place(const few_row *row, int64_t pair, ir_value at, ir_value index);
 few_place few_tail_place(const few_row *row, int i, ir_value at);

@@ -18,8 +18,6 @@ few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width) {
   return row;
 }
 
-int few_row_registers(const few_row *row) { return 2 * row->pairs + row->tail; }
-
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row) {
   return ir_vector(e->b, row->lanes, e->b->f32);
 }

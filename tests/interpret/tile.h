@@ -1,4 +1,4 @@
-/* tile/interpret: a tile program executed on arrays in long double, rounding nothing: the oracle of all machines. */
+/* interpret/tile: a tile program executed on arrays in long double, rounding nothing: the oracle of all machines. */
 #pragma once
 
 #include "tile/tile.h"

@@ -1,7 +1,7 @@
-/* verify/trial_program: the program of an encoding run on tensors; see program/interpret.h. */
+/* interpret/trial: the program of an encoding run on tensors; see interpret/program.h. */
 #pragma once
 
-#include "program/interpret.h"
+#include "interpret/program.h"
 #include "verify/trial.h"
 
 /* The program of an entry of the form that takes the description; NULL: it has none, or (after a diag_error) the

@@ -1,4 +1,4 @@
-/* program/matrix: what matrices that are not made of expressions are, as the interpreter computes them.
+/* interpret/matrix: what matrices that are not made of expressions are, as the interpreter computes them.
  *
  * Long double; slow and obvious, and nothing of how targets compute them.
  */

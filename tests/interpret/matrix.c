@@ -1,5 +1,5 @@
-/* program/matrix: see program/matrix.h. */
-#include "program/matrix.h"
+/* interpret/matrix: see interpret/matrix.h. */
+#include "interpret/matrix.h"
 
 #include "base/arena.h"
 #include "base/diag.h"

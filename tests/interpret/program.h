@@ -1,4 +1,4 @@
-/* program/interpret: runs a program on arrays, op by op in the order of its text.
+/* interpret/program: runs a program on arrays, op by op in the order of its text.
  *
  * In: arrays of float64. Out: arrays of long double, in which everything is computed and nothing is rounded: what the
  * kernels of all targets round to. Slow and obvious; every value is kept for all indices of its spaces, NaN until it

@@ -1,5 +1,5 @@
-/* tile/interpret: see tile/interpret.h. Every streamed tile is walked: what is masked is told by scores. */
-#include "tile/interpret.h"
+/* interpret/tile: see interpret/tile.h. Every streamed tile is walked: what is masked is told by scores. */
+#include "interpret/tile.h"
 
 #include <math.h>
 #include <string.h>

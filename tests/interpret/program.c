@@ -1,8 +1,8 @@
-/* program/interpret: one function an op; see program/interpret.h. */
-#include "program/interpret.h"
+/* interpret/program: one function an op; see interpret/program.h. */
+#include "interpret/program.h"
 
 #include "base/diag.h"
-#include "program/matrix.h"
+#include "interpret/matrix.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* verify/trial_program: see verify/trial_program.h. */
-#include "verify/trial_program.h"
+/* interpret/trial: see interpret/trial.h. */
+#include "interpret/trial.h"
 
 #include "forms/form.h"
 #include "verify/reference.h"
