@@ -4,18 +4,11 @@
  *
  *     attention_asked_test SEED COUNT [TARGET [TEST]]    so many calls of each description
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static uint64_t seed = 1;
@@ -139,8 +132,7 @@ static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
   assert_added(f, kernel, &g);
 }
 
-static void asked_for_or_not(void **state) {
-  (void)state;
+TEST(asked_for_or_not) {
   static const struct {
     const char *name;
     int n_defines;
@@ -186,8 +178,7 @@ static void asked_for_or_not(void **state) {
 
 /* Tensor cores have a program of their own for gradients of values where rows are long, and programs of rows alone
  * beside those in which operands, inputs and positions gain, too. */
-static void rows_of_tensor_cores(void **state) {
-  (void)state;
+TEST(rows_of_tensor_cores) {
   static const struct {
     const char *name;
     loader_define defines[2];
@@ -218,7 +209,6 @@ static void rows_of_tensor_cores(void **state) {
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   wanted = argc > 3 ? argv[3] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not), cmocka_unit_test(rows_of_tensor_cores)};
   if (argc > 4) cmocka_set_test_filter(argv[4]);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

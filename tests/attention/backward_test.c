@@ -3,18 +3,11 @@
  *
  *     attention_backward_test [TARGET [TEST]]
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *wanted; /* a target; NULL: all that this machine runs */
@@ -46,8 +39,8 @@ static DLTensor *last_tokens(arena *a, const DLTensor *of, int64_t count) {
 
 /* What a query gains is the same to the bit in a full tile and in one whose queries fill one register, or not even
  * that. */
-static void queries_of_their_own(void **state) {
-  (void)state;
+TEST(queries_of_their_own) {
+  if (is_gpu()) skip();
   fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
@@ -76,8 +69,7 @@ static void queries_of_their_own(void **state) {
 
 /* Of positions of their own for each batch, added to or not, in float32; those that batches share gain the sum, and
  * k's own are apart from q's. What has a grid takes none, and what is no function of them has none. */
-static void positions(void **state) {
-  (void)state;
+TEST(positions) {
   enum { BATCHES = 3, PLACES = 20 };
   static const char *const names[] = {"turning", "slopes"};
   for (int i = 0; i < 2; i++) {
@@ -135,8 +127,7 @@ static void positions(void **state) {
 }
 
 /* A query that sees nothing gains nothing, nor does a key that nobody sees. */
-static void nothing_seen(void **state) {
-  (void)state;
+TEST(nothing_seen) {
   fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
@@ -198,8 +189,7 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
 
 /* Keys and values, queries and what comes in that are no numbers leave no trace in pairs that do not see each other,
  * rotated, by pairs or by rows, or not; nor do positions that are none. */
-static void unseen_rows_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_rows_leave_no_trace) {
   loader_define grid = {"grid", "6,15"};
   static const char *const names[] = {"attention", "lingeope", "../tests/attention/rope_pairwise", "lingeope"};
   for (int i = 0; i < 4; i++) {
@@ -280,8 +270,7 @@ static int run(const pegen_kernel *kernel, call *c) {
     assert_int_equal(run(kernel, c), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "6"}};
   fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
   loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
@@ -333,8 +322,7 @@ static void refusals(void **state) {
 }
 
 /* Of operands: shapes, types, memory, and what is added to. */
-static void operands(void **state) {
-  (void)state;
+TEST(operands) {
   enum { TOKENS = 12, HEADS = 3 };
   loader_define heads = {"heads", "3"};
   fixture f = open_spec(LOCAL_DIR, "slopes", 1, &heads);
@@ -383,11 +371,6 @@ static void operands(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_seen), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(unseen_rows_leave_no_trace), cmocka_unit_test(operands),
-                                     cmocka_unit_test(positions)};
-  const struct CMUnitTest of_processors[] = {cmocka_unit_test(queries_of_their_own)};
   if (argc > 2) cmocka_set_test_filter(argv[2]);
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  return is_gpu() ? failed : failed + cmocka_run_group_tests(of_processors, NULL, NULL);
+  return run_listed();
 }

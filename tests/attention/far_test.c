@@ -2,14 +2,8 @@
  * documents by their numbers. Displacements are as exact there as near 0, of every type of positions, forward and back.
  *
  * Scores are as large as the largest distance, so that errors are compared with 1, not with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 #include "verify/trial_attention_backward.h"
 
 #include <math.h>
@@ -117,8 +111,7 @@ static void call_pattern(fixture *f, const loaded_kernel *loaded, int pattern, n
   }
 }
 
-static void displacements_are_exact(void **state) {
-  (void)state;
+TEST(displacements_are_exact) {
   static const struct {
     const char *name;
     bool moves; /* positions have gradients */
@@ -141,8 +134,7 @@ static void displacements_are_exact(void **state) {
 }
 
 /* Documents by numbers of 64 bits, as hashes are, and by small ones, which the reference counts with. */
-static void numbers_of_64_bits_differ(void **state) {
-  (void)state;
+TEST(numbers_of_64_bits_differ) {
   static const int64_t names[] = {(1LL << 62) + 1, INT64_MIN, (1LL << 62) + 2, INT64_MAX,
                                   (1LL << 62) + 3, 5,         INT64_MAX - 1,   INT64_MIN + 1};
   enum { NAMES = sizeof names / sizeof *names };
@@ -177,8 +169,7 @@ static void numbers_of_64_bits_differ(void **state) {
 }
 
 /* Queries and keys whose positions have different types. */
-static void types_mix(void **state) {
-  (void)state;
+TEST(types_mix) {
   static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
   loader_define define = {"kind", "slope"};
   fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
@@ -201,7 +192,5 @@ static void types_mix(void **state) {
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(displacements_are_exact),
-                                     cmocka_unit_test(numbers_of_64_bits_differ), cmocka_unit_test(types_mix)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,13 +1,7 @@
 /* few_test: few queries against many keys, which go another way (kernel/attention_few.c): against the reference, in
  * every number of queries, and the same bits in parts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,32 +48,23 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
   arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  queries_and_groups(SPECS_DIR, "attention", 0, NULL);
-}
+TEST(plain) { queries_and_groups(SPECS_DIR, "attention", 0, NULL); }
 
 /* Rows that no register divides, of both kinds, and prefix tokens without a bias. */
-static void biased(void **state) {
-  (void)state;
+TEST(biased) {
   loader_define defines[] = {{"heads", "12"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
   queries_and_groups(SPECS_DIR, "alibi", 4, defines);
 }
 
-static void hiding(void **state) {
-  (void)state;
+TEST(hiding) {
   loader_define defines[] = {{"heads", "12"}, {"head_dim", "80"}};
   queries_and_groups(SPECS_DIR, "lookhere", 2, defines);
 }
 
-static void indexed(void **state) {
-  (void)state;
-  queries_and_groups(LOCAL_DIR, "slopes", 1, (loader_define[]){{"heads", "12"}});
-}
+TEST(indexed) { queries_and_groups(LOCAL_DIR, "slopes", 1, (loader_define[]){{"heads", "12"}}); }
 
 /* Functions of the product, of indices, and of inputs of queries and keys. */
-static void scored(void **state) {
-  (void)state;
+TEST(scored) {
   queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "softcap"}});
   queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "nested"}});
   queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"skip_tokens", "1"}});
@@ -87,8 +72,7 @@ static void scored(void **state) {
 }
 
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
@@ -111,8 +95,4 @@ static void unseen(void **state) {
   arena_destroy(f.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),   cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(indexed), cmocka_unit_test(scored), cmocka_unit_test(unseen)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

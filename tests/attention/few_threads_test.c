@@ -1,14 +1,8 @@
 /* few_threads_test TARGET: few queries of 16-bit rows on a GPU whose threads run here: against the reference, with keys
  * in one chunk and in several, the same bits each time; numbers that are not finite; calls that the entry leaves to
  * others; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 #include "verify/run_threads.h"
 
 #include <math.h>
@@ -95,21 +89,16 @@ static void against_the_reference(const char *name, int n_defines, const loader_
   arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  against_the_reference("attention", 2, (loader_define[]){{"head_dim", "24"}, {"value_dim", "40"}});
-}
+TEST(plain) { against_the_reference("attention", 2, (loader_define[]){{"head_dim", "24"}, {"value_dim", "40"}}); }
 
 /* Slopes of heads, and prefix tokens. */
-static void biased(void **state) {
-  (void)state;
+TEST(biased) {
   against_the_reference(
       "alibi", 4, (loader_define[]){{"heads", "8"}, {"head_dim", "32"}, {"value_dim", "16"}, {"skip_tokens", "2"}});
 }
 
 /* Scores that read inputs: of heads of keys that k has, too, and of more, which other entries serve. */
-static void inputs(void **state) {
-  (void)state;
+TEST(inputs) {
   fixture f =
       fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"skip_tokens", "2"}}, target, 5);
   loaded_kernel *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
@@ -176,8 +165,7 @@ static double number_of(const DLTensor *t, int64_t head, int64_t token, int64_t 
 }
 
 /* What a key that a query does not see holds is no matter, in the chunk of others that it sees, too. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   small s = open_small(&(attention_sizes){1, 4, 1, 2, 300}, 1);
   DLTensor *clean = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   call_split(s.kernel, &s.trial, clean, 0xff);
@@ -199,8 +187,7 @@ static void unseen(void **state) {
 }
 
 /* A chunk whose weight is 0 beside another's adds nothing, whatever its values are. */
-static void outweighed(void **state) {
-  (void)state;
+TEST(outweighed) {
   small s = open_small(&(attention_sizes){1, 1, 1, 1, 300}, 0);
   int64_t width = s.f.spec->pairwise->value_dim;
   s.trial.scale = 100;
@@ -228,8 +215,7 @@ static void expect_refused(const small *s, const pegen_args *args, int error) {
   assert_memory_equal(held, room, sizeof room);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   small s = open_small(&(attention_sizes){1, 4, 2, 1, 300}, 0);
   pegen_args sound = attention_trial_args(s.kernel, &s.trial, s.out), args;
   sound.split_keys = 1;
@@ -258,7 +244,5 @@ static void refused(void **state) {
 
 int main(int argc, char **argv) {
   target = argc > 1 ? argv[1] : "sm_80";
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),  cmocka_unit_test(biased),     cmocka_unit_test(inputs),
-                                     cmocka_unit_test(unseen), cmocka_unit_test(outweighed), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,9 +1,9 @@
-/* fixture.h: a description of attention, the targets that it is run for, and positions to run it at; behind cmocka's
- * header. */
+/* fixture.h: a description of attention, the targets that it is run for, and positions to run it at. */
 #ifndef PEGEN_TESTS_ATTENTION_FIXTURE_H
 #define PEGEN_TESTS_ATTENTION_FIXTURE_H
 
 #include "loader.h"
+#include "test.h"
 #include "verify/run_threads.h"
 #include "verify/trial_attention.h"
 

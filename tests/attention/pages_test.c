@@ -1,14 +1,8 @@
 /* pages_test: keys and values in pages (kernel/attention_pages.c): each sequence is that of a call of its own whose
  * keys follow each other, for any number of parts, wherever pages lie, of positions near the origin and far from it;
  * and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "apart.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -274,15 +268,13 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
 }
 
 /* Indices of queries and keys count from the sequence's end. */
-static void scored(void **state) {
-  (void)state;
+TEST(scored) {
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "prefix"}, {"head_dim", "64"}});
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "softcap"}, {"head_dim", "64"}});
 }
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
-static void keyed(void **state) {
-  (void)state;
+TEST(keyed) {
   static const char *const kinds[] = {"forgetting", "mixed", "turned", "padded"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     as_apart(LOCAL_DIR, "score_inputs", 3,
@@ -293,8 +285,7 @@ static void keyed(void **state) {
 
 /* Of few queries whose rows fill less than four registers the sums of a page are closed at its end: near those of keys
  * that follow each other, and the same wherever pages lie. */
-static void narrow(void **state) {
-  (void)state;
+TEST(narrow) {
   loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "20"}};
   fixture f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 37);
   for (int target = 0; target < f.n_targets; target++) {
@@ -332,8 +323,7 @@ static void narrow(void **state) {
 
 /* What the cache holds behind a sequence's last key, or where a mask hides it, is no matter: pages_of left NaN there. A
  * key that is none is seen by its own sequence alone. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 41);
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -383,8 +373,7 @@ static void unseen(void **state) {
     (field)[at] = held; \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 43);
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -450,8 +439,7 @@ static void refused(void **state) {
 }
 
 /* What inputs of keys must be: as many pages as k, of as many keys; and what is written is none of them. */
-static void refused_inputs(void **state) {
-  (void)state;
+TEST(refused_inputs) {
   fixture f =
       fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"head_dim", "64"}}, NULL, 53);
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
@@ -506,8 +494,7 @@ static void refused_inputs(void **state) {
 }
 
 /* The workspace of a call with chunks of keys. */
-static void refused_room(void **state) {
-  (void)state;
+TEST(refused_room) {
   fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 47);
   int seen = 0;
   for (int target = 0; target < f.n_targets; target++) {
@@ -535,8 +522,7 @@ static void refused_room(void **state) {
 }
 
 /* Entries that have none say so. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   int32_t numbers[1] = {1};
   int64_t shape[] = {1, 1};
   DLTensor some = integers(numbers, 2, shape, NULL);
@@ -557,12 +543,4 @@ static void elsewhere(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plain),      cmocka_unit_test(biased),         cmocka_unit_test(hiding),
-      cmocka_unit_test(polynomial), cmocka_unit_test(turned),         cmocka_unit_test(scored),
-      cmocka_unit_test(keyed),      cmocka_unit_test(narrow),         cmocka_unit_test(unseen),
-      cmocka_unit_test(refused),    cmocka_unit_test(refused_inputs), cmocka_unit_test(refused_room),
-      cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

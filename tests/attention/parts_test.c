@@ -1,16 +1,9 @@
 /* parts_test: parts of the gradients of attention run at the same time, so no byte is written by two of them; sizes of
  * calls without rows may be any; and a list of gradients is as long as its caller says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial_attention_backward.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Few units of heads: the table of displacements has more elements than the heads of q that share a unit. */
@@ -100,8 +93,7 @@ static void mark(call *c, int part, int parts, unsigned char *marks) {
   place_gradients(c);
 }
 
-static void no_byte_is_of_two_parts(void **state) {
-  (void)state;
+TEST(no_byte_is_of_two_parts) {
   static const int parts[] = {2, 3, 4, 5, 17, MOST_PARTS};
   for (int rows_alone = 0; rows_alone < 2; rows_alone++) {
     call *c = open_call();
@@ -123,8 +115,7 @@ static void no_byte_is_of_two_parts(void **state) {
 }
 
 /* Nothing is gained of no rows, at once, however many heads and batches they are of. */
-static void no_rows_of_any_size(void **state) {
-  (void)state;
+TEST(no_rows_of_any_size) {
   call *c = open_call();
   memcpy(c->rows, (int64_t[]){(int64_t)1 << 40, HEADS, 0, DIM}, sizeof c->rows);
   c->tokens[0] = 0;
@@ -139,8 +130,7 @@ static void no_rows_of_any_size(void **state) {
 }
 
 /* Inputs' gradients are as many as inputs. */
-static void short_lists(void **state) {
-  (void)state;
+TEST(short_lists) {
   arena *a = arena_create();
   loader_define role = {"role", "pairwise"};
   const spec *s = loader_load(a, SPECS_DIR "/pape.lua", DSL_DIR, 1, &role);
@@ -155,8 +145,4 @@ static void short_lists(void **state) {
   arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_byte_is_of_two_parts), cmocka_unit_test(no_rows_of_any_size),
-                                     cmocka_unit_test(short_lists)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

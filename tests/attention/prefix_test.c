@@ -1,13 +1,7 @@
 /* prefix_test [TARGET]: prefix tokens are the first of the keys' sequence, at whose end queries end, too: what the last
  * queries of a call give alone is what they give in it, however few they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -90,13 +84,11 @@ static void run_case(int at) {
   arena_destroy(f.memory);
 }
 
-static void last_queries_alone(void **state) {
-  (void)state;
+TEST(last_queries_alone) {
   for (int at = 0; at < CASES; at++) run_case(at);
 }
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(last_queries_alone)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -4,15 +4,9 @@
  *     attention_rows_test [TARGET [ROW]]    one processor or a GPU's threads; without it, all that this machine runs
  *     attention_rows_test --table           what is covered: a line for each row and description
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -454,8 +448,6 @@ static void print_row(const row *r) {
 }
 
 int main(int arguments, char **argument) {
-  struct CMUnitTest tests[COUNT];
-  size_t count = 0;
   wanted = arguments > 1 ? argument[1] : NULL;
   if (wanted && strcmp(wanted, "--table") == 0) {
     printf("row\tdescription\ttypes\tbatch,heads:k's,tokens:keys\tunlike others\n");
@@ -463,9 +455,7 @@ int main(int arguments, char **argument) {
     return 0;
   }
   for (int i = 0; i < COUNT; i++)
-    if (!(ROWS[i].flags & (is_gpu() ? PROCESSORS : GPUS)))
-      tests[count++] =
-          (struct CMUnitTest){.name = ROWS[i].name, .test_func = run_row, .initial_state = (void *)(uintptr_t)&ROWS[i]};
+    if (!(ROWS[i].flags & (is_gpu() ? PROCESSORS : GPUS))) list_row(ROWS[i].name, run_row, &ROWS[i]);
   if (arguments > 2) cmocka_set_test_filter(argument[2]);
-  return _cmocka_run_group_tests("rows", tests, count, NULL, NULL);
+  return run_listed();
 }

@@ -1,15 +1,9 @@
 /* score_inputs_test [sm_80]: scores that read inputs of queries and of keys, against the reference: of heads of their
  * own, of those of k, of one head or one batch for all, in any strides; gradients, in any number of parts and added to
  * what is there; rows of keys that nobody sees; sequences of different lengths; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -88,8 +82,8 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int round) {
   add_again(f, kernel, &g);
 }
 
-static void against_the_reference(void **state) {
-  (void)state;
+TEST(against_the_reference) {
+  if (wanted) skip();
   static const char *const kinds[] = {"forgetting", "padding", "documents", "tempered", "mixed",
                                       "turned",     "stays",   "padded",    "leaning"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -105,8 +99,8 @@ static void against_the_reference(void **state) {
 }
 
 /* As a GPU's threads: keys' inputs of one head, of k's and of q's. */
-static void of_threads(void **state) {
-  (void)state;
+TEST(of_threads) {
+  if (!wanted) skip();
   static const struct {
     const char *kind;
     int round;
@@ -144,8 +138,7 @@ static void hide(attention_trial *t, float value) {
     }
 }
 
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   fixture f = open_kind("mixed", 0, 41);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
@@ -193,8 +186,8 @@ static void keep_seen(const attention_gradients *g) {
     }
 }
 
-static void padded(void **state) {
-  (void)state;
+TEST(padded) {
+  if (wanted) skip();
   fixture f = open_kind("padded", 0, 53);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
@@ -224,8 +217,8 @@ static void padded(void **state) {
 }
 
 /* Inputs of the polynomial are of the rows' number type or float32, those of the score float32 whatever these are. */
-static void types(void **state) {
-  (void)state;
+TEST(types) {
+  if (wanted) skip();
   fixture f = open_kind("padded", 0, 59);
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = {.spec = f.spec};
@@ -251,8 +244,8 @@ static void types(void **state) {
 
 /* ---- programs that the description becomes elsewhere ---- */
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
+  if (wanted) skip();
   fixture f = open_kind("mixed", 0, 43);
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -369,8 +362,8 @@ static void in_one_call(fixture *f, const pegen_kernel *kernel, attention_gradie
   for (int part = 0; part < parts; part++) assert_int_equal(kernel->attention_backward_finish(&args, part, parts), 0);
 }
 
-static void sequences(void **state) {
-  (void)state;
+TEST(sequences) {
+  if (wanted) skip();
   fixture f = open_kind("mixed", 0, 47);
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[f.n_targets - 1], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -399,13 +392,5 @@ static void sequences(void **state) {
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(of_threads), cmocka_unit_test(unseen)};
-  if (wanted) return cmocka_run_group_tests(on_gpus, NULL, NULL);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(against_the_reference),
-                                     cmocka_unit_test(unseen),
-                                     cmocka_unit_test(padded),
-                                     cmocka_unit_test(types),
-                                     cmocka_unit_test(refused),
-                                     cmocka_unit_test(sequences)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

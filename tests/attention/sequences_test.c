@@ -1,13 +1,7 @@
 /* sequences_test: sequences of different lengths in one call (kernel/attention.c) are those of calls of their
  * own, to the bit, for any number of parts; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "apart.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -131,8 +125,7 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
     (field)[at] = held; \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 23);
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -181,8 +174,7 @@ static void refused(void **state) {
 }
 
 /* Entries that have none say so: a call of rows without them would be another one. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   DLTensor bounds = bounds_of(q_bounds);
   pegen_args args = {.struct_size = sizeof args, .cu_seqlens = &bounds};
   static const char *const names[] = {"rope", "attention"};
@@ -198,9 +190,4 @@ static void elsewhere(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),      cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(polynomial), cmocka_unit_test(turned), cmocka_unit_test(refused),
-                                     cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

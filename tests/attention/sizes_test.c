@@ -1,16 +1,9 @@
 /* sizes_test [TARGET]: attention's properties that rows_test does not ask of every call: strides that are copied first,
  * queries that see nothing, heads that are walked together, rows that are not finite. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double BOUND = 0x1p-18;
@@ -35,8 +28,7 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 }
 
 /* Rows whose strides are powers of two are copied first: the same bits as without. */
-static void unkind_strides(void **state) {
-  (void)state;
+TEST(unkind_strides) {
   fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
   loaded_kernel *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
@@ -60,8 +52,7 @@ static void unkind_strides(void **state) {
 }
 
 /* Queries that see nothing give zeros: hidden by the bias, or causal before the first key. */
-static void nothing_seen(void **state) {
-  (void)state;
+TEST(nothing_seen) {
   fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = load(&f, target);
@@ -105,8 +96,7 @@ static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
 
 /* Processors walk some heads of a tile together where all their pairs are rotated alike: numbers of heads that fill no
  * such group, heads that share keys across groups, and every head alone gives the same bits. */
-static void heads_together(void **state) {
-  (void)state;
+TEST(heads_together) {
   static const attention_sizes sizes[] = {
       {1, 1, 1, 20, 70}, {2, 3, 1, 65, 65}, {1, 5, 5, 65, 65}, {1, 6, 2, 65, 65}, {1, 9, 3, 65, 65}};
   loader_define grid[] = {{"skip_tokens", "2"}, {"grid", "3,21"}};
@@ -144,8 +134,7 @@ static void heads_together(void **state) {
 }
 
 /* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
-static void fused_and_unfused(void **state) {
-  (void)state;
+TEST(fused_and_unfused) {
   fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
   loader_define dim = {"head_dim", "32"};
   fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim), plain = open_spec(SPECS_DIR, "attention", 1, &dim);
@@ -172,8 +161,7 @@ static void fused_and_unfused(void **state) {
 
 /* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do.
  */
-static void unseen_rows_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_rows_leave_no_trace) {
   enum { TOKENS = 75, SPOILT = 3 };
   static const int64_t spoilt[SPOILT] = {30, 50, 74};
   static const float values[SPOILT] = {NAN, INFINITY, -INFINITY};
@@ -228,8 +216,7 @@ static void unseen_rows_leave_no_trace(void **state) {
 }
 
 /* A bias of distances does not know where the origin is. */
-static void far_from_the_origin(void **state) {
-  (void)state;
+TEST(far_from_the_origin) {
   loader_define defines[] = {{"axes", "2"}, {"heads", "1"}, {"head_dim", "8"}};
   fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
   loaded_kernel *loaded = load(&f, 0);
@@ -247,9 +234,5 @@ static void far_from_the_origin(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unkind_strides),      cmocka_unit_test(nothing_seen),
-      cmocka_unit_test(heads_together),      cmocka_unit_test(fused_and_unfused),
-      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

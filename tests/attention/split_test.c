@@ -1,13 +1,7 @@
 /* split_test: few queries whose keys go in chunks (kernel/attention_items.c): the same bits for any number of parts,
  * against the reference, of a sequence the same in any batch; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -87,24 +81,17 @@ static void parts_and_targets(const char *name, int n_defines, const loader_defi
   arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  parts_and_targets("attention", 0, NULL);
-}
+TEST(plain) { parts_and_targets("attention", 0, NULL); }
 
 /* Rows that no register divides, and prefix tokens: also more of them than a chunk. */
-static void biased(void **state) {
-  (void)state;
+TEST(biased) {
   loader_define defines[] = {{"heads", "6"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
   parts_and_targets("alibi", 4, defines);
   loader_define many[] = {{"heads", "6"}, {"head_dim", "16"}, {"skip_tokens", "550"}};
   parts_and_targets("alibi", 3, many);
 }
 
-static void hiding(void **state) {
-  (void)state;
-  parts_and_targets("lookhere", 1, (loader_define[]){{"heads", "12"}});
-}
+TEST(hiding) { parts_and_targets("lookhere", 1, (loader_define[]){{"heads", "12"}}); }
 
 /* ---- one call in small ---- */
 
@@ -152,8 +139,7 @@ static DLTensor *of_batch(const small *s, const DLTensor *all, int64_t batch) {
   return one;
 }
 
-static void batches(void **state) {
-  (void)state;
+TEST(batches) {
   small s = open_small(&(attention_sizes){3, 6, 2, 2, 1100}, 1);
   assert_int_equal(call_split(s.kernel, &s.trial, s.out, 3, 2), 0);
   for (int64_t batch = 0; batch < 3; batch++) {
@@ -168,8 +154,7 @@ static void batches(void **state) {
 }
 
 /* Numbers that a query does not see, whole chunks of them too, and queries that see nothing at all. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   small s = open_small(&(attention_sizes){1, 2, 1, 2, 1537}, 1);
   DLTensor *clean = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   assert_int_equal(call_split(s.kernel, &s.trial, clean, 2, 1), 0);
@@ -193,8 +178,7 @@ static void expect_refused(const small *s, int error) {
   assert_memory_equal(held, room, sizeof room);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   small s = open_small(&(attention_sizes){1, 2, 1, 1, 700}, 0);
   pegen_args sound = s.args;
   s.args.workspace = NULL;
@@ -219,8 +203,7 @@ static void refused(void **state) {
 }
 
 /* Without split_keys, also in a struct that ends before it, a workspace is not looked at; nor where keys are few. */
-static void unsplit(void **state) {
-  (void)state;
+TEST(unsplit) {
   small s = open_small(&(attention_sizes){1, 6, 2, 1, 900}, 0);
   DLTensor *plain_out = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   assert_int_equal(attention_trial_call(s.kernel, &s.trial, plain_out, 1), 0);
@@ -240,9 +223,4 @@ static void unsplit(void **state) {
   close_small(&s);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),   cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(batches), cmocka_unit_test(unseen), cmocka_unit_test(refused),
-                                     cmocka_unit_test(unsplit)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

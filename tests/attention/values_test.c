@@ -1,13 +1,7 @@
 /* values_test [TARGET]: values that turn with their keys, where the position of a key that nobody sees is no number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,8 +46,7 @@ static loaded_kernel *loaded_with(fixture *f, int target, attention_trial *t, at
   return loaded;
 }
 
-static void unseen_keys_are_nowhere(void **state) {
-  (void)state;
+TEST(unseen_keys_are_nowhere) {
   fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, KEYS, K_HEADS);
@@ -74,8 +67,7 @@ static void unseen_keys_are_nowhere(void **state) {
 }
 
 /* Heads that share keys turn them in their own ways, and what keys gain is theirs before it is added up. */
-static void keys_of_no_queries_gain_zeros(void **state) {
-  (void)state;
+TEST(keys_of_no_queries_gain_zeros) {
   fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, 0, K_HEADS);
@@ -95,8 +87,7 @@ static void keys_of_no_queries_gain_zeros(void **state) {
 }
 
 /* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
-static void rows_have_room(void **state) {
-  (void)state;
+TEST(rows_have_room) {
   fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
@@ -120,7 +111,5 @@ static void rows_have_room(void **state) {
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere), cmocka_unit_test(rows_have_room),
-                                     cmocka_unit_test(keys_of_no_queries_gain_zeros)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -4,19 +4,12 @@
  *
  *     backward_asked_test SEED COUNT [SPEC]
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/reference_gradient.h"
 #include "verify/trial.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MARGIN = 4096, FILL = 0xff, MOST_OPERANDS = 8 };
@@ -244,8 +237,7 @@ static void random_call(const spec *s, const pegen_kernel *kernel, uint64_t *ran
   arena_destroy(a);
 }
 
-static void asked_for_or_not(void **state) {
-  (void)state;
+TEST(asked_for_or_not) {
   static const struct {
     const char *name;
     int n_defines;
@@ -281,6 +273,5 @@ static void asked_for_or_not(void **state) {
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   only = argc > 3 ? argv[3] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -442,14 +442,13 @@ int main(int argc, char **argv) {
   variant *variants;
   of_more = argc > 1 && strcmp(argv[1], "--more") == 0;
   const char *folder = of_more ? SPECS_DIR "/more" : SPECS_DIR, *only = argc > 1 && !of_more ? argv[1] : NULL;
-  int count = variants_read(a, folder, VARIANTS, only, &variants), n = 0, specs = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
+  int count = variants_read(a, folder, VARIANTS, only, &variants), specs = 0;
   for (int i = 0; i < count; i++) {
     if (!has_gradients(&variants[i])) continue;
     specs += variants[i].n_defines == 0;
-    tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
+    list_row(variants[i].name, of_rows, &variants[i]);
   }
-  int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
+  int failed = run_listed();
   if (of_more && specs < LEAST_MORE) {
     print_error("%d specs in specs/more have gradients\n", specs);
     failed++;

@@ -20,8 +20,7 @@
     assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   arena *a = arena_create();
   loaded_kernel *loaded;
   const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
@@ -95,8 +94,7 @@ static void refusals(void **state) {
 }
 
 /* What grad->table is refused for, in the call that fills it and in the one that reads it. */
-static void refusals_of_tables(void **state) {
-  (void)state;
+TEST(refusals_of_tables) {
   arena *a = arena_create();
   loaded_kernel *loaded;
   const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
@@ -249,8 +247,7 @@ static void same_elements(const DLTensor *a, const DLTensor *b) {
 }
 
 /* One tensor given for the positions of q and for those of k is as two that are equal. */
-static void positions_twice(void **state) {
-  (void)state;
+TEST(positions_twice) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   u.args.k_positions = tensor_copy(u.f.memory, u.f.positions);
@@ -271,8 +268,7 @@ static void positions_twice(void **state) {
 
 /* Gradients that come in and are written nowhere may repeat their elements, as those of sums do, and be what is kept.
  */
-static void rows_repeat(void **state) {
-  (void)state;
+TEST(rows_repeat) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   DLTensor once[2], *whole[2];
@@ -327,15 +323,13 @@ static void no_rows_of(const char *name) {
   close_unusual(&u);
 }
 
-static void no_rows(void **state) {
-  (void)state;
+TEST(no_rows) {
   no_rows_of("rope_mixed");
   no_rows_of("liere");
 }
 
 /* Each part of `finish` writes elements of its own, some but not all, and together they write all of them. */
-static void finish_is_shared(void **state) {
-  (void)state;
+TEST(finish_is_shared) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   int64_t all = elements_of(u.gained[0]), written = 0;
@@ -351,11 +345,4 @@ static void finish_is_shared(void **state) {
   close_unusual(&u);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refusals),        cmocka_unit_test(refusals_of_tables),
-      cmocka_unit_test(positions_twice), cmocka_unit_test(rows_repeat),
-      cmocka_unit_test(no_rows),         cmocka_unit_test(finish_is_shared),
-  };
-  return cmocka_run_group_tests_name("backward calls", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,7 +1,6 @@
 /* Operands that `check` draws lie on both sides of every kind of kink. */
-#include "unit.h"
-
 #include "dsl/loader.h"
+#include "test.h"
 #include "verify/kinks.h"
 
 #include <math.h>
@@ -35,9 +34,6 @@ static void crosses(void **state) {
 
 int main(void) {
   static kink all[] = {{"max", 5}, {"min", -5}, {"floor", 63}, {"where", 3}, {"abs", 5}};
-  enum { COUNT = sizeof all / sizeof *all };
-  struct CMUnitTest tests[COUNT];
-  for (int i = 0; i < COUNT; i++)
-    tests[i] = (struct CMUnitTest){.name = all[i].kind, .test_func = crosses, .initial_state = &all[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) list_row(all[i].kind, crosses, &all[i]);
+  return run_listed();
 }

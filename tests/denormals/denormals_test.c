@@ -5,14 +5,8 @@
  * operand" and "underflow" of MXCSR stay set once raised, so they are cleared before a call and read after it. And as
  * there is nothing to flush, the caller's flush-to-zero changes no bit.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial_attention.h"
 
 #include <math.h>
@@ -95,8 +89,7 @@ static const description ATTENTION[] = {
     {"polynomial", 0.3, 200, {{"role", "pairwise"}}},
 };
 
-static void attention_has_none(void **state) {
-  (void)state;
+TEST(attention_has_none) {
   for (size_t i = 0; i < sizeof ATTENTION / sizeof *ATTENTION; i++) {
     const description *d = &ATTENTION[i];
     arena *a = arena_create();
@@ -125,8 +118,7 @@ static void attention_has_none(void **state) {
 }
 
 /* The flags are seen through a call: with denormal values they are raised. */
-static void flags_are_seen(void **state) {
-  (void)state;
+TEST(flags_are_seen) {
   arena *a = arena_create();
   spec *s = load_spec(a, &ATTENTION[0]);
   uint64_t random = 5;
@@ -174,8 +166,7 @@ static const description ENCODE[] = {
 
 /* On x86-64-v2 results alone: cvtsd2ss leaves the upper lanes of a register as they were, LLVM computes with all of
  * them where the lowest counts, and what a caller had there may be anything. */
-static void encode_has_none(void **state) {
-  (void)state;
+TEST(encode_has_none) {
   for (size_t i = 0; i < sizeof ENCODE / sizeof *ENCODE; i++) {
     const description *d = &ENCODE[i];
     arena *a = arena_create();
@@ -204,11 +195,4 @@ static void encode_has_none(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(flags_are_seen),
-      cmocka_unit_test(attention_has_none),
-      cmocka_unit_test(encode_has_none),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

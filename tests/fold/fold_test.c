@@ -1,22 +1,15 @@
 /* pegen_fold_basis end to end: scores of the kernel with basis=folded on folded weights are those of the reference with
  * basis=channels on the weights as they were, within 2^-18 of |q||k|. And what it refuses, and leaves alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/number.h"
 #include "loader.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
 
 #include "pegen/fold.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TOKENS = 7, INPUTS = 33 };
@@ -269,8 +262,7 @@ static void refused(pieces *p, int error) {
   pieces_set(p);
 }
 
-static void wrong_calls_are_refused(void **unused) {
-  (void)unused;
+TEST(wrong_calls_are_refused) {
   static pieces p;
   pieces_set(&p);
   assert_int_equal(pegen_fold_basis(NULL), PEGEN_ERROR_NULL_ARGS);
@@ -302,8 +294,7 @@ static void wrong_calls_are_refused(void **unused) {
 }
 
 /* Channels of no block keep their bits; a block of matrices that are not numbers spoils itself alone. */
-static void blocks_stand_alone(void **unused) {
-  (void)unused;
+TEST(blocks_stand_alone) {
   static pieces p, clean;
   enum { BAD_HEAD = 1, BAD_BLOCK = 2 };
   pieces_set(&clean);
@@ -326,8 +317,7 @@ static void blocks_stand_alone(void **unused) {
 }
 
 /* Matrices that all heads share fold any number of heads, and q and k may differ in theirs. */
-static void shared_matrices_serve_all_heads(void **unused) {
-  (void)unused;
+TEST(shared_matrices_serve_all_heads) {
   static pieces p, one;
   pieces_set(&p);
   p.raw_shape[0] = p.lambda_shape[0] = 1;
@@ -343,13 +333,7 @@ static void shared_matrices_serve_all_heads(void **unused) {
 }
 
 int main(void) {
-  enum { COUNT = sizeof ENCODINGS / sizeof *ENCODINGS };
-  struct CMUnitTest tests[COUNT + 3];
-  for (int i = 0; i < COUNT; i++)
-    tests[i] = (struct CMUnitTest){ENCODINGS[i].name, scores_are_kept, NULL, NULL, (void *)&ENCODINGS[i]};
-  tests[COUNT] = (struct CMUnitTest){"wrong calls are refused", wrong_calls_are_refused, NULL, NULL, NULL};
-  tests[COUNT + 1] = (struct CMUnitTest){"blocks stand alone", blocks_stand_alone, NULL, NULL, NULL};
-  tests[COUNT + 2] =
-      (struct CMUnitTest){"shared matrices serve all heads", shared_matrices_serve_all_heads, NULL, NULL, NULL};
-  return _cmocka_run_group_tests("fold", tests, COUNT + 3, NULL, NULL);
+  for (size_t i = 0; i < sizeof ENCODINGS / sizeof *ENCODINGS; i++)
+    list_row(ENCODINGS[i].name, scores_are_kept, &ENCODINGS[i]);
+  return run_listed();
 }

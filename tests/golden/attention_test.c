@@ -6,14 +6,8 @@
  * row's largest score. bf16 and f16: outputs within that and half a unit in the last place of the reference on rounded
  * inputs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
+#include "test.h"
 #include "verify/reference_attention.h"
 #include "verify/trial_attention.h"
 
@@ -186,14 +180,11 @@ int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "attention.lua", &cases);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, 2 * count);
   for (int i = 0; i < count; i++) {
-    tests[2 * i] = (struct CMUnitTest){arena_printf(a, "reference %s", cases[i].name), reference_gives_golden, NULL,
-                                       NULL, (void *)&cases[i]};
-    tests[2 * i + 1] = (struct CMUnitTest){arena_printf(a, "kernels %s", cases[i].name), kernels_give_golden, NULL,
-                                           NULL, (void *)&cases[i]};
+    list_row(arena_printf(a, "reference %s", cases[i].name), reference_gives_golden, &cases[i]);
+    list_row(arena_printf(a, "kernels %s", cases[i].name), kernels_give_golden, &cases[i]);
   }
-  int failed = _cmocka_run_group_tests("attention", tests, (size_t)(2 * count), NULL, NULL);
+  int failed = run_listed();
   arena_destroy(a);
   return failed;
 }

@@ -8,16 +8,10 @@
  * golden outputs. q alone, q with k, in place, out of place and other strides
  * must give the bits of the first call.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
 #include "gpu/forms.h"
 #include "gpu/target.h"
+#include "test.h"
 #include "verify/oracle.h"
 
 #include <math.h>
@@ -147,12 +141,10 @@ int main(int argc, char **argv) {
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
   arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), chosen = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
   for (int i = 0; i < count; i++)
-    if (!cases[i].reference_only)
-      tests[chosen++] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};
-  int failed = _cmocka_run_group_tests("golden", tests, (size_t)chosen, NULL, NULL);
+    if (!cases[i].reference_only) list_row(cases[i].name, kernels_give_golden, &cases[i]);
+  int failed = run_listed();
   arena_destroy(a);
   return failed;
 }

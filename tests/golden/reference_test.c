@@ -3,14 +3,8 @@
  * The bound is 1e-12 and what float64 loses of the largest phase (of exponentials of b x b matrices b times
  * that): the golden outputs were computed in it, and positions reach 2^17.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
 
@@ -51,10 +45,8 @@ int main(void) {
   arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
-  for (int i = 0; i < count; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, reference_gives_golden, NULL, NULL, (void *)&cases[i]};
-  int failed = _cmocka_run_group_tests("reference", tests, (size_t)count, NULL, NULL);
+  for (int i = 0; i < count; i++) list_row(cases[i].name, reference_gives_golden, &cases[i]);
+  int failed = run_listed();
   arena_destroy(a);
   return failed;
 }

@@ -1,9 +1,8 @@
 /* The reference's gradients of attention against differences of its outputs and log-sum-exps, for every description of
  * attention; of scores alone, for those that widen q and k.
  */
-#include "unit.h"
-
 #include "difference.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient_attention.h"
@@ -158,8 +157,7 @@ static bool check_query(const variant *v, uint64_t *random) {
   return attends;
 }
 
-static void queries_agree_with_differences(void **state) {
-  (void)state;
+TEST(queries_agree_with_differences) {
   arena *memory = arena_create();
   variant *variants;
   uint64_t random = 13;
@@ -169,8 +167,7 @@ static void queries_agree_with_differences(void **state) {
   arena_destroy(memory);
 }
 
-static void scores_agree_with_differences(void **state) {
-  (void)state;
+TEST(scores_agree_with_differences) {
   static const char *const kinds[] = {"softcap", "squared", "learned", "turned", "tempered", "table"};
   uint64_t random = 15;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -180,8 +177,7 @@ static void scores_agree_with_differences(void **state) {
 }
 
 /* Keys that are not seen may hold anything, and a query that sees nothing gains nothing. */
-static void unseen_keys_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_keys_leave_no_trace) {
   uint64_t random = 14;
   call c = {.memory = arena_create(), .name = "alibi"};
   c.spec = loader_load(c.memory, SPECS_DIR "/alibi.lua", DSL_DIR, 0, NULL);
@@ -202,9 +198,4 @@ static void unseen_keys_leave_no_trace(void **state) {
   arena_destroy(c.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(queries_agree_with_differences),
-                                     cmocka_unit_test(scores_agree_with_differences),
-                                     cmocka_unit_test(unseen_keys_leave_no_trace)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

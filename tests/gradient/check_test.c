@@ -1,8 +1,7 @@
 /* That check sees what is wrong with gradients: an entry whose results are spoilt behind its back fails, each of what
  * it writes in its turn, and the entry as it is passes. */
-#include "unit.h"
-
 #include "loader.h"
+#include "test.h"
 #include "verify/check_kind.h"
 
 #include <stdio.h>
@@ -77,8 +76,7 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   return !c.n_failed;
 }
 
-static void what_is_spoilt_fails(void **state) {
-  (void)state;
+TEST(what_is_spoilt_fails) {
   static const char *const specs[] = {"rope_mixed", "geope3d", "sincos", "pape_ri"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     arena *a = arena_create();
@@ -100,7 +98,4 @@ static void what_is_spoilt_fails(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_spoilt_fails)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

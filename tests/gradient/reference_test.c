@@ -1,10 +1,9 @@
 /* The reference's gradients against differences of the reference's rows, for every description that encodes: of all
  * numbers of the call at once along random directions, and of single ones.
  */
-#include "unit.h"
-
 #include "difference.h"
 #include "forms/form.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient.h"
@@ -133,8 +132,7 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
   return encodes;
 }
 
-static void rows_agree_with_differences(void **state) {
-  (void)state;
+TEST(rows_agree_with_differences) {
   arena *memory = arena_create();
   variant *variants;
   uint64_t random = 12;
@@ -148,7 +146,4 @@ static void rows_agree_with_differences(void **state) {
   arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_agree_with_differences)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,18 +2,16 @@
  * reference's matrices, for every description with a closed form and for algebras that no stock one has; and their
  * entire functions.
  */
-#include "unit.h"
-
 #include "algebra/torque.h"
 #include "algebra/torque_group.h"
 #include "forms/form.h"
 #include "hand_spec.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- one block of one head under variation ---- */
@@ -184,8 +182,7 @@ static bool check_spec_file(const variant *v, bool inverse, uint64_t *random) {
   return has;
 }
 
-static void descriptions_agree_with_differences(void **state) {
-  (void)state;
+TEST(descriptions_agree_with_differences) {
   arena *memory = arena_create();
   variant *variants;
   uint64_t random = 3;
@@ -196,8 +193,7 @@ static void descriptions_agree_with_differences(void **state) {
   arena_destroy(memory);
 }
 
-static void algebras_agree_with_differences(void **state) {
-  (void)state;
+TEST(algebras_agree_with_differences) {
   static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 1, 0},
                                           {2, 2, 0}, {2, 1, 1}, {0, 3, 0}, {0, 4, 0}, {1, 2, 2}, {3, 0, 2}};
   uint64_t random = 4;
@@ -251,8 +247,7 @@ static void mix_five(arena *a, spec *s, const double *given, uint64_t *random) {
  * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one whose
  * squares are a number and its negative in Cl(3,1,1), one plane. Operands
  * at 0 leave M at a multiple of them, and those at 1e-9 near one. */
-static void mixed_planes_agree_with_differences(void **state) {
-  (void)state;
+TEST(mixed_planes_agree_with_differences) {
   static const double points[][10] = {{.5, -.3, .4, .6, -.7, .2, .1, .8, -.4, .3},
                                       {.6, 0, -.8, 0, .48, 0, .64, .36, 0, -.48},
                                       {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},
@@ -319,8 +314,7 @@ static spec_function *some_function(arena *a, spec *s, int which) {
   return f;
 }
 
-static void functions_agree_with_differences(void **state) {
-  (void)state;
+TEST(functions_agree_with_differences) {
   static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {0, 3, 0}};
   uint64_t random = 6;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
@@ -354,8 +348,7 @@ static void functions_agree_with_differences(void **state) {
 /* ---- the basis ---- */
 
 /* E_k act on the block as the reference's generators do, and their commutators are what the table says. */
-static void elements_are_closed_under_commutators(void **state) {
-  (void)state;
+TEST(elements_are_closed_under_commutators) {
   static const spec_algebra algebras[] = {{3, 0, 0}, {5, 0, 0}, {2, 1, 1}};
   static const int dimensions[] = {3, 10, 6};
   uint64_t random = 5;
@@ -392,8 +385,7 @@ static void elements_are_closed_under_commutators(void **state) {
 }
 
 /* What rows accumulate is no more than is asked for. */
-static void planes_have_one_torque(void **state) {
-  (void)state;
+TEST(planes_have_one_torque) {
   static const struct {
     const char *file;
     int count;
@@ -426,8 +418,7 @@ static void entire(long double square, long double *f) {
   memcpy(f, sum, sizeof sum);
 }
 
-static void functions_are_exact_everywhere(void **state) {
-  (void)state;
+TEST(functions_are_exact_everywhere) {
   arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   const double pi = 3.14159265358979323846;
@@ -455,12 +446,4 @@ static void functions_are_exact_everywhere(void **state) {
   arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elements_are_closed_under_commutators), cmocka_unit_test(planes_have_one_torque),
-      cmocka_unit_test(functions_are_exact_everywhere),        cmocka_unit_test(algebras_agree_with_differences),
-      cmocka_unit_test(mixed_planes_agree_with_differences),   cmocka_unit_test(functions_agree_with_differences),
-      cmocka_unit_test(descriptions_agree_with_differences),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,8 +2,7 @@
  * kernels on inputs of any strides, and of one batch or head for all, against the same on whole tensors; refusals.
  * Usage: inputs_test [TARGET], of kernels.
  */
-#include "unit.h"
-
+#include "test.h"
 #include "cpu/schedule.h"
 #include "loader.h"
 #include "verify/oracle.h"
@@ -78,8 +77,7 @@ static void gives_rows(fixture *f, const program *p) {
     }
 }
 
-static void programs(void **state) {
-  (void)state;
+TEST(programs) {
   static const char *const kinds[] = {"phase", "amplitude", "generator", "chordal", "boost"};
   for (int k = 0; k < 10; k++) {
     fixture f = open_fixture(kinds[k / 2], k % 2 ? "2" : "1");
@@ -91,8 +89,7 @@ static void programs(void **state) {
 }
 
 /* Numbers of a token, outside of its rows, cannot be made of inputs. */
-static void outside_of_rows(void **state) {
-  (void)state;
+TEST(outside_of_rows) {
   fixture f = open_fixture("phase", "1");
   const program *p = trial_program(f.memory, f.spec, "encode");
   const plan *how = program_plan(p);
@@ -187,8 +184,7 @@ static void fewer_heads(call *c, const DLTensor **inputs) {
       assert_memory_equal(tensor_at(out, b, 0, n, 0), tensor_at(c->k_out, b, 0, n, 0), sizeof(float) * HEAD_DIM);
 }
 
-static void any_inputs(void **state) {
-  (void)state;
+TEST(any_inputs) {
   call c = open_call();
   arena *a = c.f.memory;
   const DLTensor *other[2], *repeated[2], *whole[2];
@@ -287,8 +283,7 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
 }
 
 /* <g, M x> = <M^T g, x>, each row by its own inputs; gradients of anything but rows are refused. */
-static void gradients(void **state) {
-  (void)state;
+TEST(gradients) {
   fixture f = open_fixture("phase", "2");
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -328,8 +323,7 @@ static void gradients(void **state) {
   arena_destroy(f.memory);
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   call c = open_call();
   arena *a = c.f.memory;
   const DLTensor *given[2] = {c.f.inputs.tensors[0], c.f.inputs.tensors[1]}, *inputs[2];
@@ -381,12 +375,5 @@ static void refusals(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(programs),
-      cmocka_unit_test(outside_of_rows),
-      cmocka_unit_test(any_inputs),
-      cmocka_unit_test(gradients),
-      cmocka_unit_test(refusals),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -7,9 +7,8 @@
  *
  * maps_test [TARGET]: of the kernels
  */
-#include "unit.h"
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial_program.h"
 
 #include <math.h>
@@ -102,8 +101,7 @@ static const program *program_of(fixture *f, const char *word) {
   return p;
 }
 
-static void programs(void **state) {
-  (void)state;
+TEST(programs) {
   for (int i = 0; i < MAPS; i++) {
     fixture *f = open_fixture(&maps[i]);
     long double out[COUNT];
@@ -160,8 +158,7 @@ static void close_call(call *c) {
   arena_destroy(c->f->memory);
 }
 
-static void kernels(void **state) {
-  (void)state;
+TEST(kernels) {
   for (int i = 0; i < MAPS; i++) {
     call c;
     open_call(&maps[i], &c);
@@ -178,8 +175,7 @@ static void kernels(void **state) {
   }
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   call c;
   open_call(&maps[0], &c);
   DLTensor *before = tensor_copy(c.f->memory, c.back), overlapping = *c.back;
@@ -231,8 +227,7 @@ static DLTensor *heads_from(arena *a, const DLTensor *rows, int first) {
 }
 
 /* Gradients of rows alone: what encode read goes along with its head. */
-static void grouped_heads(void **state) {
-  (void)state;
+TEST(grouped_heads) {
   arena *a = arena_create();
   uint64_t random = 7;
   loader_define defines[] = {{"kind", "vectors"}};
@@ -271,8 +266,7 @@ static void grouped_heads(void **state) {
 }
 
 /* What a message from another process might say (spec/wire). */
-static void descriptions(void **state) {
-  (void)state;
+TEST(descriptions) {
   fixture *f = open_fixture(&maps[0]);
   expr_pool *pool = f->spec->pool;
   const expr *channel = expr_channel(pool, 0);
@@ -297,7 +291,5 @@ static void descriptions(void **state) {
 
 int main(int argc, char **argv) {
   target = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(programs), cmocka_unit_test(kernels), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(grouped_heads), cmocka_unit_test(descriptions)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -2,10 +2,9 @@
  *
  * The bound is reference_test's, with two bits more for frequencies that were multiplied in float64.
  */
-#include "unit.h"
-
 #include "cases.h"
 #include "program/passes.h"
+#include "test.h"
 #include "verify/trial_program.h"
 
 #include <math.h>
@@ -111,18 +110,16 @@ static void table_changes_nothing(void **state) {
 int main(void) {
   arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), n = 0, encodes = 0, prepares = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, 2 * count);
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), encodes = 0, prepares = 0;
   for (int i = 0; i < count; i++) {
     fixture f = load(&cases[i]);
-    void *state = (void *)&cases[i];
     bool encode = trial_program(f.memory, f.spec, "encode"), prepare = trial_program(f.memory, f.spec, "prepare");
-    if (encode) tests[n++] = (struct CMUnitTest){cases[i].name, encode_gives_golden, NULL, NULL, state};
-    if (prepare) tests[n++] = (struct CMUnitTest){cases[i].name, table_changes_nothing, NULL, NULL, state};
+    if (encode) list_row(cases[i].name, encode_gives_golden, &cases[i]);
+    if (prepare) list_row(cases[i].name, table_changes_nothing, &cases[i]);
     encodes += encode, prepares += prepare;
     arena_destroy(f.memory);
   }
-  int failed = _cmocka_run_group_tests("interpret", tests, (size_t)n, NULL, NULL);
+  int failed = run_listed();
   /* A form that loses its programs is a failure here. */
   if (encodes < LEAST_ENCODES || prepares < LEAST_PREPARES) {
     print_error("%d cases have a program, %d one of tables\n", encodes, prepares);

@@ -5,13 +5,7 @@
  * algebra (compact: norms, adjoints) and by asking the reference whether rho(r) rho(s) = rho(r + s) (relative
  * positions), not by name.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "test.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -436,12 +430,10 @@ int main(int argc, char **argv) {
   arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, argc > 2 ? argv[2] : SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count * N_PROPERTIES);
   for (int i = 0; i < count; i++)
     for (int p = 0; p < N_PROPERTIES; p++)
-      tests[i * N_PROPERTIES + p] = (struct CMUnitTest){arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name),
-                                                        PROPERTIES[p].check, NULL, NULL, &variants[i]};
-  int failed = _cmocka_run_group_tests("properties", tests, (size_t)(count * N_PROPERTIES), NULL, NULL);
+      list_row(arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name), PROPERTIES[p].check, &variants[i]);
+  int failed = run_listed();
   for (int i = 0; i < count; i++) variant_close(&variants[i]);
   arena_destroy(a);
   return failed;

@@ -5,17 +5,14 @@
 #include "bench/peak_gpu.h"
 #include "fake_cuda.h"
 #include "loader.h"
+#include "test.h"
 #include "verify/run_threads.h"
 
 #include "kernel/launch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { MOST_UPLOADS = 64, MOST_ENTRIES = 64 };
 
@@ -113,8 +110,7 @@ static bool was_launched(const char *word) {
   return false;
 }
 
-static void calls_are_right(void **state) {
-  (void)state;
+TEST(calls_are_right) {
   static const trial_case cases[] = {
       {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 33, 33}, NUMBER_BF16, true, "backward_queries_bf16_mma"},
       {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 20, 20}, NUMBER_F32, false, "alibi_attention_few_f32_simt"},
@@ -154,8 +150,7 @@ static void calls_are_right(void **state) {
 }
 
 /* The assembler takes the loop of products, with registers for all sums. */
-static void products_are_ptx(void **state) {
-  (void)state;
+TEST(products_are_ptx) {
   static const char *const chips[] = {"sm_75", "sm_80"};
   for (int i = 0; i < 2; i++) {
     arena *a = arena_create();
@@ -180,8 +175,7 @@ static void products_are_ptx(void **state) {
 }
 
 /* Errors of the driver end a bench with words, and leave nothing behind. */
-static void errors_are_told(void **state) {
-  (void)state;
+TEST(errors_are_told) {
   arena *a = arena_create();
   assert_null(attention_device(a, "sm_90")); /* the stand-in is of sm_80 */
   attention_machine *m = attention_device(a, "sm_80");
@@ -212,7 +206,5 @@ static int set_up(void **state) {
 
 int main(int argc, char **argv) {
   assembler = argc > 1 ? argv[1] : "";
-  const struct CMUnitTest tests[] = {cmocka_unit_test(calls_are_right), cmocka_unit_test(products_are_ptx),
-                                     cmocka_unit_test(errors_are_told)};
-  return cmocka_run_group_tests(tests, set_up, NULL);
+  return run_listed_between(set_up, NULL);
 }

@@ -3,14 +3,8 @@
  * `pegen check` compares with the reference, it compares for threads, too.)
  *
  * gradient_test [NAME]: that of its tests alone */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
@@ -262,53 +256,41 @@ static void all_shapes(const char *name, int count, const loader_define *defines
   all_shapes_of_both(name, count, defines, 0);
 }
 
-static void planes(void **state) {
-  (void)state;
+TEST(planes) {
   all_shapes("rope_mixed", 0, NULL);
   all_shapes("rope_mixed", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}});
 }
 
-static void vectors(void **state) {
-  (void)state;
+TEST(vectors) {
   all_shapes("geope3d", 1, (loader_define[]){{"skip_tokens", "1"}});
   all_shapes("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}});
 }
 
-static void multivectors(void **state) {
-  (void)state;
-  all_shapes("care", 1, (loader_define[]){{"heads", "3"}});
-}
+TEST(multivectors) { all_shapes("care", 1, (loader_define[]){{"heads", "3"}}); }
 
 /* Amplitudes that are functions, of q and k alike in one pass, of each in two that give to the same positions. */
-static void amplitudes(void **state) {
-  (void)state;
+TEST(amplitudes) {
   all_shapes("../tests/check/amplitude", 1, (loader_define[]){{"skip_tokens", "1"}});
   all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"inverse", "true"}});
   all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"kind", "still"}});
   all_shapes("more/xpos", 1, (loader_define[]){{"skip_tokens", "2"}});
 }
 
-static void of_four(void **state) {
-  (void)state;
-  all_shapes("liere", 3, (loader_define[]){{"block", "4"}, {"heads", "3"}, {"head_dim", "18"}});
-}
+TEST(of_four) { all_shapes("liere", 3, (loader_define[]){{"block", "4"}, {"heads", "3"}, {"head_dim", "18"}}); }
 
 /* Exponentials, by teams of threads: sizes that are padded, channels of no block, heads that differ, turned back. */
-static void exponentials(void **state) {
-  (void)state;
+TEST(exponentials) {
   all_shapes("liere", 4, (loader_define[]){{"block", "6"}, {"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
   all_shapes("liere", 4, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"axes", "3"}, {"inverse", "true"}});
 }
 
 /* In float64, by warps. */
-static void exponentials_in_float64(void **state) {
-  (void)state;
+TEST(exponentials_in_float64) {
   all_shapes("liere", 4, (loader_define[]){{"block", "5"}, {"heads", "3"}, {"head_dim", "37"}, {"prepare", "float64"}});
 }
 
 /* Of Schur forms, whose rows threads have in the channels' basis: as an exponential's. */
-static void schur_forms(void **state) {
-  (void)state;
+TEST(schur_forms) {
   all_shapes_of_both("comrope_ld", 4,
                      (loader_define[]){{"block", "7"}, {"heads", "3"}, {"skip_tokens", "2"}, {"basis", "schur"}}, 1);
   all_shapes_of_both("comrope_ap", 3, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"basis", "schur"}}, 1);
@@ -316,35 +298,26 @@ static void schur_forms(void **state) {
 
 /* A change of basis: teams that are more than chunks, heads that share it or differ, turned back, rotations and what
  * leaves no length alone. */
-static void bases(void **state) {
-  (void)state;
+TEST(bases) {
   all_shapes("string_cayley", 3, (loader_define[]){{"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
   all_shapes("string_cayley", 3, (loader_define[]){{"head_dim", "18"}, {"axes", "3"}, {"inverse", "true"}});
   all_shapes("../tests/check/basis", 3, (loader_define[]){{"kind", "screw"}, {"heads", "2"}, {"each", "true"}});
 }
 
-static void sums(void **state) {
-  (void)state;
-  all_shapes("sincos", 1, (loader_define[]){{"skip_tokens", "1"}});
-}
+TEST(sums) { all_shapes("sincos", 1, (loader_define[]){{"skip_tokens", "1"}}); }
 
 /* Blocks of several kinds, with axes of their own each, heads that differ, channels of no part. */
-static void parts(void **state) {
-  (void)state;
-  all_shapes("../tests/spec/good/head_parts", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}});
-}
+TEST(parts) { all_shapes("../tests/spec/good/head_parts", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}}); }
 
 /* Channels that are mapped: of what encode read, those of rows alone, too. */
-static void maps(void **state) {
-  (void)state;
+TEST(maps) {
   all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "vectors"}, {"skip_tokens", "1"}});
   all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "parts"}, {"map", "wave"}});
   all_shapes("../tests/maps/mapped", 1, (loader_define[]){{"kind", "sides"}});
 }
 
 /* Heads of q that share operands with one of k: by rounds, and of one batch as batches. */
-static void grouped_heads(void **state) {
-  (void)state;
+TEST(grouped_heads) {
   static const shape grouped[] = {
       {.name = "groups", .sums = NUMBER_F64, .group = 3},
       {.name = "groups of one batch", .sums = NUMBER_F32, .group = 2, .one_batch = true, .accumulate = true},
@@ -372,20 +345,15 @@ static void grouped_heads(void **state) {
 }
 
 /* Matrices that descriptions write, of q and of k: entries gain of what encode read. */
-static void matrices(void **state) {
-  (void)state;
-  all_shapes("../tests/linear/linear", 2, (loader_define[]){{"kind", "sides"}, {"heads", "2"}});
-}
+TEST(matrices) { all_shapes("../tests/linear/linear", 2, (loader_define[]){{"kind", "sides"}, {"heads", "2"}}); }
 
 /* A prefix of rotary channels and blocks that leave some over: units without blocks. */
-static void leftovers(void **state) {
-  (void)state;
+TEST(leftovers) {
   all_shapes("rope", 3, (loader_define[]){{"layout", "split"}, {"head_dim", "128"}, {"rotary_dim", "20"}});
 }
 
 /* Chunks of several tokens, and more of them than are added up at once. */
-static void many_tokens(void **state) {
-  (void)state;
+TEST(many_tokens) {
   fixture f = open_spec("rope_mixed", 1, (loader_define[]){{"head_dim", "4"}});
   enum { MANY = 5000 };
   const shape s = {.name = "many tokens", .sums = NUMBER_F64, .of_input = true, .without_k = true};
@@ -414,8 +382,7 @@ static void many_tokens(void **state) {
     assert_int_equal(kernel->encode_backward(&c.args, 0, 1), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   static _Alignas(64) char room[64];
   fixture f = open_spec("rope_mixed", 0, NULL);
   const pegen_kernel *kernel = run_kernel(f.loaded[1]);
@@ -484,8 +451,7 @@ static DLTensor *coordinates(fixture *f, int64_t tokens, uintptr_t address) {
 }
 
 /* More items, coordinates or bytes than launches count: no workspace is asked for, and what is launched is nothing. */
-static void too_large(void **state) {
-  (void)state;
+TEST(too_large) {
   static const struct {
     int64_t batches, tokens;
   } sizes[] = {{1 << 20, 1 << 20}, {1 << 30, 3}, {1, (int64_t)1 << 31}, {0, (int64_t)1 << 31}};
@@ -513,23 +479,5 @@ static void too_large(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planes),
-                                     cmocka_unit_test(vectors),
-                                     cmocka_unit_test(multivectors),
-                                     cmocka_unit_test(amplitudes),
-                                     cmocka_unit_test(of_four),
-                                     cmocka_unit_test(exponentials),
-                                     cmocka_unit_test(exponentials_in_float64),
-                                     cmocka_unit_test(schur_forms),
-                                     cmocka_unit_test(bases),
-                                     cmocka_unit_test(sums),
-                                     cmocka_unit_test(parts),
-                                     cmocka_unit_test(maps),
-                                     cmocka_unit_test(grouped_heads),
-                                     cmocka_unit_test(matrices),
-                                     cmocka_unit_test(leftovers),
-                                     cmocka_unit_test(many_tokens),
-                                     cmocka_unit_test(refusals),
-                                     cmocka_unit_test(too_large)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,13 +1,7 @@
 /* The launcher's plan and the threads' work, without a driver: however the grid is cut, every
  * element is written once, with the same bits; and what is refused is refused before a thread runs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
@@ -68,15 +62,13 @@ static void any_grid(fixture *f, int64_t k_heads) {
   }
 }
 
-static void shared_rotors(void **state) {
-  (void)state;
+TEST(shared_rotors) {
   fixture f = open_spec("geope3d", 0, NULL);
   any_grid(&f, K_HEADS);
   arena_destroy(f.memory);
 }
 
-static void rotors_by_head(void **state) {
-  (void)state;
+TEST(rotors_by_head) {
   fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
   any_grid(&f, 3);
   arena_destroy(f.memory);
@@ -131,16 +123,14 @@ static void operand_types_of(const char *name, int count, const loader_define *d
   arena_destroy(f.memory);
 }
 
-static void operand_types(void **state) {
-  (void)state;
+TEST(operand_types) {
   operand_types_of("quatro", 0, NULL);
   operand_types_of("rope_mixed", 0, NULL);
   operand_types_of("care", 1, (loader_define[]){{"heads", "3"}});
 }
 
 /* Addresses and strides decide the entry. */
-static void width_of_access(void **state) {
-  (void)state;
+TEST(width_of_access) {
   fixture f = open_spec("rope", 0, NULL);
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -167,9 +157,8 @@ static void width_of_access(void **state) {
 }
 
 /* More batches than a grid has rows: several launches, each from its own batch on. */
-static void more_batches_than_rows(void **state) {
+TEST(more_batches_than_rows) {
   enum { MANY = 65535 + 2, CHANNELS = 4 };
-  (void)state;
   fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   int64_t axes = f.spec->n_axes;
@@ -191,8 +180,7 @@ static void more_batches_than_rows(void **state) {
   arena_destroy(f.memory);
 }
 
-static void nothing_to_launch(void **state) {
-  (void)state;
+TEST(nothing_to_launch) {
   fixture f = open_spec("rope", 0, NULL);
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
@@ -203,8 +191,7 @@ static void nothing_to_launch(void **state) {
   arena_destroy(f.memory);
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   fixture f = open_spec("care", 0, NULL);
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -298,8 +285,7 @@ static void gradients_of(const char *name, int count, const loader_define *defin
   arena_destroy(f.memory);
 }
 
-static void gradients(void **state) {
-  (void)state;
+TEST(gradients) {
   const int workspace = PEGEN_ERROR_WORKSPACE;
   gradients_of("geope3d", 0, NULL, workspace);
   gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}, workspace); /* staged */
@@ -317,8 +303,7 @@ static void gradients(void **state) {
 }
 
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */
-static void device_of_gradients(void **state) {
-  (void)state;
+TEST(device_of_gradients) {
   DLTensor host = {.device = {kDLCPU, 0}}, second = {.device = {kDLCUDA, 1}};
   pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = &host, .k_out = &second, .k = &second};
   const pegen_args args = {.struct_size = sizeof args, .grad = &grad};
@@ -328,11 +313,4 @@ static void device_of_gradients(void **state) {
   assert_ptr_equal(pegen_launch_rows(&request), &host);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),          cmocka_unit_test(rotors_by_head),
-                                     cmocka_unit_test(operand_types),          cmocka_unit_test(width_of_access),
-                                     cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(gradients),
-                                     cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals),
-                                     cmocka_unit_test(device_of_gradients)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -3,14 +3,8 @@
  * Rows hold every kind of number of their type, and positions NaN of all bits, among others: what rows are multiplied
  * by is NaN then whose lower half, were it rounded as that of a number, would carry into the sign.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <math.h>
@@ -102,8 +96,7 @@ static void compare(arena *a, const description *d, const spec *s, const char *t
   assert_rounded(d, target, type, q, q_exact, count);
 }
 
-static void rows_are_rounded_once(void **state) {
-  (void)state;
+TEST(rows_are_rounded_once) {
   for (size_t i = 0; i < sizeof DESCRIPTIONS / sizeof *DESCRIPTIONS; i++) {
     const description *d = &DESCRIPTIONS[i];
     arena *a = arena_create();
@@ -126,16 +119,11 @@ static void rows_are_rounded_once(void **state) {
 }
 
 /* Numbers below the least normal one lie as far from each other as those above it. */
-static void subnormal_numbers_are_evenly_spaced(void **state) {
-  (void)state;
+TEST(subnormal_numbers_are_evenly_spaced) {
   assert_true(number_half_ulp(NUMBER_F16, 1) == 0x1p-11L);
   assert_true(number_half_ulp(NUMBER_F16, 0x1p-14L) == 0x1p-25L);
   assert_true(number_half_ulp(NUMBER_F16, 0x1p-20L) == 0x1p-25L);
   assert_true(number_half_ulp(NUMBER_BF16, 0x1p-130L) == 0x1p-134L);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_rounded_once),
-                                     cmocka_unit_test(subnormal_numbers_are_evenly_spaced)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

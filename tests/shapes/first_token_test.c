@@ -1,17 +1,10 @@
 /* first_token_test: rows that begin behind their sequence's first token (a token that is generated, a chunk of a
  * prompt) are what they are in a call of all, to the bit, and so are gradients of rows; who does not take them refuses.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 2, HEADS = 2, TOKENS = 23 };
@@ -123,8 +116,7 @@ static void encode_backward(world *w, DLTensor *gained, DLTensor *q, int64_t fir
   free(args.workspace);
 }
 
-static void rows_from_a_token(void **state) {
-  (void)state;
+TEST(rows_from_a_token) {
   static const int64_t firsts[] = {1, 3, 4, TOKENS - 1};
   for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
     world w = open_world(&encodings[i]);
@@ -148,8 +140,7 @@ static void rows_from_a_token(void **state) {
   }
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   world w = open_world(&encodings[0]);
   const pegen_kernel *kernel = run_kernel(w.loaded);
   DLTensor *q = rows(&w, TOKENS, w.spec->head_dim);
@@ -180,7 +171,4 @@ static void refusals(void **state) {
   close_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_from_a_token), cmocka_unit_test(refusals)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

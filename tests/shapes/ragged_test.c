@@ -164,8 +164,7 @@ static void as_apart(fixture *f, const pegen_kernel *kernel, const ragged *r, en
   }
 }
 
-static void every_entry(void **state) {
-  (void)state;
+TEST(every_entry) {
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     const ragged *r = &calls[i];
     fixture f = fixture_open(SPECS_DIR, r->name, r->n_defines, r->defines, NULL, 31);
@@ -239,8 +238,7 @@ static void refused_of(fixture *f, const pegen_kernel *kernel, entry_kind kind) 
   assert_memory_equal(within.data, q_at, sizeof q_at);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   static const struct {
     const char *name;
     int n_defines;
@@ -256,7 +254,4 @@ static void refused(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_entry), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

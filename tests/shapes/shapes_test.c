@@ -72,8 +72,7 @@ static void as_of_four(const opened *o, entry_kind kind, number_type type, int64
   }
 }
 
-static void every_entry(void **state) {
-  (void)state;
+TEST(every_entry) {
   for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; i++) {
     opened o = open_description(&descriptions[i], NULL, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
@@ -84,8 +83,7 @@ static void every_entry(void **state) {
 }
 
 /* Tables are of positions without rows, where [x,1] is x tokens. */
-static void tables(void **state) {
-  (void)state;
+TEST(tables) {
   opened o = open_description(&descriptions[0], NULL, PEGEN_DTYPE_F32);
   for (int batch = 1; batch < 3; batch++) {
     sizes z = sizes_of(&o, batch);
@@ -192,8 +190,7 @@ static void groups_as_apart(const opened *o, entry_kind kind, int64_t batch, int
   }
 }
 
-static void grouped_heads(void **state) {
-  (void)state;
+TEST(grouped_heads) {
   for (int i = 1; i < 4; i++) {
     opened o = open_description(&descriptions[i], NULL, PEGEN_DTYPE_F32);
     for (int kind = ENCODE; kind <= ENCODE_BACKWARD; kind++)
@@ -204,8 +201,7 @@ static void grouped_heads(void **state) {
 }
 
 /* A launch of a GPU, thread by thread. */
-static void grouped_launches(void **state) {
-  (void)state;
+TEST(grouped_launches) {
   opened o = open_description(&descriptions[1], "sm_80", PEGEN_DTYPE_F32);
   for (int kind = ENCODE; kind <= ENCODE_BACKWARD; kind++)
     for (int way = 0; way < 4; way++)
@@ -224,8 +220,7 @@ static void grouped_launches(void **state) {
     assert_true(sample_is(&s, before)); \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   opened o = open_description(&descriptions[0], NULL, PEGEN_DTYPE_F32);
   arena *a = o.f.memory;
   sizes z = sizes_of(&o, 1);
@@ -275,9 +270,4 @@ static void refused(void **state) {
   close_description(&o);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_entry), cmocka_unit_test(tables),
-                                     cmocka_unit_test(grouped_heads), cmocka_unit_test(grouped_launches),
-                                     cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -3,21 +3,14 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "../interface/float_states.h"
 #include "base/number.h"
 #include "loader.h"
 #include "pegen/fold.h"
 #include "pegen/scan.h"
+#include "test.h"
 #include "verify/trial.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 2, TOKENS = 10, HEADS = 2, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
@@ -189,12 +182,11 @@ static void entries_compute_alike(void **state) {
   arena_destroy(f.memory);
 }
 
-static void folding_computes_alike(void **state) {
+TEST(folding_computes_alike) {
   enum { D = 16, HEAD = 2, BLOCK = 8, INPUTS = 5 };
   float raw[HEAD * 2 * BLOCK * BLOCK], weight[HEAD * D * INPUTS], usual[HEAD * D * INPUTS], given[HEAD * D * INPUTS];
   int64_t raw_shape[] = {HEAD, 2, BLOCK, BLOCK}, weight_shape[] = {HEAD * D, INPUTS};
   uint64_t random = 4;
-  (void)state;
   for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) raw[i] = (float)random_uniform(&random, -1, 1);
   for (size_t i = 0; i < sizeof given / sizeof *given; i++) given[i] = (float)random_uniform(&random, -1, 1);
   DLTensor generators = {raw, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, raw_shape, NULL, 0};
@@ -221,12 +213,11 @@ static void folding_computes_alike(void **state) {
   }
 }
 
-static void scanning_computes_alike(void **state) {
+TEST(scanning_computes_alike) {
   enum { N = 9 };
   float in[N], out[N], usual[N];
   int64_t shape[] = {1, 1, N};
   uint64_t random = 4;
-  (void)state;
   for (int i = 0; i < N; i++) in[i] = (float)random_uniform(&random, -1, 1);
   DLTensor x = {in, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
   y.data = out;
@@ -247,8 +238,7 @@ static void scanning_computes_alike(void **state) {
 }
 
 /* The states are real ones: of 16 without traps, all but the default change what arithmetic gives. */
-static void states_matter(void **state) {
-  (void)state;
+TEST(states_matter) {
   for (int i = 0; i < 16; i++)
     if (i & 7) assert_true(float_states_matter(i));
   assert_false(float_states_matter(0));
@@ -257,9 +247,6 @@ static void states_matter(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT + 3] = {cmocka_unit_test(states_matter), cmocka_unit_test(folding_computes_alike),
-                                             cmocka_unit_test(scanning_computes_alike)};
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i + 3] = (struct CMUnitTest){cases[i].name, entries_compute_alike, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, entries_compute_alike, &cases[i]);
+  return run_listed();
 }

@@ -1,15 +1,9 @@
 /* append_test: NAME_append (kernel/append.c): its rows are those of encode, of float32 rows that were normalised
  * before, rounded once, at their slots; norms are those of their definition; v stands at the same slots; nothing else
  * is written; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
 #include "slots.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <math.h>
@@ -243,8 +237,7 @@ static void run_type(world *w, const test_case *c, number_type read, int round) 
   expect(w, &args, q, q_out, caches, wanted);
 }
 
-static void as_encode(void **state) {
-  (void)state;
+TEST(as_encode) {
   arena *memory = arena_create();
   const char **targets;
   int n_targets = trial_targets(memory, NULL, &targets), round = 0;
@@ -275,8 +268,7 @@ static void as_encode(void **state) {
       for (size_t i = 0; i < room_of(caches[c]); i++) assert_int_equal(((unsigned char *)caches[c]->data)[i], 0x5a); \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   arena *memory = arena_create();
   const char **targets;
   trial_targets(memory, NULL, &targets);
@@ -339,8 +331,7 @@ static void refused(void **state) {
 }
 
 /* What append alone has is refused elsewhere, and kernels without slots have no such entry. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   static const test_case others[] = {{"rope", 0, {{NULL, NULL}}, 1, 1, 0}, {"liere", 0, {{NULL, NULL}}, 1, 1, 0}};
   arena *memory = arena_create();
   const char **targets;
@@ -362,8 +353,4 @@ static void elsewhere(void **state) {
   arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_encode), cmocka_unit_test(refused),
-                                     cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -4,19 +4,12 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_DEFINES = 5, MOST_BLOCK = 64 };
@@ -223,8 +216,6 @@ static void promises_hold(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, promises_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, promises_hold, &cases[i]);
+  return run_listed();
 }

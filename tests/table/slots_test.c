@@ -1,14 +1,8 @@
 /* slots_test: encode of k to slots of a cache in pages (kernel/check_slots.c): each row is that of a call without
  * slots, what has none is left out, nothing else of the cache is written; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
 #include "slots.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <string.h>
@@ -128,15 +122,11 @@ static void as_rows(const encoding *e, int pair) {
   arena_destroy(w.memory);
 }
 
-static void slots(void **state) {
-  (void)state;
+TEST(slots) {
   for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(&encodings[i], 0);
 }
 
-static void converted(void **state) {
-  (void)state;
-  as_rows(&encodings[0], 1);
-}
+TEST(converted) { as_rows(&encodings[0], 1); }
 
 /* More rows than a call says of at once where their slots are: of many tokens, of many batches. */
 static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t tokens) {
@@ -177,8 +167,7 @@ static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t
   }
 }
 
-static void many(void **state) {
-  (void)state;
+TEST(many) {
   static const encoding two[] = {{"rope", 2, {{"skip_tokens", "1"}, {"head_dim", "8"}}},
                                  {"rope_mixed", 2, {{"heads", "2"}, {"head_dim", "8"}}}};
   for (int i = 0; i < 2; i++) {
@@ -204,8 +193,7 @@ static void many(void **state) {
   } while (0)
 
 /* As PyTorch has the strides of tensors without an element: those of sizes of one at least. */
-static void no_tokens(void **state) {
-  (void)state;
+TEST(no_tokens) {
   world w = open_world("rope", 0, NULL);
   loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -226,8 +214,7 @@ static void no_tokens(void **state) {
   arena_destroy(w.memory);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   world w = open_world("rope", 0, NULL);
   loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -275,8 +262,7 @@ static void refused(void **state) {
 
 /* k of no heads and a cache of none, or pages of no rows, have nothing to write; q beside it goes where it always does.
  */
-static void of_nothing(void **state) {
-  (void)state;
+TEST(of_nothing) {
   world w = open_world("rope", 0, NULL);
   loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -308,8 +294,7 @@ static void of_nothing(void **state) {
 }
 
 /* Entries that have none say so. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   static const char *const names[] = {"attention", "rope", "string_cayley", "pape"};
   int64_t at[] = {0};
   for (int i = 0; i < 4; i++) {
@@ -326,9 +311,4 @@ static void elsewhere(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slots),   cmocka_unit_test(converted), cmocka_unit_test(many),      cmocka_unit_test(no_tokens),
-      cmocka_unit_test(refused), cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

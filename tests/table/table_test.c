@@ -3,19 +3,12 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "kernel/table.h"
 #include "loader.h"
+#include "test.h"
 #include "verify/oracle.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 3, TOKENS = 7, OTHER_TOKENS = 5, HEADS = 3, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
@@ -430,8 +423,6 @@ static void tables_hold(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, tables_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, tables_hold, &cases[i]);
+  return run_listed();
 }

@@ -1,9 +1,7 @@
 /* Tile programs that are not sound, each with what the checker must say; sound ones; and their text. */
-#include "unit.h"
-
+#include "test.h"
 #include "tile/tile.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -359,8 +357,7 @@ static const struct {
     {"a loop without an end", no_end, "by_hand: a loop without an end"},
 };
 
-static void faults(void **state) {
-  (void)state;
+TEST(faults) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fixture f = begin();
     cases[i].make(&f);
@@ -373,8 +370,7 @@ static void faults(void **state) {
 /* ---- passes ---- */
 
 /* Of each program each wait is needed: without any one of them it is not sound. */
-static void waits_are_needed(void **state) {
-  (void)state;
+TEST(waits_are_needed) {
   arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),
                      *turned = tile_turned(a, forward, false), *rotated = tile_rotated(a, forward);
@@ -509,8 +505,7 @@ static void assert_text(const tile_program *p, const char *expected) {
   free(text);
 }
 
-static void texts(void **state) {
-  (void)state;
+TEST(texts) {
   arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false);
   assert_text(forward, forward_text);
@@ -525,8 +520,4 @@ static void texts(void **state) {
   arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(faults), cmocka_unit_test(waits_are_needed),
-                                     cmocka_unit_test(texts)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

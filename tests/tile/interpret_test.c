@@ -4,10 +4,9 @@
  * a score by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows
  * that are turned are so in the program, and once more behind tile_apart by tile_turn.
  */
-#include "unit.h"
-
 #include "algebra/relative.h"
 #include "plan/widen.h"
+#include "test.h"
 #include "tile/interpret.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -556,8 +555,7 @@ static const struct {
     {"steep", NULL},
 };
 
-static void of_scores(void **state) {
-  (void)state;
+TEST(of_scores) {
   for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
     arena *a = arena_create();
     const char *file = arena_printf(a, ATTENTION_DIR "/%s.lua", local[i].name);
@@ -574,8 +572,7 @@ static void of_scores(void **state) {
 /* ---- rows that are not finite ---- */
 
 /* A key that queries do not see leaves no trace in what they are and gain, whatever its rows hold. */
-static void unseen_rows(void **state) {
-  (void)state;
+TEST(unseen_rows) {
   static const sizes causal = {9, 9, true, 4, 5};
   static const double bad[] = {NAN, INFINITY, -INFINITY};
   arena *a = arena_create();
@@ -607,12 +604,9 @@ static void unseen_rows(void **state) {
 int main(void) {
   arena *a = arena_create();
   variant *variants;
-  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 2);
-  for (; n < count; n++) tests[n] = (struct CMUnitTest){variants[n].name, stock, NULL, NULL, &variants[n]};
-  tests[n++] = (struct CMUnitTest)cmocka_unit_test(of_scores);
-  tests[n++] = (struct CMUnitTest)cmocka_unit_test(unseen_rows);
-  int failed = _cmocka_run_group_tests("tile", tests, (size_t)n, NULL, NULL);
+  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants);
+  for (int i = 0; i < count; i++) list_row(variants[i].name, stock, &variants[i]);
+  int failed = run_listed();
   print_message("%d descriptions\n", described);
   if (described < LEAST_DESCRIPTIONS) {
     print_error("%d descriptions were compared\n", described);

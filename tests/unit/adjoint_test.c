@@ -1,14 +1,13 @@
 /* Gradients of expressions against differences of their values in long double: every operation in its interior, at its
  * kinks and behind choices, random graphs, closed forms of rotors, and how large what comes out is.
  */
-#include "unit.h"
-
 #include "algebra/block.h"
 #include "base/diag.h"
 #include "base/number.h"
 #include "hand_spec.h"
 #include "spec/adjoint.h"
 #include "spec/size.h"
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,8 +130,7 @@ static const expr *made(fixture *f, expr_op op) {
 }
 
 /* Below 1 no argument is at a kink, and all logarithms and roots are real and tables read inside. */
-static void every_operation_has_its_derivative(void **state) {
-  (void)state;
+TEST(every_operation_has_its_derivative) {
   uint64_t random = 5;
   for (int op = 0; op < EXPR_OP_COUNT; op++) {
     fixture f = begin();
@@ -152,8 +150,7 @@ static void every_operation_has_its_derivative(void **state) {
 }
 
 /* What leaves gain, each in its block and head. */
-static void leaves_gain_what_differences_say(void **state) {
-  (void)state;
+TEST(leaves_gain_what_differences_say) {
   uint64_t random = 6;
   fixture f = begin();
   static const expr_op leaf[] = {EXPR_OPERAND, EXPR_INPUT, EXPR_CHANNEL, EXPR_ELEMENT};
@@ -191,8 +188,7 @@ static void leaves_gain_what_differences_say(void **state) {
 
 /* ---- kinks and choices ---- */
 
-static void at_kinks_the_derivative_is_zero(void **state) {
-  (void)state;
+TEST(at_kinks_the_derivative_is_zero) {
   static const struct {
     expr_op op;
     double x, y;
@@ -216,8 +212,7 @@ static void at_kinks_the_derivative_is_zero(void **state) {
 }
 
 /* Of a value that is finite where what it is made of is not, gradients are their limits. */
-static void saturated_values_have_limits(void **state) {
-  (void)state;
+TEST(saturated_values_have_limits) {
   fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *size = expr_unary(pool, EXPR_ABS, f.x);
@@ -242,8 +237,7 @@ static void saturated_values_have_limits(void **state) {
 }
 
 /* A quotient whose denominator is infinite is 0 there, and has the slope that differences beside that place say. */
-static void quotients_at_poles_have_slopes(void **state) {
-  (void)state;
+TEST(quotients_at_poles_have_slopes) {
   fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *inverse = expr_div(pool, one, f.x), *share = expr_div(pool, f.y, f.x);
@@ -278,8 +272,7 @@ static void quotients_at_poles_have_slopes(void **state) {
 }
 
 /* What was not chosen leaves no trace, though it and its derivatives are infinite or NaN. */
-static void choices_pass_one_branch_alone(void **state) {
-  (void)state;
+TEST(choices_pass_one_branch_alone) {
   fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *zero = expr_const(pool, 0), *is_positive = expr_binary(pool, EXPR_LESS, zero, f.x);
@@ -352,8 +345,7 @@ static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *ran
   }
 }
 
-static void random_graphs_agree_with_differences(void **state) {
-  (void)state;
+TEST(random_graphs_agree_with_differences) {
   enum { NODES = 30, OUTPUTS = 3 };
   uint64_t random = 7;
   for (int round = 0; round < 60; round++) {
@@ -384,8 +376,7 @@ static void random_graphs_agree_with_differences(void **state) {
 }
 
 /* The chain rule may be cut anywhere: gradients of what is in between, handed on, give the same. */
-static void the_walk_may_stop_and_go_on(void **state) {
-  (void)state;
+TEST(the_walk_may_stop_and_go_on) {
   uint64_t random = 8;
   fixture f = begin();
   const expr *inner = expr_unary(f.pool, EXPR_EXP, expr_mul(f.pool, f.x, f.y));
@@ -435,8 +426,7 @@ static spec *rotor(arena *a, int which, uint64_t *random) {
 }
 
 /* Unrounded closed forms, by positions. */
-static void closed_forms_agree_with_differences(void **state) {
-  (void)state;
+TEST(closed_forms_agree_with_differences) {
   uint64_t random = 9;
   for (int which = 0; which < ROTOR_COUNT; which++) {
     arena *memory = arena_create();
@@ -475,8 +465,7 @@ static void closed_forms_agree_with_differences(void **state) {
 }
 
 /* Sharing: what a gradient takes beside the forward expressions, of which it reads many. */
-static void gradients_stay_small(void **state) {
-  (void)state;
+TEST(gradients_stay_small) {
   uint64_t random = 10;
   for (int which = 0; which < ROTOR_COUNT; which++) {
     arena *memory = arena_create();
@@ -499,8 +488,7 @@ static void gradients_stay_small(void **state) {
 }
 
 /* What no difference of rounded numbers is left in gives gradients to the last digits near the identity. */
-static void unrounded_expressions_round_nowhere(void **state) {
-  (void)state;
+TEST(unrounded_expressions_round_nowhere) {
   fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *narrow = expr_unary(pool, EXPR_NARROW, expr_unary(pool, EXPR_COSQ, f.x));
@@ -534,8 +522,7 @@ static void hear(diag_kind kind, const char *file, int line, const char *text) {
   snprintf(said, sizeof said, "%s", text);
 }
 
-static void gradients_that_are_too_large_are_refused(void **state) {
-  (void)state;
+TEST(gradients_that_are_too_large_are_refused) {
   for (int large = 0; large < 2; large++) {
     fixture f = begin();
     const expr *e = f.x;
@@ -554,20 +541,4 @@ static void gradients_that_are_too_large_are_refused(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_operation_has_its_derivative),
-      cmocka_unit_test(leaves_gain_what_differences_say),
-      cmocka_unit_test(at_kinks_the_derivative_is_zero),
-      cmocka_unit_test(choices_pass_one_branch_alone),
-      cmocka_unit_test(saturated_values_have_limits),
-      cmocka_unit_test(quotients_at_poles_have_slopes),
-      cmocka_unit_test(random_graphs_agree_with_differences),
-      cmocka_unit_test(the_walk_may_stop_and_go_on),
-      cmocka_unit_test(closed_forms_agree_with_differences),
-      cmocka_unit_test(gradients_stay_small),
-      cmocka_unit_test(unrounded_expressions_round_nowhere),
-      cmocka_unit_test(gradients_that_are_too_large_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -4,11 +4,10 @@
  * Nothing rounds to float32 here (the interpreter does not), so what is compared is the
  * mathematics: the bound is what the closed forms' own series leave out.
  */
-#include "unit.h"
-
 #include "algebra/block.h"
 #include "base/number.h"
 #include "hand_spec.h"
+#include "test.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -64,8 +63,7 @@ static void check(const hand_request *request, const char *what, uint64_t *rando
 }
 
 /* All signatures of 2 to 4 dimensions with every rule; of 5 some, and planes of the basis. */
-static void every_signature(void **state) {
-  (void)state;
+TEST(every_signature) {
   uint64_t random = 7;
   for (int n = 2; n <= 5; n++)
     for (int p = 0; p <= n; p++)
@@ -83,8 +81,7 @@ static void every_signature(void **state) {
         }
 }
 
-static void one_axis_and_many(void **state) {
-  (void)state;
+TEST(one_axis_and_many) {
   uint64_t random = 8;
   for (int axes = 1; axes <= 5; axes++)
     for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++)
@@ -96,8 +93,7 @@ static void one_axis_and_many(void **state) {
 }
 
 /* Two turns that undo one another, and a description that undoes itself. */
-static void inverses_undo(void **state) {
-  (void)state;
+TEST(inverses_undo) {
   for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
     arena *a = arena_create();
     uint64_t random = 9, again = 9, positions_random = 10;
@@ -139,8 +135,7 @@ static void set_generator(arena *a, spec *s, int axis, const double *coefficient
 }
 
 /* Bivectors of four vectors that are not simple, in every signature: random ones, alone, summed and multiplied. */
-static void split_in_every_signature(void **state) {
-  (void)state;
+TEST(split_in_every_signature) {
   uint64_t random = 21;
   for (int p = 0; p <= 4; p++)
     for (int q = 0; p + q <= 4; q++)
@@ -160,8 +155,7 @@ static void split_in_every_signature(void **state) {
 
 /* Where the squares of the two parts are equal, one or both of them are 0, and near there. e12, e13, e14, e23, e24,
  * e34. */
-static void split_where_parts_meet(void **state) {
-  (void)state;
+TEST(split_where_parts_meet) {
   static const double points[][6] = {
       {0, 0, 0, 0, 0, 0},          /* nothing */
       {1, 0, 0, 0, 0, 1},          /* isoclinic of Cl(4,0) */
@@ -205,8 +199,7 @@ static void keep_planes(spec_bivector *g, const unsigned *planes) {
 
 /* In five dimensions: two planes apart, a rotation of three vectors and a plane, four of the vectors, and two ways to
  * mix all five. */
-static void split_in_five_dimensions(void **state) {
-  (void)state;
+TEST(split_in_five_dimensions) {
   static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 1, 1}, {3, 2, 0}};
   static const unsigned planes[][5] = {{3, 12}, {3, 5, 6, 24}, {3, 5, 9, 12}, {3, 6, 12, 24}, {3, 12, 20}};
   uint64_t random = 23;
@@ -226,8 +219,7 @@ static void split_in_five_dimensions(void **state) {
 
 /* All ten planes, in every signature, alone, summed and multiplied; scaled, so that each way to the factors is taken.
  */
-static void five_in_every_signature(void **state) {
-  (void)state;
+TEST(five_in_every_signature) {
   static const double sizes[] = {0.01, 0.4, 3};
   uint64_t random = 31;
   for (int p = 0; p <= 5; p++)
@@ -261,8 +253,7 @@ static void five_in_every_signature(void **state) {
 
 /* Where the squares of the two parts are equal, conjugate, one or both of them 0, and near there, large and small; all
  * planes are given, some of them 0 or nearly so. e12, e13, e14, e15, e23, e24, e25, e34, e35, e45. */
-static void five_where_parts_meet(void **state) {
-  (void)state;
+TEST(five_where_parts_meet) {
   static const double points[][10] = {
       {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},              /* nothing */
       {1, 0, 0, 0, 0, 0, 0, 1, 0, 0},              /* isoclinic in four vectors of Cl(5,0) */
@@ -316,8 +307,7 @@ static void assert_mirrored_like_reference(arena *a, const spec *s, uint64_t *ra
   }
 }
 
-static void two_reflections(void **state) {
-  (void)state;
+TEST(two_reflections) {
   uint64_t random = 12;
   const unsigned vectors = 1u << 1;
   for (int n = 3; n <= 5; n++)
@@ -332,8 +322,7 @@ static void two_reflections(void **state) {
 }
 
 /* Whatever is not one rotation of vectors about axes with a vector orthogonal to all. */
-static void no_two_reflections(void **state) {
-  (void)state;
+TEST(no_two_reflections) {
   const unsigned vectors = 1u << 1;
   const hand_request requests[] = {
       {{3, 0, 0}, COMBINE_PRODUCT, 2, 1, 1, vectors, 0, false, false, false, 1}, /* two rotations */
@@ -356,12 +345,4 @@ static void no_two_reflections(void **state) {
   arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_signature),         cmocka_unit_test(one_axis_and_many),
-      cmocka_unit_test(inverses_undo),           cmocka_unit_test(split_in_every_signature),
-      cmocka_unit_test(split_where_parts_meet),  cmocka_unit_test(split_in_five_dimensions),
-      cmocka_unit_test(five_in_every_signature), cmocka_unit_test(five_where_parts_meet),
-      cmocka_unit_test(two_reflections),         cmocka_unit_test(no_two_reflections)};
-  return cmocka_run_group_tests_name("group", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

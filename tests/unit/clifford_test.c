@@ -5,10 +5,9 @@
  * be of the identity component, so the matrices here are products of turns: circular,
  * hyperbolic and, in degenerate metrics, parabolic.
  */
-#include "unit.h"
-
 #include "algebra/clifford.h"
 #include "base/number.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -30,14 +29,12 @@ static int sign_by_sorting(unsigned a, unsigned b) {
   return sign;
 }
 
-static void reorder_signs(void **state) {
-  (void)state;
+TEST(reorder_signs) {
   for (unsigned a = 0; a < SPEC_MAX_BLADES; a++)
     for (unsigned b = 0; b < SPEC_MAX_BLADES; b++) assert_int_equal(clifford_reorder_sign(a, b), sign_by_sorting(a, b));
 }
 
-static void squares_and_grades(void **state) {
-  (void)state;
+TEST(squares_and_grades) {
   spec_algebra g = {2, 1, 2};
   static const int squares[] = {1, 1, -1, 0, 0};
   for (int i = 0; i < 5; i++) assert_int_equal(clifford_square(g, i), squares[i]);
@@ -99,8 +96,7 @@ static long double determinant(square_matrix v, unsigned rows, unsigned columns)
   return product;
 }
 
-static void compounds_are_determinants(void **state) {
-  (void)state;
+TEST(compounds_are_determinants) {
   uint64_t random = 5;
   int algebras = 0;
   for (int p = 0; p <= SPEC_MAX_DIMENSIONS; p++)
@@ -140,8 +136,7 @@ static void compounds_are_determinants(void **state) {
 }
 
 /* The point of the complement: bivectors of three dimensions turn by entries of the vectors' own matrix. */
-static void complements_are_entries(void **state) {
-  (void)state;
+TEST(complements_are_entries) {
   arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {3, arena_array(memory, const expr *, 9)};
@@ -156,8 +151,7 @@ static void complements_are_entries(void **state) {
   arena_destroy(memory);
 }
 
-static void products_of_matrices(void **state) {
-  (void)state;
+TEST(products_of_matrices) {
   arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {2, arena_array(memory, const expr *, 4)}, one = expr_matrix_identity(memory, pool, 2);
@@ -172,9 +166,4 @@ static void products_of_matrices(void **state) {
   arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reorder_signs), cmocka_unit_test(squares_and_grades),
-                                     cmocka_unit_test(compounds_are_determinants),
-                                     cmocka_unit_test(complements_are_entries), cmocka_unit_test(products_of_matrices)};
-  return cmocka_run_group_tests_name("clifford", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

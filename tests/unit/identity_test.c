@@ -1,7 +1,6 @@
 /* What is proved to be 0 everywhere, and what is not though it is 0 at every point that one would draw. */
-#include "unit.h"
-
 #include "algebra/identity.h"
+#include "test.h"
 
 enum { HEADS = 2, BLOCKS = 3 };
 
@@ -31,8 +30,7 @@ static fixture begin(void) {
 #define NUMBER(v) expr_const(f.spec.pool, v)
 #define FUNCTION(op, x) expr_unary(f.spec.pool, EXPR_##op, x)
 
-static void identities_are_proved(void **state) {
-  (void)state;
+TEST(identities_are_proved) {
   fixture f = begin();
   const expr *sine = FUNCTION(SINQ, f.w), *root = FUNCTION(SQRT, ADD(MUL(f.x, f.x), MUL(f.y, f.y)));
   const expr *sum = ADD(f.x, f.y), *square = MUL(sum, sum);
@@ -58,8 +56,7 @@ static void identities_are_proved(void **state) {
   arena_destroy(f.memory);
 }
 
-static void what_is_0_nearby_is_not_proved(void **state) {
-  (void)state;
+TEST(what_is_0_nearby_is_not_proved) {
   fixture f = begin();
   const expr *zero = NUMBER(0), *far = NUMBER(1e6), *sum = ADD(f.x, f.y), *table = f.z;
   const double one_block[] = {0, 0, 0, 0, 0, 1e-30};
@@ -78,8 +75,7 @@ static void what_is_0_nearby_is_not_proved(void **state) {
 }
 
 /* No proof, and an end: a product of as many sums as an expression may have. */
-static void what_is_large_is_left_alone(void **state) {
-  (void)state;
+TEST(what_is_large_is_left_alone) {
   fixture f = begin();
   const expr *product = NUMBER(1), *sum = ADD(f.x, ADD(f.y, ADD(f.z, f.w)));
   for (int i = 0; i < 40; i++) product = MUL(product, ADD(sum, FUNCTION(SINQ, MUL(f.w, NUMBER(i + 1)))));
@@ -88,11 +84,4 @@ static void what_is_large_is_left_alone(void **state) {
   arena_destroy(f.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(identities_are_proved),
-      cmocka_unit_test(what_is_0_nearby_is_not_proved),
-      cmocka_unit_test(what_is_large_is_left_alone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,9 +2,8 @@
 #include "base/json_read.h"
 #include "base/number.h"
 
-#include "unit.h"
+#include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* In memory of its own that ends where the text does, so that sanitizers see one byte too many. */
@@ -24,8 +23,7 @@ static const json_value *read_text(arena *a, const char *text) {
   return v;
 }
 
-static void test_values(void **state) {
-  (void)state;
+TEST(test_values) {
   arena *a = arena_create();
   const json_value *v =
       read_text(a, " {\"a\": [1, -2.5e1, true, null], \"b\": {}, \"\\u00e9\\ud83d\\ude00\\n\": \"x\"}\t\n");
@@ -46,8 +44,7 @@ static void test_values(void **state) {
   arena_destroy(a);
 }
 
-static void test_refusals(void **state) {
-  (void)state;
+TEST(test_refusals) {
   static const char *const wrong_texts[] = {
       "",
       " ",
@@ -108,8 +105,7 @@ static void test_refusals(void **state) {
 }
 
 /* Every cut and 20000 changed copies of a header: nothing but a value or a refusal comes of any. */
-static void test_changed(void **state) {
-  (void)state;
+TEST(test_changed) {
   static const char text[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b.0.axis\":{\"dtype\":\"F32\",\"shape\":[2,3],"
                              "\"data_offsets\":[0,24]},\"\\u00e9\\ud83d\\ude00\":[-1.5e-3,true,null,\"\xc3\xa9\"]}   ";
   static const char likely[] = "{}[]\",:\\u0-+.eE19tfn \x01\x7f\xc3\xed\xf0\xff";
@@ -133,11 +129,4 @@ static void test_changed(void **state) {
   assert_true(read > 500 && read < 19000);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_values),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_changed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,9 +1,8 @@
 /* Terms against the matrix they were cut from, and vectors against the channels they cover. */
-#include "unit.h"
-
 #include "base/number.h"
 #include "hand_spec.h"
 #include "plan/plan.h"
+#include "test.h"
 
 #include <string.h>
 
@@ -194,8 +193,7 @@ static void assert_row_step(const fixture *f, int width, int expected) {
   }
 }
 
-static void chunks_alike_are_looped(void **state) {
-  (void)state;
+TEST(chunks_alike_are_looped) {
   uint64_t random = 5;
   for (int leftover = 0; leftover < 2; leftover++)
     for (int n = 2; n <= 3; n++) {
@@ -211,8 +209,7 @@ static void chunks_alike_are_looped(void **state) {
     }
 }
 
-static void plans_of_all_shapes(void **state) {
-  (void)state;
+TEST(plans_of_all_shapes) {
   uint64_t random = 3;
   int n_paired = 0;
   for (int n = 2; n <= 4; n++)
@@ -236,8 +233,7 @@ static void plans_of_all_shapes(void **state) {
 }
 
 /* Neighbours that turn in planes stand in one lane of a pair. */
-static void planes_are_paired(void **state) {
-  (void)state;
+TEST(planes_are_paired) {
   uint64_t random = 5;
   hand_request request = {{2, 0, 0}, COMBINE_PRODUCT, 2, 40, 1, 2, 0, true, false, false, 1};
   fixture f = build(&request, &random);
@@ -246,8 +242,7 @@ static void planes_are_paired(void **state) {
 }
 
 /* Vectors of three dimensions: three diagonals. All of Cl(3,0): the same three, grades side by side. */
-static void diagonals_are_few(void **state) {
-  (void)state;
+TEST(diagonals_are_few) {
   uint64_t random = 4;
   static const struct {
     unsigned grades;
@@ -261,8 +256,4 @@ static void diagonals_are_few(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(chunks_alike_are_looped),
-                                     cmocka_unit_test(diagonals_are_few), cmocka_unit_test(planes_are_paired)};
-  return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

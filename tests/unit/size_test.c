@@ -1,8 +1,7 @@
 /* size: operations of a description's expressions, and that each of its fields has the limit. */
-#include "unit.h"
-
 #include "base/diag.h"
 #include "spec/size.h"
+#include "test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +20,7 @@ static const expr *operations(expr_pool *pool, const expr *x, int count) {
   return x;
 }
 
-static void operations_are_counted(void **state) {
-  (void)state;
+TEST(operations_are_counted) {
   arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *x = expr_position(pool, 0), *y = expr_position(pool, 1);
@@ -74,7 +72,7 @@ static bool fits(arena *a, expr_pool *pool, int field, const expr *x) {
   return spec_check_size(a, field == OF_A_PART ? &whole : &s);
 }
 
-static void every_field_has_the_limit(void **state) {
+TEST(every_field_has_the_limit) {
   static const char *const words[FIELDS] = {"the phase of axis 'y' takes 4097 operations",
                                             "the generator of axis 'y'",
                                             "an entry of the matrix",
@@ -85,7 +83,6 @@ static void every_field_has_the_limit(void **state) {
                                             "the score of a pair",
                                             "the bias of a pair",
                                             "the phase of axis 'y'"};
-  (void)state;
   diag_send_to(hear);
   for (int field = 0; field < FIELDS; field++) {
     arena *a = arena_create();
@@ -101,8 +98,4 @@ static void every_field_has_the_limit(void **state) {
   diag_send_to(NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_counted),
-                                     cmocka_unit_test(every_field_has_the_limit)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

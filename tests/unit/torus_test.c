@@ -1,9 +1,8 @@
 /* Which dense blocks are seen to commute, and what their sums of angles are; small ones as vectors. */
-#include "unit.h"
-
 #include "algebra/dense_vectors.h"
 #include "algebra/torus.h"
 #include "plan/dense.h"
+#include "test.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -48,8 +47,7 @@ static double angle_at(const spec *s, const torus *t, int block) {
   return expr_eval(t->angle, &env);
 }
 
-static void one_matrix_a_block_commutes(void **unused) {
-  (void)unused;
+TEST(one_matrix_a_block_commutes) {
   arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, all_axes, one_a_block);
@@ -63,8 +61,7 @@ static void one_matrix_a_block_commutes(void **unused) {
   arena_destroy(a);
 }
 
-static void one_axis_a_block_commutes(void **unused) {
-  (void)unused;
+TEST(one_axis_a_block_commutes) {
   arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, axis_a_block, one_an_axis);
@@ -77,8 +74,7 @@ static void one_axis_a_block_commutes(void **unused) {
   arena_destroy(a);
 }
 
-static void matrices_of_their_own_are_not_seen_to_commute(void **unused) {
-  (void)unused;
+TEST(matrices_of_their_own_are_not_seen_to_commute) {
   arena *a = arena_create();
   torus t;
   torus_find(a, description(a, B, all_axes, one_an_axis), &t);
@@ -90,8 +86,7 @@ static void matrices_of_their_own_are_not_seen_to_commute(void **unused) {
 }
 
 /* A block that no axis turns is fine: its angle is 0. */
-static void silent_blocks_commute(void **unused) {
-  (void)unused;
+TEST(silent_blocks_commute) {
   arena *a = arena_create();
   torus t;
   static const double silent[AXES][BLOCKS] = {{1, 0, 0}, {0, 0, 0}, {0, 0, 2}};
@@ -102,8 +97,7 @@ static void silent_blocks_commute(void **unused) {
   arena_destroy(a);
 }
 
-static void heads_may_differ(void **unused) {
-  (void)unused;
+TEST(heads_may_differ) {
   arena *a = arena_create();
   torus t;
   spec *s = description(a, B, axis_a_block, one_an_axis);
@@ -119,8 +113,7 @@ static void heads_may_differ(void **unused) {
 }
 
 /* An output in the generators' basis needs one; without, the description is refused. */
-static void schur_needs_a_torus(void **unused) {
-  (void)unused;
+TEST(schur_needs_a_torus) {
   arena *a = arena_create();
   spec *s = description(a, B, all_axes, one_a_block), *other = description(a, B, all_axes, one_an_axis);
   spec_dense dense = *s->dense, other_dense = *other->dense;
@@ -132,8 +125,7 @@ static void schur_needs_a_torus(void **unused) {
 }
 
 /* Blocks of 2 and 3 channels as bivectors: the reference's Clifford algebra and its matrices agree. */
-static void small_blocks_are_vectors(void **unused) {
-  (void)unused;
+TEST(small_blocks_are_vectors) {
   arena *a = arena_create();
   double raw[AXES * BLOCKS * 9];
   for (int i = 0; i < AXES * BLOCKS * 9; i++) raw[i] = sin(1.7 * i + 0.3);
@@ -159,15 +151,4 @@ static void small_blocks_are_vectors(void **unused) {
   arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_matrix_a_block_commutes),
-      cmocka_unit_test(one_axis_a_block_commutes),
-      cmocka_unit_test(matrices_of_their_own_are_not_seen_to_commute),
-      cmocka_unit_test(silent_blocks_commute),
-      cmocka_unit_test(heads_may_differ),
-      cmocka_unit_test(schur_needs_a_torus),
-      cmocka_unit_test(small_blocks_are_vectors),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,18 +1,11 @@
 /* origin_test: where columns count positions from. Scores keep their digits however far from 0 tokens stand, every
  * batch and sequence has an origin of its own, and calls that cannot know it are refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/trial_widen_backward.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const targets[] = {"native", "sm_80"};
@@ -58,8 +51,7 @@ static widen_trial trial_at(fixture *f, number_type type, int64_t batch, const d
 
 /* ---- far from 0 ---- */
 
-static void far_from_zero(void **state) {
-  (void)state;
+TEST(far_from_zero) {
   static const double offsets[] = {0, 100, 1000, 1e4, 1e5, -1e5};
   for (int target = 0; target < TARGETS; target++) {
     fixture f = open_fixture(targets[target], 0, NULL);
@@ -78,8 +70,7 @@ static void far_from_zero(void **state) {
 }
 
 /* A token that stands elsewhere, be it first, last or in the middle, does not take the others' digits. */
-static void one_token_elsewhere(void **state) {
-  (void)state;
+TEST(one_token_elsewhere) {
   static const int which[] = {0, SIDE * SIDE / 2, SIDE * SIDE - 1};
   fixture f = open_fixture("native", 0, NULL);
   for (int i = 0; i < 3; i++) {
@@ -103,8 +94,7 @@ static void expect_finite(const DLTensor *rows, int64_t but) {
         assert_true(isfinite(number_load(NUMBER_F32, tensor_at(rows, 0, h, n, c))));
 }
 
-static void a_place_that_is_not_finite(void **state) {
-  (void)state;
+TEST(a_place_that_is_not_finite) {
   for (int target = 0; target < TARGETS; target++) {
     fixture f = open_fixture(targets[target], 0, NULL);
     for (int i = 0; i < 2; i++) {
@@ -159,8 +149,7 @@ static void expect_batch(const DLTensor *all, const DLTensor *alone, int64_t bat
 }
 
 /* Batches that are far from each other: each counts from its own middle, or from what it is given. */
-static void batches_count_alone(void **state) {
-  (void)state;
+TEST(batches_count_alone) {
   enum { COUNT = SIDE * SIDE * AXES };
   for (int target = 0; target < TARGETS; target++) {
     fixture f = open_fixture(targets[target], 0, NULL);
@@ -208,8 +197,7 @@ static DLTensor *random_rows(fixture *f, int rank, const int64_t *shape) {
 }
 
 /* Sequences in one tensor, far from each other: rows and gradients are to the bit those of calls of their own. */
-static void sequences_count_alone(void **state) {
-  (void)state;
+TEST(sequences_count_alone) {
   enum { SEQUENCES = 4, TOTAL = 41, TERMS = 50 };
   static const int32_t bounds[SEQUENCES + 1] = {0, 17, 17, 30, TOTAL};
   fixture f = open_fixture("native", 0, NULL);
@@ -316,14 +304,12 @@ static void origins_are_checked_on(const char *target) {
   close_fixture(&f);
 }
 
-static void origins_are_checked(void **state) {
-  (void)state;
+TEST(origins_are_checked) {
   for (int i = 0; i < TARGETS; i++) origins_are_checked_on(targets[i]);
 }
 
 /* Where the description says it no call does, and q and k come alone as they like. */
-static void fixed_origins(void **state) {
-  (void)state;
+TEST(fixed_origins) {
   static const loader_define grid = {"grid", "14,14"}, fixed = {"origin", "1000.5,2000"};
   const loader_define *defines[] = {&grid, &fixed};
   for (int target = 0; target < TARGETS; target++)
@@ -342,8 +328,7 @@ static void fixed_origins(void **state) {
 }
 
 /* Rows of k that go to a cache: with an origin to the bit those of a call of both, without one refused. */
-static void rows_in_slots(void **state) {
-  (void)state;
+TEST(rows_in_slots) {
   enum { FEW = 6, PAGE = 16 };
   fixture f = open_fixture("native", 0, NULL);
   widen_trial t = trial_at(&f, NUMBER_F32, 1, image(&f, 1e5), FEW);
@@ -364,14 +349,4 @@ static void rows_in_slots(void **state) {
   close_fixture(&f);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
-                                     cmocka_unit_test(one_token_elsewhere),
-                                     cmocka_unit_test(a_place_that_is_not_finite),
-                                     cmocka_unit_test(batches_count_alone),
-                                     cmocka_unit_test(sequences_count_alone),
-                                     cmocka_unit_test(origins_are_checked),
-                                     cmocka_unit_test(fixed_origins),
-                                     cmocka_unit_test(rows_in_slots)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

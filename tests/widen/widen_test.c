@@ -3,20 +3,13 @@
  *   widen_test            golden cases, numbers of columns, calls that must be refused
  *   widen_test SEED N     N random biases from SEED on against the definition
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "loader.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial_widen_backward.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static spec *load(arena *a, const char *name, const char *defines) {
@@ -118,23 +111,13 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   arena_destroy(a);
 }
 
-static void pape_of_images(void **state) {
-  (void)state;
-  golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true);
-}
-static void pape_of_volumes(void **state) {
-  (void)state;
-  golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true);
-}
-static void pape_rotation_invariant(void **state) {
-  (void)state;
-  golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false);
-}
+TEST(pape_of_images) { golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
+TEST(pape_of_volumes) { golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
+TEST(pape_rotation_invariant) { golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false); }
 
 /* ---- sums ---- */
 
-static void sincos_of_volumes(void **state) {
-  (void)state;
+TEST(sincos_of_volumes) {
   enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
   arena *a = arena_create();
   spec *s = load(a, arena_printf(a, "%s/sincos.lua", SPECS_DIR), "channels=70 axes=3");
@@ -191,8 +174,7 @@ static void expect_columns(const char *name, const char *defines, int f32, int b
   arena_destroy(a);
 }
 
-static void columns_are_monomials(void **state) {
-  (void)state;
+TEST(columns_are_monomials) {
   for (int m = 1; m < 80; m += 26) {
     arena *a = arena_create();
     expect_columns("pape", arena_printf(a, "axes=2 parabolas=%d", m), 5, 15);
@@ -247,8 +229,7 @@ static void __attribute__((noinline)) dirty_stack(void) {
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0x5a;
 }
 
-static void bad_calls_are_refused(void **state) {
-  (void)state;
+TEST(bad_calls_are_refused) {
   call c = make_call();
   assert_int_equal(refused(&c), 0); /* k has other heads than q: its columns are the same for all */
   widen_trial good = c.trial;
@@ -373,8 +354,7 @@ static void added_on(const char *target, number_type type) {
   end_gradient_call(&c);
 }
 
-static void gradients_are_added(void **state) {
-  (void)state;
+TEST(gradients_are_added) {
   for (int i = 0; i < GRADIENT_TARGETS; i++)
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) added_on(gradient_targets[i], (number_type)type);
 }
@@ -403,8 +383,7 @@ static void positions_of_batches_on(const char *target) {
   end_gradient_call(&c);
 }
 
-static void batches_have_their_positions(void **state) {
-  (void)state;
+TEST(batches_have_their_positions) {
   for (int i = 0; i < GRADIENT_TARGETS; i++) positions_of_batches_on(gradient_targets[i]);
 }
 
@@ -469,8 +448,7 @@ static void refused_on(const char *target) {
   end_gradient_call(&c);
 }
 
-static void bad_gradient_calls_are_refused(void **state) {
-  (void)state;
+TEST(bad_gradient_calls_are_refused) {
   for (int i = 0; i < GRADIENT_TARGETS; i++) refused_on(gradient_targets[i]);
 }
 
@@ -543,8 +521,8 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
   run_unload(loaded);
 }
 
-static void random_biases(void **state) {
-  (void)state;
+TEST(random_biases) {
+  if (!count) skip();
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int i = 0; i < count; i++)
     for (int target = 0; target < 5; target++) {
@@ -559,19 +537,7 @@ int main(int arguments, char **argument) {
   if (arguments == 3) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_test_filter("random_biases");
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pape_of_images),
-      cmocka_unit_test(pape_of_volumes),
-      cmocka_unit_test(pape_rotation_invariant),
-      cmocka_unit_test(sincos_of_volumes),
-      cmocka_unit_test(columns_are_monomials),
-      cmocka_unit_test(bad_calls_are_refused),
-      cmocka_unit_test(gradients_are_added),
-      cmocka_unit_test(batches_have_their_positions),
-      cmocka_unit_test(bad_gradient_calls_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }
