@@ -6,6 +6,7 @@
  */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -162,17 +163,12 @@ TEST(asked_for_or_not) {
       {"../tests/attention/score_inputs", 2, {{"kind", "stays"}, {"heads", "3"}}, true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, wanted, seed + i);
-    if (!is_on(f.spec)) {
-      arena_destroy(f.memory);
-      continue;
-    }
+    SCOPED fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, wanted, seed + i);
+    if (!is_on(f.spec)) continue;
     int target = random_below(&f.random, f.n_targets);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     print_message("%s %s\n", cases[i].name, f.targets[target]);
     for (int k = 0; k < count; k++) random_call(&f, run_kernel(loaded), cases[i].gains);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -192,8 +188,8 @@ TEST(rows_of_tensor_cores) {
                {"lingeope", {{"head_dim", "32"}, {"value_dim", "16"}}}};
   if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
+    SCOPED fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
     attention_trial t = trial_of(&f, NUMBER_BF16);
     attention_gradients g;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), toss(&f), 1, ROWS_BHND, &f.random),
@@ -201,8 +197,6 @@ TEST(rows_of_tensor_cores) {
     if (has_places(f.spec)) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
     assert_int_equal(call(run_kernel(loaded), &g, 1), 0);
     assert_some(&f, run_kernel(loaded), &g);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 

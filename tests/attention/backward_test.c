@@ -5,6 +5,7 @@
  */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -41,9 +42,9 @@ static DLTensor *last_tokens(arena *a, const DLTensor *of, int64_t count) {
  * that. */
 TEST(queries_of_their_own) {
   if (is_gpu()) skip();
-  fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 64, 75}, NUMBER_F32, ROWS_BNHD, &f.random);
     attention_gradients all, some;
@@ -62,9 +63,7 @@ TEST(queries_of_their_own) {
       assert_int_equal(attention_gradients_call(run_kernel(loaded), &some, 1), 0);
       assert_true(tensor_identical(some.q, last_tokens(f.memory, all.q, count)));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Of positions of their own for each batch, added to or not, in float32; those that batches share gain the sum, and
@@ -74,8 +73,8 @@ TEST(positions) {
   static const char *const names[] = {"turning", "slopes"};
   for (int i = 0; i < 2; i++) {
     loader_define heads = {"heads", "2"};
-    fixture f = open_spec(LOCAL_DIR, names[i], 1, &heads);
-    loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+    SCOPED fixture f = open_spec(LOCAL_DIR, names[i], 1, &heads);
+    SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){BATCHES, 2, 1, PLACES, PLACES}, NUMBER_F32, ROWS_BHND,
@@ -121,16 +120,14 @@ TEST(positions) {
       wrong = *shared.positions, wrong.data = taken[n];
       assert_int_equal(attention_gradients_call(kernel, &own, 1), PEGEN_ERROR_OVERLAP);
     }
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* A query that sees nothing gains nothing, nor does a key that nobody sees. */
 TEST(nothing_seen) {
-  fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+  SCOPED fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec, .causal = 1};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 50, 40}, NUMBER_F32, ROWS_BHND, &f.random);
     double *numbers = arena_array(f.memory, double, 50);
@@ -148,9 +145,7 @@ TEST(nothing_seen) {
       for (int64_t n = 0; n < 40; n++)
         for (int c = 0; c < 16; c++) assert_true(*(float *)tensor_at(g.v, 0, 1, n, c) == 0);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 static void spoil(const DLTensor *rows, int64_t token, int channel, double value) {
@@ -193,10 +188,10 @@ TEST(unseen_rows_leave_no_trace) {
   loader_define grid = {"grid", "6,15"};
   static const char *const names[] = {"attention", "lingeope", "../tests/attention/rope_pairwise", "lingeope"};
   for (int i = 0; i < 4; i++) {
-    fixture f = open_spec(SPECS_DIR, names[i], i == 3, &grid);
+    SCOPED fixture f = open_spec(SPECS_DIR, names[i], i == 3, &grid);
     int placed = i == 1 || i == 2, loses = placed && !is_gpu();
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = load(&f, target, 0);
+      SCOPED_KERNEL *loaded = load(&f, target, 0);
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
         for (int of_keys = 0, lost = 0; lost <= loses; lost += of_keys, of_keys ^= 1) {
           attention_trial t = {.spec = f.spec, .causal = 1, .splits = i == 2}; /* rows are turned in a workspace */
@@ -206,9 +201,7 @@ TEST(unseen_rows_leave_no_trace) {
           if (placed) t.k_positions = fixture_positions(&f, NUMBER_F32, 0, TOKENS);
           assert_no_trace(&f, run_kernel(loaded), &t, of_keys, lost);
         }
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
@@ -272,8 +265,8 @@ static int run(const pegen_kernel *kernel, call *c) {
 
 TEST(refusals) {
   loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "6"}};
-  fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
-  loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
+  SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   call *c = arena_new(f.memory, call);
   fill(c);
@@ -317,16 +310,14 @@ TEST(refusals) {
   REFUSED(OVERLAP, c->tensor[T_GV].data = c->memory[T_GK]);
   REFUSED(OVERLAP, c->args.workspace = c->memory[T_K]);
   REFUSED(OVERLAP, c->args.workspace = c->memory[T_GV]);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Of operands: shapes, types, memory, and what is added to. */
 TEST(operands) {
   enum { TOKENS = 12, HEADS = 3 };
   loader_define heads = {"heads", "3"};
-  fixture f = open_spec(LOCAL_DIR, "slopes", 1, &heads);
-  loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+  SCOPED fixture f = open_spec(LOCAL_DIR, "slopes", 1, &heads);
+  SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, HEADS, HEADS, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND,
@@ -365,8 +356,6 @@ TEST(operands) {
     wrong = slope, wrong.data = taken[i];
     assert_int_equal(attention_gradients_call(kernel, &g, 1), PEGEN_ERROR_OVERLAP);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {

@@ -3,6 +3,7 @@
  *
  * Scores are as large as the largest distance, so that errors are compared with 1, not with them. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention_backward.h"
 
@@ -118,18 +119,16 @@ TEST(displacements_are_exact) {
   } kinds[] = {{"slope", true}, {"table", false}, {"documents", false}, {"window", true}};
   for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
     loader_define define = {"kind", kinds[kind].name};
-    fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+    SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+      SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
       assert_non_null(loaded);
       for (int pattern = 0; pattern < PATTERNS; pattern++)
         for (int whole = 0; whole <= patterns[pattern].is_whole; whole++)
           call_pattern(&f, loaded, pattern, whole ? NUMBER_I64 : NUMBER_F64, kinds[kind].moves,
                        arena_printf(f.memory, "%s, %s, %s, %s", f.targets[target], kinds[kind].name,
                                     patterns[pattern].name, whole ? "int64" : "float64"));
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
@@ -139,9 +138,9 @@ TEST(numbers_of_64_bits_differ) {
                                   (1LL << 62) + 3, 5,         INT64_MAX - 1,   INT64_MIN + 1};
   enum { NAMES = sizeof names / sizeof *names };
   loader_define define = {"kind", "documents"};
-  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
@@ -163,18 +162,16 @@ TEST(numbers_of_64_bits_differ) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
       compare(&f, &small, out, arena_printf(f.memory, "%s, round %d", f.targets[target], round));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Queries and keys whose positions have different types. */
 TEST(types_mix) {
   static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
   loader_define define = {"kind", "slope"};
-  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
@@ -185,9 +182,7 @@ TEST(types_mix) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
       compare(&f, &t, out, f.targets[target]);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {

@@ -1,6 +1,7 @@
 /* few_test: few queries against many keys, which go another way (kernel/attention_few.c): against the reference, in
  * every number of queries, and the same bits in parts. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -18,10 +19,10 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 /* 1 to 15 queries of 1 to 12 heads that share keys, causal or not, all types, strides and targets. */
 static void queries_and_groups(const char *folder, const char *name, int n_defines, const loader_define *defines) {
   static const int groups[] = {1, 3, 2, 12, 6, 4};
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 11);
+  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 11);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     assert_non_null(loaded);
     for (int queries = 1; queries <= 15; queries++)
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
@@ -43,9 +44,7 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
         assert_true(tensor_identical(parts, out));
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 TEST(plain) { queries_and_groups(SPECS_DIR, "attention", 0, NULL); }
@@ -73,9 +72,9 @@ TEST(scored) {
 
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */
 TEST(unseen) {
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     attention_trial t = {.spec = f.spec, .causal = 1};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 6, 2, 3, 150}, NUMBER_F32, ROWS_BNHD, &f.random);
     DLTensor *clean = attention_trial_out(f.memory, &t, ROWS_BHND), *out = attention_trial_out(f.memory, &t, ROWS_BHND);
@@ -90,9 +89,7 @@ TEST(unseen) {
         assert_memory_equal(tensor_at(out, 0, head, token, 0), tensor_at(clean, 0, head, token, 0), 64 * sizeof(float));
       assert_true(isnan(*(float *)tensor_at(out, 0, head, 2, 5)));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(void) { return run_listed(); }

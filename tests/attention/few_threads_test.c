@@ -2,6 +2,7 @@
  * in one chunk and in several, the same bits each time; numbers that are not finite; calls that the entry leaves to
  * others; and what is refused. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/run_threads.h"
 
@@ -78,15 +79,13 @@ static void against_the_reference(const char *name, int n_defines, const loader_
   } cases[] = {{{1, HEADS, 8, 1, 100}, 1}, {{1, HEADS, 8, 3, 131}, 2},   {{2, HEADS, 2, 1, 700}, 6},
                {{1, HEADS, 2, 3, 513}, 5}, {{1, HEADS, 1, 1, 1300}, 11}, {{2, HEADS, 1, 3, 257}, 3},
                {{1, HEADS, 1, 4, 2}, 1},   {{1, HEADS, 4, 16, 200}, 2},  {{1, HEADS, 8, 1, 0}, 1}};
-  fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, target, 7);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2);
+  SCOPED fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, target, 7);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2);
   assert_non_null(loaded);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attention_trial t = trial_of(&f, (int)i, &cases[i].sizes, i % 2 ? NUMBER_F16 : NUMBER_BF16);
     one_call(&f, run_kernel(loaded), &t, cases[i].chunks);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(plain) { against_the_reference("attention", 2, (loader_define[]){{"head_dim", "24"}, {"value_dim", "40"}}); }
@@ -101,7 +100,7 @@ TEST(biased) {
 TEST(inputs) {
   fixture f =
       fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"skip_tokens", "2"}}, target, 5);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
   assert_non_null(loaded);
   attention_sizes sizes = {2, 4, 2, 3, 300};
   for (int64_t heads = 1; heads <= 4; heads *= 2) {
@@ -129,7 +128,6 @@ TEST(inputs) {
     assert_int_equal(run_kernel(loaded)->attention_finish(&args, 0, 1), 0);
     compare(&f, run_kernel(loaded), &t, out);
   }
-  run_unload(loaded);
   arena_destroy(f.memory);
 }
 

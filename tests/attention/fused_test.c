@@ -5,6 +5,7 @@
  *   fused_test SEED N [TARGET]     N random biases from SEED on against the definition
  */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_widen.h"
 
@@ -56,14 +57,14 @@ static void compare(arena *a, const pegen_kernel *kernel, const attention_trial 
 
 static void one_description(const char *name, const char *defines, double extent) {
   enum { HEADS = 4, K_HEADS = 2, QUERIES = 41, KEYS = 77 };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
   spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)),
        *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
-  loaded_kernel *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
+  SCOPED_KERNEL *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
   int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
   spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
-  loaded_kernel *attention = compiled(a, plain, "native", 3);
+  SCOPED_KERNEL *attention = compiled(a, plain, "native", 3);
 
   uint64_t random = 3;
   attention_trial t = {.spec = s, .scale = 0.3};
@@ -96,10 +97,6 @@ static void one_description(const char *name, const char *defines, double extent
     moved = fmax(moved, fabs(x));
   }
   assert_true(moved > 0.1);
-  run_unload(fused);
-  run_unload(widening);
-  run_unload(attention);
-  arena_destroy(a);
 }
 
 TEST(fused_and_unfused) {
@@ -115,9 +112,9 @@ TEST(fused_and_unfused) {
 /* Where the origin is does not matter, neither to the bits of whole numbers nor to what float32 holds of distances. */
 TEST(far_from_the_origin) {
   enum { TOKENS = 45 };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=4 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 4;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -132,8 +129,6 @@ TEST(far_from_the_origin) {
     compare(a, run_kernel(loaded), &t, out[i], 1);
   }
   assert_true(tensor_identical(out[0], out[1]));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- refusals ---- */
@@ -215,9 +210,9 @@ static double allowed(const loaded_kernel *loaded, const attention_trial *t, DLT
 /* An input that is no number spoils its own query, of its own head. */
 TEST(nan_stays_in_its_query) {
   enum { TOKENS = 37, QUERY = 20 };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=20 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 6;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -234,8 +229,6 @@ TEST(nan_stays_in_its_query) {
       if (h == 1 && n == QUERY)
         for (int c = 0; c < 8; c++) assert_true(isnan(*(float *)tensor_at(out, 0, h, n, c)));
       else assert_true(!fixture_rows_differ(good, out, h, n, within));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* Sets a coordinate of a token to what is no number. */
@@ -256,9 +249,9 @@ static attention_trial placed_trial(arena *a, const spec *s, attention_sizes siz
 /* A key that a query does not see leaves no trace in it, be its place or its rows no numbers. */
 TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 75, SPOILT = 50 };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   attention_trial t = placed_trial(a, s, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, true, 8);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
@@ -273,16 +266,14 @@ TEST(unseen_keys_leave_no_trace) {
     for (int64_t n = 0; n < TOKENS; n++)
       assert_true(n < SPOILT ? !fixture_rows_differ(good, bad, h, n, within)
                              : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* Pairs with a prefix token have no bias, whatever inputs and places say; a query that sees nothing gives zeros. */
 TEST(prefix_tokens_have_no_bias) {
   enum { SKIP = 2, TOKENS = 40, KEYS = 38 }; /* causal: query n sees keys below n - 1 */
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   for (int causal = 0; causal < 2; causal++) {
     attention_trial t = placed_trial(a, s, (attention_sizes){1, 2, 2, TOKENS, KEYS}, causal, 9);
     DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
@@ -300,8 +291,6 @@ TEST(prefix_tokens_have_no_bias) {
         for (int c = 0; causal && n < 2 && c < 8; c++) assert_true(*(float *)tensor_at(bad, 0, h, n, c) == 0);
       }
   }
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- random biases ---- */
@@ -311,7 +300,7 @@ static int seed = 0, count = 0;
 static void one_random(arena *a, int number, const char *target, int optimize) {
   spec *s =
       load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
-  loaded_kernel *loaded = compiled(a, s, target, optimize);
+  SCOPED_KERNEL *loaded = compiled(a, s, target, optimize);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + number % 40, keys = 9 + number * 7 % 80;
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
@@ -330,20 +319,17 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
       compare(a, run_kernel(loaded), &t, parts, 5); /* rows at multiples of 16 bytes have tiles of their own */
     else assert_true(tensor_identical(parts, out));
   }
-  run_unload(loaded);
 }
 
 TEST(random_biases) {
   if (!count) skip();
-  arena *outer = arena_create();
+  SCOPED arena *outer = arena_create();
   const char **targets;
   int n_targets = trial_targets(outer, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     one_random(a, seed + i, targets[i % n_targets], i % 4);
-    arena_destroy(a);
   }
-  arena_destroy(outer);
 }
 
 int main(int arguments, char **argument) {

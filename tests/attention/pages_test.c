@@ -2,6 +2,7 @@
  * keys follow each other, for any number of parts, wherever pages lie, of positions near the origin and far from it;
  * and what is refused. */
 #include "apart.h"
+#include "scoped.h"
 #include "test.h"
 #include "windows.h"
 
@@ -237,10 +238,10 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const paged *p, D
 }
 
 static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 31);
+  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 31);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
@@ -262,9 +263,7 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
           assert_memory_equal(p.trial.lse->data, lse->data, sums);
         }
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Indices of queries and keys count from the sequence's end. */
@@ -287,9 +286,9 @@ TEST(keyed) {
  * that follow each other, and the same wherever pages lie. */
 TEST(narrow) {
   loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "20"}};
-  fixture f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 37);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 37);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
       static paged p;
@@ -316,16 +315,14 @@ TEST(narrow) {
       assert_int_equal(call(kernel, &args, 3), 0);
       assert_true(tensor_identical(out, again));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* What the cache holds behind a sequence's last key, or where a mask hides it, is no matter: pages_of left NaN there. A
  * key that is none is seen by its own sequence alone. */
 TEST(unseen) {
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 41);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 41);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int many = 0; many < 2; many++) {
     static paged p;
@@ -347,8 +344,6 @@ TEST(unseen) {
         else assert_memory_equal(&now, &then, sizeof now);
       }
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
@@ -374,8 +369,8 @@ TEST(unseen) {
   } while (0)
 
 TEST(refused) {
-  fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 43);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 43);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   static paged p;
   make_paged(&p, &f, kernel, NUMBER_F32, &variants[3], 2);
@@ -434,8 +429,6 @@ TEST(refused) {
           (other.data = out->data, memcpy(out->data, p.table, sizeof p.table), args.block_table = &other));
   REFUSED(PEGEN_ERROR_OVERLAP, (other = p.lengths_tensor, other.data = out->data,
                                 memcpy(out->data, p.lengths, sizeof p.lengths), args.lengths = &other));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* What inputs of keys must be: as many pages as k, of as many keys; and what is written is none of them. */
@@ -495,10 +488,10 @@ TEST(refused_inputs) {
 
 /* The workspace of a call with chunks of keys. */
 TEST(refused_room) {
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 47);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 47);
   int seen = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     static paged p;
     make_paged(&p, &f, kernel, NUMBER_F32, &variants[5], 2);
@@ -515,10 +508,8 @@ TEST(refused_room) {
       assert_int_equal(kernel->attention_finish(&args, 0, 1), errors[i]);
     }
     assert_true(tensor_identical(before, out));
-    run_unload(loaded);
   }
   assert_true(seen > 0);
-  arena_destroy(f.memory);
 }
 
 /* Entries that have none say so. */
@@ -530,16 +521,14 @@ TEST(elsewhere) {
   for (int i = 0; i < 6; i++) {
     pegen_args args = {.struct_size = sizeof args};
     *(i % 2 ? &args.block_table : &args.lengths) = &some;
-    fixture f = fixture_open(SPECS_DIR, names[i / 2], 0, NULL, i / 2 == 2 ? "sm_80" : NULL, 3);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(SPECS_DIR, names[i / 2], 0, NULL, i / 2 == 2 ? "sm_80" : NULL, 3);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->encode,           k->prepare,
                               k->encode_backward,  k->attention_backward,
                               k->prepare_backward, i / 2 == 2 ? k->attention : NULL};
     for (int e = 0; e < 6; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_PAGES);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 

@@ -1,6 +1,7 @@
 /* parts_test: parts of the gradients of attention run at the same time, so no byte is written by two of them; sizes of
  * calls without rows may be any; and a list of gradients is as long as its caller says. */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention_backward.h"
 
@@ -131,18 +132,16 @@ TEST(no_rows_of_any_size) {
 
 /* Inputs' gradients are as many as inputs. */
 TEST(short_lists) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   loader_define role = {"role", "pairwise"};
   const spec *s = loader_load(a, SPECS_DIR "/pape.lua", DSL_DIR, 1, &role);
-  loaded_kernel *loaded = trial_load_gradients(a, s, NULL, 0, 2);
+  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, NULL, 0, 2);
   DLTensor **none = malloc(1); /* nothing that may be read */
   pegen_grad_args grad = {.struct_size = sizeof grad, .inputs = none};
   pegen_args args = {.struct_size = sizeof args, .grad = &grad};
   assert_in_range(run_kernel(loaded)->n_inputs, 1, 8);
   assert_int_equal(run_kernel(loaded)->attention_backward(&args, 0, 1), PEGEN_ERROR_MISSING_INPUT);
   free(none);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 int main(void) { return run_listed(); }

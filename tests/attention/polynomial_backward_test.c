@@ -6,6 +6,7 @@
  */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -57,9 +58,9 @@ static void called(const pegen_kernel *kernel, const attention_gradients *g, int
 /* A second call doubles what inputs, operands and positions gain, and rows stay. */
 TEST(added_to) {
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 7);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 7);
   int first = is_gpu() ? NUMBER_BF16 : 0, end = is_gpu() ? NUMBER_BF16 + 1 : NUMBER_CHANNEL_TYPES;
-  loaded_kernel *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
+  SCOPED_KERNEL *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
   for (int type = first; type < end; type++) {
     attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 37, 37}, (number_type)type, ROWS_BHND);
     attention_gradients g = filled(&f, &t, run_kernel(loaded), true), twice = attention_gradients_room(f.memory, &g);
@@ -80,8 +81,6 @@ TEST(added_to) {
     for (int k = 0; k < 42; k++)
       assert_true(2 * ((double *)g.operands[0]->data)[k] == ((double *)twice.operands[0]->data)[k]);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- what is not seen ---- */
@@ -91,9 +90,9 @@ TEST(added_to) {
 TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 70, SPOILT = 50, SKIP = 2 };
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}, {"skip_tokens", "2"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 9);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 9);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND);
     t.causal = 1;
     for (int i = 0; i < 5 * SKIP; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
@@ -116,9 +115,7 @@ TEST(unseen_keys_leave_no_trace) {
         else assert_memory_equal(x, y, 5 * sizeof *x);
         for (int c = 0; c < 5 && n < SKIP; c++) assert_true(x[c] == 0);
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
@@ -171,9 +168,9 @@ static void one_random(int number) {
   snprintf(seed_text, sizeof seed_text, "%d", number);
   snprintf(skip_text, sizeof skip_text, "%d", number % 3 == 0 ? 2 : 0);
   loader_define defines[] = {{"role", "pairwise"}, {"seed", seed_text}, {"skip_tokens", skip_text}};
-  fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, wanted, (uint64_t)number * 77 + 5);
+  SCOPED fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, wanted, (uint64_t)number * 77 + 5);
   unsigned dtype = 1u << number % NUMBER_CHANNEL_TYPES;
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : 2, tokens = 5 + number % 40, keys = 9 + number * 7 % 60;
   attention_trial t = trial_of(&f, &(attention_sizes){2, heads, heads, tokens, keys},
                                (number_type)(number % NUMBER_CHANNEL_TYPES), (row_order)(number % ROW_ORDER_COUNT));
@@ -191,8 +188,6 @@ static void one_random(int number) {
   attention_gradients parted = attention_gradients_room(f.memory, &g);
   called(run_kernel(loaded), &parted, 5);
   assert_true(attention_gradients_same(&g, &parted));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(random_biases) {

@@ -1,6 +1,7 @@
 /* prefix_test [TARGET]: prefix tokens are the first of the keys' sequence, at whose end queries end, too: what the last
  * queries of a call give alone is what they give in it, however few they are. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -62,9 +63,9 @@ static void compare_last(const DLTensor *all, const DLTensor *last, const char *
 
 static void run_case(int at) {
   static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
-  fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
+  SCOPED fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     attention_trial all = {.spec = f.spec, .causal = target % 2};
     attention_trial_fill(f.memory, &all, &(attention_sizes){1, HEADS, 2, KEYS, KEYS}, NUMBER_F32, ROWS_BHND, &f.random);
@@ -79,9 +80,7 @@ static void run_case(int at) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, last, 2), 0);
       compare_last(out, last, what);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 TEST(last_queries_alone) {

@@ -2,6 +2,7 @@
  * nothing is written then. */
 #include "loader.h"
 #include "runtime/launch.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention.h"
 
@@ -142,12 +143,12 @@ TEST(refusals) {
 
 /* A kernel with tables of its grid takes no other positions, and as many tokens as the grid has. */
 TEST(grid_alone) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"},     {"window_h", "3"},
                              {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
   assert_non_null(s);
-  loaded_kernel *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
+  SCOPED_KERNEL *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
   assert_non_null(loaded);
   const pegen_kernel *other = kernel;
   kernel = run_kernel(loaded);
@@ -155,8 +156,6 @@ TEST(grid_alone) {
   REFUSED(GRID_ONLY, c->args.k_positions = NULL);
   REFUSED(GRID_SIZE, c->args.positions = c->args.k_positions = NULL);
   kernel = other;
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* PTX that was compiled before attention wrote the log-sum-exp has no parameters for it. */
@@ -226,16 +225,14 @@ TEST(sentences) {
 }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   if (argc > 1) target = argv[1];
   loader_define defines[] = {
       {"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
-  loaded_kernel *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
+  SCOPED_KERNEL *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
   int failed = run_listed();
-  run_unload(loaded);
-  arena_destroy(a);
   return failed;
 }

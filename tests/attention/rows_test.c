@@ -6,6 +6,7 @@
  */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -414,18 +415,16 @@ static void run_row(void **state) {
   const row *r = *state;
   int round = 0, made = 0;
   for (int i = 0; i < MOST && r->descriptions[i]; i++) {
-    fixture f = open_description(r->descriptions[i]);
+    SCOPED fixture f = open_description(r->descriptions[i]);
     for (int target = 0; target < f.n_targets; target++) {
       if ((r->flags & ONE_TARGET && target != i % f.n_targets) || (r->flags & NEWEST && target)) continue;
       unsigned types = r->flags & TYPE_BY_KERNEL ? 1u << nth_type(r, made) : r->types;
-      loaded_kernel *loaded = (r->flags & FORWARD ? trial_load : trial_load_gradients)(
+      SCOPED_KERNEL *loaded = (r->flags & FORWARD ? trial_load : trial_load_gradients)(
           f.memory, f.spec, f.targets[target], types, is_gpu() ? 1 : 2);
       assert_non_null(loaded);
       print_message("             %s, %s\n", r->descriptions[i], f.targets[target]);
       round = run_sizes(&f, run_kernel(loaded), r, made++, round);
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 

@@ -3,6 +3,7 @@
  * what is there; rows of keys that nobody sees; sequences of different lengths; and what is refused. */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 #include "windows.h"
 
@@ -87,14 +88,12 @@ TEST(against_the_reference) {
   static const char *const kinds[] = {"forgetting", "padding", "documents", "tempered", "mixed",
                                       "turned",     "stays",   "padded",    "leaning"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    fixture f = open_kind(kinds[i], i % 2, 3 + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = open_kind(kinds[i], i % 2, 3 + i);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     for (int round = 0; round < 4; round++) one_call(&f, run_kernel(loaded), round);
     for (int round = 6; round < 12 && !f.spec->pairwise->rotates; round += 1 + (f.spec->polynomial != NULL)) /* few */
       one_call(&f, run_kernel(loaded), round);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -106,12 +105,10 @@ TEST(of_threads) {
     int round;
   } cases[] = {{"padding", 1}, {"mixed", 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     one_call(&f, run_kernel(loaded), cases[i].round);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -139,9 +136,9 @@ static void hide(attention_trial *t, float value) {
 }
 
 TEST(unseen) {
-  fixture f = open_kind("mixed", 0, 41);
+  SCOPED fixture f = open_kind("mixed", 0, 41);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     attention_trial t = trial_of(&f, 1);
     attention_gradients g;
     hide(&t, 0);
@@ -158,9 +155,7 @@ TEST(unseen) {
       assert_int_equal(attention_gradients_call(run_kernel(loaded), &other, 5), 0);
       assert_true(attention_gradients_same(&g, &other));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Beside a polynomial: every third key is padding, and what else is known of it no number. */
@@ -188,9 +183,9 @@ static void keep_seen(const attention_gradients *g) {
 
 TEST(padded) {
   if (wanted) skip();
-  fixture f = open_kind("padded", 0, 53);
+  SCOPED fixture f = open_kind("padded", 0, 53);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     assert_int_equal(kernel->pair_inputs, 3);
     assert_int_equal(kernel->key_inputs, 2);
@@ -211,16 +206,14 @@ TEST(padded) {
       assert_int_equal(attention_gradients_call(kernel, &other, 5), 0);
       assert_true(attention_gradients_same(&g, &other));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Inputs of the polynomial are of the rows' number type or float32, those of the score float32 whatever these are. */
 TEST(types) {
   if (wanted) skip();
-  fixture f = open_kind("padded", 0, 59);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
+  SCOPED fixture f = open_kind("padded", 0, 59);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = {.spec = f.spec};
   attention_sizes sizes = {BATCHES, HEADS, K_HEADS, TOKENS, KEYS};
   attention_trial_fill(f.memory, &t, &sizes, NUMBER_BF16, ROWS_BHND, &f.random);
@@ -238,16 +231,14 @@ TEST(types) {
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), PEGEN_ERROR_INPUT_DTYPE);
     t.inputs.tensors[i] = was;
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- programs that the description becomes elsewhere ---- */
 
 TEST(refused) {
   if (wanted) skip();
-  fixture f = open_kind("mixed", 0, 43);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
+  SCOPED fixture f = open_kind("mixed", 0, 43);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   assert_int_equal(kernel->pair_inputs, 15);
   assert_int_equal(kernel->key_inputs, 10);
@@ -275,8 +266,6 @@ TEST(refused) {
       if (what == 5) inputs[i] = NULL, wanted = PEGEN_ERROR_MISSING_INPUT;
       assert_int_equal(kernel->attention(&args, 0, 1), wanted);
     }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- sequences ---- */
@@ -364,8 +353,8 @@ static void in_one_call(fixture *f, const pegen_kernel *kernel, attention_gradie
 
 TEST(sequences) {
   if (wanted) skip();
-  fixture f = open_kind("mixed", 0, 47);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[f.n_targets - 1], PEGEN_DTYPE_F32, 1);
+  SCOPED fixture f = open_kind("mixed", 0, 47);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[f.n_targets - 1], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int round = 0; round < 4; round++) {
     attention_trial t = trial_of(&f, round);
@@ -386,8 +375,6 @@ TEST(sequences) {
     assert_true(tensor_identical(apart.out, together.out));
     assert_true(attention_gradients_same(&apart, &together));
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {

@@ -1,6 +1,7 @@
 /* sequences_test: sequences of different lengths in one call (kernel/attention.c) are those of calls of their
  * own, to the bit, for any number of parts; and what is refused. */
 #include "apart.h"
+#include "scoped.h"
 #include "test.h"
 #include "windows.h"
 
@@ -74,10 +75,10 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const ragged_call
 }
 
 static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 19);
+  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 19);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
@@ -101,9 +102,7 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
         assert_memory_equal(r.trial.lse->data, lse->data, sums);
       }
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
@@ -126,8 +125,8 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
   } while (0)
 
 TEST(refused) {
-  fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 23);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 23);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   ragged_call r = ragged_of(&f, kernel, NUMBER_F32, 1);
   pegen_args sound = r.args;
@@ -169,8 +168,6 @@ TEST(refused) {
   REFUSED(PEGEN_ERROR_OVERLAP, (other.data = memcpy(out->data, k_bounds, sizeof k_bounds), args.k_cu_seqlens = &other));
   pegen_args backward = sound;
   assert_int_equal(kernel->attention_workspace(&backward), 0);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Entries that have none say so: a call of rows without them would be another one. */
@@ -179,14 +176,12 @@ TEST(elsewhere) {
   pegen_args args = {.struct_size = sizeof args, .cu_seqlens = &bounds};
   static const char *const names[] = {"rope", "attention"};
   for (int i = 0; i < 2; i++) {
-    fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 1 ? "sm_80" : NULL, 3);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 1 ? "sm_80" : NULL, 3);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->prepare, k->prepare_backward, i == 1 ? k->attention : NULL};
     for (int e = 0; e < 3; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SEQUENCES);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 

@@ -1,6 +1,7 @@
 /* sizes_test [TARGET]: attention's properties that rows_test does not ask of every call: strides that are copied first,
  * queries that see nothing, heads that are walked together, rows that are not finite. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -29,8 +30,8 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 
 /* Rows whose strides are powers of two are copied first: the same bits as without. */
 TEST(unkind_strides) {
-  fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
-  loaded_kernel *loaded = load(&f, 0);
+  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+  SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD,
                        &f.random); /* 4096 bytes a token */
@@ -47,15 +48,13 @@ TEST(unkind_strides) {
   }
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, again, 1), 0);
   assert_true(tensor_identical(out, again));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Queries that see nothing give zeros: hidden by the bias, or causal before the first key. */
 TEST(nothing_seen) {
-  fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+  SCOPED fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target);
+    SCOPED_KERNEL *loaded = load(&f, target);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 50, 40}, NUMBER_F32, ROWS_BHND, &f.random);
     double *places = arena_array(f.memory, double, 50);
@@ -78,9 +77,7 @@ TEST(nothing_seen) {
           if (lse) assert_true(lse[1] == -INFINITY && (!blind || lse[0] == -INFINITY));
         }
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
@@ -103,8 +100,8 @@ TEST(heads_together) {
   for (int round = 0; round < 2 * (int)(sizeof sizes / sizeof *sizes); round++) {
     const attention_sizes *of = &sizes[round / 2];
     if (round % 2 && of->tokens != 65) continue;
-    fixture f = open_spec(LOCAL_DIR, "mirrors", round % 2 ? 2 : 1, grid);
-    loaded_kernel *loaded = load(&f, round % f.n_targets);
+    SCOPED fixture f = open_spec(LOCAL_DIR, "mirrors", round % 2 ? 2 : 1, grid);
+    SCOPED_KERNEL *loaded = load(&f, round % f.n_targets);
     attention_trial t = {.spec = f.spec, .causal = round / 2 & 1};
     attention_trial_fill(f.memory, &t, of, NUMBER_F32, ROWS_BNHD, &f.random);
     if (round % 2 == 0) {
@@ -128,16 +125,15 @@ TEST(heads_together) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &one, to, 1), 0);
     }
     assert_true(tensor_identical(alone, out));
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
 TEST(fused_and_unfused) {
-  fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
+  SCOPED fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
   loader_define dim = {"head_dim", "32"};
-  fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim), plain = open_spec(SPECS_DIR, "attention", 1, &dim);
+  SCOPED fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim),
+                 plain = open_spec(SPECS_DIR, "attention", 1, &dim);
   loaded_kernel *kernels[] = {load(&fused, 0), load(&encoding, 0), load(&plain, 0)};
   attention_trial t = {.spec = fused.spec};
   attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
@@ -154,9 +150,6 @@ TEST(fused_and_unfused) {
         assert_true(fabs(number_load(NUMBER_F32, tensor_at(out, 0, h, n, c)) -
                          number_load(NUMBER_F32, tensor_at(other, 0, h, n, c))) < 1e-5);
   for (int i = 0; i < 3; i++) run_unload(kernels[i]);
-  arena_destroy(plain.memory);
-  arena_destroy(encoding.memory);
-  arena_destroy(fused.memory);
 }
 
 /* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do.
@@ -170,9 +163,9 @@ TEST(unseen_rows_leave_no_trace) {
     int reach; /* of keys that are seen, beside causal; in head 0 */
   } cases[] = {{LOCAL_DIR, "blind", 2}, {LOCAL_DIR, "rope_pairwise", TOKENS}, {SPECS_DIR, "attention", TOKENS}};
   for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
-    fixture f = open_spec(cases[at].folder, cases[at].name, 0, NULL);
+    SCOPED fixture f = open_spec(cases[at].folder, cases[at].name, 0, NULL);
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = load(&f, target);
+      SCOPED_KERNEL *loaded = load(&f, target);
       for (int round = 0; round < 2 * NUMBER_CHANNEL_TYPES; round++) {
         number_type type = (number_type)(round / 2);
         attention_trial t = {.spec = f.spec, .causal = round % 2};
@@ -209,17 +202,15 @@ TEST(unseen_rows_leave_no_trace) {
             }
           }
       }
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* A bias of distances does not know where the origin is. */
 TEST(far_from_the_origin) {
   loader_define defines[] = {{"axes", "2"}, {"heads", "1"}, {"head_dim", "8"}};
-  fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
-  loaded_kernel *loaded = load(&f, 0);
+  SCOPED fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
+  SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 1, 1, 30, 30}, NUMBER_F32, ROWS_BHND, &f.random);
   double values[60];
@@ -228,8 +219,6 @@ TEST(far_from_the_origin) {
   DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
   compare(&f, run_kernel(loaded), &t, out);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {

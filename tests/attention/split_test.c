@@ -1,6 +1,7 @@
 /* split_test: few queries whose keys go in chunks (kernel/attention_items.c): the same bits for any number of parts,
  * against the reference, of a sequence the same in any batch; and what is refused. */
 #include "fixture.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -49,10 +50,10 @@ static attention_trial trial_of(fixture *f, int round, const attention_sizes *si
 
 static void parts_and_targets(const char *name, int n_defines, const loader_define *defines) {
   static const int keys[] = {513, 600, 1030};
-  fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 7);
+  SCOPED fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 7);
   int heads = f.spec->heads > 1 ? f.spec->heads : 6, groups[] = {2, heads, 1}, round = 0, split = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
@@ -75,10 +76,8 @@ static void parts_and_targets(const char *name, int n_defines, const loader_defi
         if (sums) assert_memory_equal(t.lse->data, sums, bytes);
       }
     }
-    run_unload(loaded);
   }
   assert_true(split > 0);
-  arena_destroy(f.memory);
 }
 
 TEST(plain) { parts_and_targets("attention", 0, NULL); }

@@ -1,6 +1,7 @@
 /* values_test [TARGET]: values that turn with their keys, where the position of a key that nobody sees is no number. */
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -47,11 +48,11 @@ static loaded_kernel *loaded_with(fixture *f, int target, attention_trial *t, at
 }
 
 TEST(unseen_keys_are_nowhere) {
-  fixture f = open_kind("planes");
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, KEYS, K_HEADS);
     attention_gradients g, other;
-    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
+    SCOPED_KERNEL *loaded = loaded_with(&f, target, &t, &g);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
     ((float *)t.k_positions->data)[2 * (KEYS - 1)] = NAN; /* which the last query alone sees */
     other = attention_gradients_room(f.memory, &g);
@@ -61,18 +62,16 @@ TEST(unseen_keys_are_nowhere) {
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &other, 1), 0);
     assert_same_but_last(other.out, g.out);
     assert_same_but_last(other.q, g.q);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Heads that share keys turn them in their own ways, and what keys gain is theirs before it is added up. */
 TEST(keys_of_no_queries_gain_zeros) {
-  fixture f = open_kind("planes");
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, 0, K_HEADS);
     attention_gradients g;
-    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
+    SCOPED_KERNEL *loaded = loaded_with(&f, target, &t, &g);
     const DLTensor *gained[] = {g.k, g.v};
     for (int i = 0; i < 2; i++)
       for (int64_t h = 0; h < K_HEADS; h++)
@@ -81,16 +80,14 @@ TEST(keys_of_no_queries_gain_zeros) {
     for (int i = 0; i < 2; i++)
       for (int64_t h = 0; h < K_HEADS; h++)
         for (int64_t n = 0; n < KEYS; n++) assert_true(((const float *)tensor_at(gained[i], 0, h, n, 0))[0] == 0);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
 TEST(rows_have_room) {
-  fixture f = open_kind("planes");
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = trial_of(&f, TOKENS, HEADS);
@@ -104,9 +101,7 @@ TEST(rows_have_room) {
     assert_int_equal(attention_trial_call(kernel, &t, out, 1), 0);
     attention_trial_compare(f.memory, kernel, &t, out, 1, &worst);
     if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f.memory, &worst));
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {

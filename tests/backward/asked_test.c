@@ -5,6 +5,7 @@
  *     backward_asked_test SEED COUNT [SPEC]
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference_gradient.h"
 #include "verify/trial.h"
@@ -213,7 +214,7 @@ static void against_reference(const trial *t, const gains *g) {
 /* ---- random calls ---- */
 
 static void random_call(const spec *s, const pegen_kernel *kernel, uint64_t *random) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   trial t = open_trial(a, s, kernel, random);
   gains all = all_gains(&t);
   call(&t, &all, 1);
@@ -234,7 +235,6 @@ static void random_call(const spec *s, const pegen_kernel *kernel, uint64_t *ran
   for (int i = 0; i < s->n_operands; i++)
     for (int64_t k = 0; k < elements_of(all.operands[i]); k++)
       assert_true(2 * ((double *)all.operands[i]->data)[k] == ((double *)twice.operands[i]->data)[k]);
-  arena_destroy(a);
 }
 
 TEST(asked_for_or_not) {
@@ -254,19 +254,17 @@ TEST(asked_for_or_not) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     if (only && strcmp(cases[i].name, only) != 0) continue;
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     uint64_t random = seed + i;
     const spec *s = loader_load(a, arena_printf(a, SPECS_DIR "/%s.lua", cases[i].name), DSL_DIR, cases[i].n_defines,
                                 cases[i].defines);
     assert_non_null(s);
     const char **targets;
     int n_targets = trial_targets(a, NULL, &targets), target = random_below(&random, n_targets);
-    loaded_kernel *loaded = trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     print_message("%s %s\n", cases[i].name, targets[target]);
     for (int k = 0; k < count; k++) random_call(s, run_kernel(loaded), &random);
-    run_unload(loaded);
-    arena_destroy(a);
   }
 }
 

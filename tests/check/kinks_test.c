@@ -1,5 +1,6 @@
 /* Operands that `check` draws lie on both sides of every kind of kink. */
 #include "dsl/loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/kinks.h"
 
@@ -19,7 +20,7 @@ static void crosses(void **state) {
   enum { MOST = 64 };
   double w[MOST];
   double *const operands[] = {w};
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, KINKS, DSL_DIR, 1, &kind);
   assert_non_null(s);
   assert_true(s->n_operands == 1 && s->n_blocks <= MOST);
@@ -29,7 +30,6 @@ static void crosses(void **state) {
   kinks_cross(s, NUMBER_F32, &random, operands);
   for (int i = 0; i < s->n_blocks; i++) beyond += is_beyond(k, w[i]);
   assert_true(beyond > 0);
-  arena_destroy(a);
 }
 
 int main(void) {

@@ -6,6 +6,7 @@
  * there is nothing to flush, the caller's flush-to-zero changes no bit.
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention.h"
 
@@ -92,13 +93,13 @@ static const description ATTENTION[] = {
 TEST(attention_has_none) {
   for (size_t i = 0; i < sizeof ATTENTION / sizeof *ATTENTION; i++) {
     const description *d = &ATTENTION[i];
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     spec *s = load_spec(a, d);
     uint64_t random = 5;
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2);
+      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2);
       assert_non_null(loaded);
       for (number_type type = NUMBER_F32; type <= NUMBER_BF16; type++) {
         attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
@@ -111,28 +112,24 @@ TEST(attention_has_none) {
         flags_of(attend, &flushed, FLUSH);
         assert_true(tensor_identical(with.out, flushed.out));
       }
-      run_unload(loaded);
     }
-    arena_destroy(a);
   }
 }
 
 /* The flags are seen through a call: with denormal values they are raised. */
 TEST(flags_are_seen) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load_spec(a, &ATTENTION[0]);
   uint64_t random = 5;
   const char **targets;
   assert_true(trial_targets(a, NULL, &targets) > 0);
-  loaded_kernel *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2);
+  SCOPED_KERNEL *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2);
   assert_non_null(loaded);
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 1, 1, 8, 8}, NUMBER_F32, ROWS_BHND, &random);
   *(float *)tensor_at(t.v, 0, 0, 3, 5) = 0x1p-130f;
   attending with = {run_kernel(loaded), &t, attention_trial_out(a, &t, ROWS_BHND)};
   assert_true(flags_of(attend, &with, 0) & DENORMAL_OPERAND);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- encode ---- */
@@ -169,7 +166,7 @@ static const description ENCODE[] = {
 TEST(encode_has_none) {
   for (size_t i = 0; i < sizeof ENCODE / sizeof *ENCODE; i++) {
     const description *d = &ENCODE[i];
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     spec *s = load_spec(a, d);
     uint64_t random = 5;
     const char **targets;
@@ -183,15 +180,13 @@ TEST(encode_has_none) {
     tensor_randomize(e.q, &random);
     tensor_randomize(e.k, &random);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2);
+      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2);
       assert_non_null(loaded);
       e.kernel = run_kernel(loaded);
       unsigned flags = flags_of(encode, &e, 0);
       if (!strcmp(targets[target], "x86-64-v2")) flags &= ~(unsigned)DENORMAL_OPERAND;
       expect_none(d, targets[target], flags);
-      run_unload(loaded);
     }
-    arena_destroy(a);
   }
 }
 

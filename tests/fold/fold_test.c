@@ -3,6 +3,7 @@
  */
 #include "base/number.h"
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
@@ -176,7 +177,7 @@ static void compare_scores(const fixture *f, const DLTensor *q, const DLTensor *
 }
 
 static void scores_are_kept(void **state) {
-  fixture f = fixture_open(*state);
+  SCOPED fixture f = fixture_open(*state);
   const encoding *e = f.e;
   number_type type = e->narrow ? NUMBER_F32 : NUMBER_F64;
   const DLTensor *raw = f.operands.tensors[operand_index(f.plain, e->block ? "generators" : "cayley")];
@@ -197,7 +198,7 @@ static void scores_are_kept(void **state) {
                      .q_bias = q_bias};
   assert_int_equal(pegen_fold_basis(&fold), 0);
 
-  loaded_kernel *loaded = trial_load(f.memory, f.folded, NULL, 0, 2);
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.folded, NULL, 0, 2);
   assert_non_null(loaded);
   trial_operands operands = folded_operands(&f, frequencies);
   DLTensor *q = encoded_rows(&f, run_kernel(loaded), &operands, q_weight, q_bias);
@@ -208,8 +209,6 @@ static void scores_are_kept(void **state) {
   reference_rows(&f, f.weight[0], f.bias, q_exact);
   reference_rows(&f, f.weight[1], NULL, k_exact);
   compare_scores(&f, q, k, q_exact, k_exact);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals, and what is left alone ---- */

@@ -7,6 +7,7 @@
  * inputs.
  */
 #include "cases.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference_attention.h"
 #include "verify/trial_attention.h"
@@ -80,7 +81,7 @@ static double largest_score(const fixture *f, int64_t row) {
 }
 
 static void reference_gives_golden(void **state) {
-  fixture f = open_case(*state);
+  SCOPED fixture f = open_case(*state);
   int64_t heads = f.q->shape[1], tokens = f.q->shape[2], keys = f.k->shape[2], D = f.spec->head_dim,
           Dv = f.spec->pairwise->value_dim;
   trial_inputs inputs = inputs_of(&f, false);
@@ -106,7 +107,6 @@ static void reference_gives_golden(void **state) {
     for (int64_t j = 0; j < keys; j++) assert_true(fabsl(scores[j] - f.golden->scores.values[row * keys + j]) < 1e-11L);
     for (int64_t c = 0; c < Dv; c++) assert_true(fabsl(out[c] - f.golden->attention.values[row * Dv + c]) < 1e-11L);
   }
-  arena_destroy(f.memory);
 }
 
 /* Probabilities of keys, as outputs for one-hot values. */
@@ -156,12 +156,12 @@ static void check_outputs(fixture *f, const pegen_kernel *kernel, number_type ty
 }
 
 static void kernels_give_golden(void **state) {
-  fixture f = open_case(*state);
+  SCOPED fixture f = open_case(*state);
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       f.trial.q = rows_of(f.memory, f.q, (number_type)type);
@@ -170,13 +170,11 @@ static void kernels_give_golden(void **state) {
       check_outputs(&f, run_kernel(loaded), (number_type)type);
       if (type == NUMBER_F32) check_scores(&f, run_kernel(loaded));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   wanted = argc > 1 ? argv[1] : NULL;
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "attention.lua", &cases);
@@ -185,6 +183,5 @@ int main(int argc, char **argv) {
     list_row(arena_printf(a, "kernels %s", cases[i].name), kernels_give_golden, &cases[i]);
   }
   int failed = run_listed();
-  arena_destroy(a);
   return failed;
 }

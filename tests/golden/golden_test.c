@@ -11,6 +11,7 @@
 #include "cases.h"
 #include "gpu/forms.h"
 #include "gpu/target.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
 
@@ -128,10 +129,9 @@ static void kernels_give_golden(void **state) {
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) check_type(&f, run_kernel(loaded), (number_type)type);
-    run_unload(loaded);
   }
   arena_destroy(f.memory);
 }
@@ -139,12 +139,11 @@ static void kernels_give_golden(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
   for (int i = 0; i < count; i++)
     if (!cases[i].reference_only) list_row(cases[i].name, kernels_give_golden, &cases[i]);
   int failed = run_listed();
-  arena_destroy(a);
   return failed;
 }

@@ -4,6 +4,7 @@
  * that): the golden outputs were computed in it, and positions reach 2^17.
  */
 #include "cases.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
@@ -12,7 +13,7 @@
 
 static void reference_gives_golden(void **state) {
   const golden_case *c = *state;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const double **operands;
   spec *s = golden_load(a, c, SPECS_DIR, DSL_DIR, &operands);
   assert_non_null(s);
@@ -38,15 +39,13 @@ static void reference_gives_golden(void **state) {
   long double bound = 1e-12L + 0x1p-52L * phase * (s->dense ? s->n_components : 1);
   print_message("             largest difference %.2Lg, largest phase %.6g, bound %.2Lg\n", worst, phase, bound);
   assert_true(worst < bound);
-  arena_destroy(a);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
   for (int i = 0; i < count; i++) list_row(cases[i].name, reference_gives_golden, &cases[i]);
   int failed = run_listed();
-  arena_destroy(a);
   return failed;
 }

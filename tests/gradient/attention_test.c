@@ -2,6 +2,7 @@
  * attention; of scores alone, for those that widen q and k.
  */
 #include "difference.h"
+#include "scoped.h"
 #include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -120,7 +121,7 @@ static void prepare(call *c, uint64_t *random) {
 }
 
 static bool check_query(const variant *v, uint64_t *random) {
-  call c = {.memory = arena_create(), .name = v->name};
+  SCOPED call c = {.memory = arena_create(), .name = v->name};
   c.spec = loader_load(c.memory, v->file, DSL_DIR, v->n_defines, v->define);
   assert_non_null(c.spec);
   const spec *s = c.spec;
@@ -153,18 +154,16 @@ static bool check_query(const variant *v, uint64_t *random) {
       compare(&c, s->input[i].name, random, c.inputs[i], to.input[i], s->input[i].size ? s->input[i].size : 1);
     for (int i = VISIBLE * s->head_dim; i < KEYS * s->head_dim; i++) assert_true(to.k[i].value == 0);
   }
-  arena_destroy(c.memory);
   return attends;
 }
 
 TEST(queries_agree_with_differences) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 13;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
   for (int i = 0; i < count; i++) checked += check_query(&variants[i], &random);
   assert_true(checked >= 5);
-  arena_destroy(memory);
 }
 
 TEST(scores_agree_with_differences) {
@@ -179,7 +178,7 @@ TEST(scores_agree_with_differences) {
 /* Keys that are not seen may hold anything, and a query that sees nothing gains nothing. */
 TEST(unseen_keys_leave_no_trace) {
   uint64_t random = 14;
-  call c = {.memory = arena_create(), .name = "alibi"};
+  SCOPED call c = {.memory = arena_create(), .name = "alibi"};
   c.spec = loader_load(c.memory, SPECS_DIR "/alibi.lua", DSL_DIR, 0, NULL);
   assert_non_null(c.spec);
   int d = c.spec->head_dim, width = c.spec->pairwise->value_dim;
@@ -195,7 +194,6 @@ TEST(unseen_keys_leave_no_trace) {
     for (int i = 0; i < width; i++) assert_true(visible ? isfinite(out[i]) && out[i] != 0 : out[i] == 0);
     for (int i = 0; i < d; i++) assert_true(visible ? isfinite(q[i].value) && q[i].value != 0 : q[i].value == 0);
   }
-  arena_destroy(c.memory);
 }
 
 int main(void) { return run_listed(); }

@@ -3,6 +3,7 @@
  */
 #include "difference.h"
 #include "forms/form.h"
+#include "scoped.h"
 #include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -111,7 +112,7 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
   memcpy(define, v->define, sizeof v->define);
   define[v->n_defines] = (loader_define){"inverse", "true"};
   define[v->n_defines + 1] = (loader_define){"skip_tokens", "1"};
-  call c = {.memory = arena_create(), .name = v->name};
+  SCOPED call c = {.memory = arena_create(), .name = v->name};
   c.spec = loader_load(c.memory, v->file, DSL_DIR, v->n_defines + 2 * inverse, define);
   assert_non_null(c.spec);
   if (inverse && c.spec->basis) /* which is skipped tokens', too */
@@ -128,12 +129,11 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
       compare(&c, "positions", random, c.positions, c.args.position, c.args.position_sets * TOKENS * s->n_axes, false);
     for (int t = 0; t < 2; t++) compare(&c, t ? "k" : "q", random, c.x[t], tensor(&c, t)->gradient, c.rows[t], true);
   }
-  arena_destroy(c.memory);
   return encodes;
 }
 
 TEST(rows_agree_with_differences) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 12;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
@@ -143,7 +143,6 @@ TEST(rows_agree_with_differences) {
       checked++;
     }
   assert_true(checked >= 14);
-  arena_destroy(memory);
 }
 
 int main(void) { return run_listed(); }

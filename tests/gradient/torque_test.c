@@ -6,6 +6,7 @@
 #include "algebra/torque_group.h"
 #include "forms/form.h"
 #include "hand_spec.h"
+#include "scoped.h"
 #include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -82,7 +83,7 @@ static void assert_near(const trial_block *t, const char *what, int which, long 
 /* The operand's elements that leaves name, against differences of each; positions likewise. */
 static void compare(trial_block *t, const adjoint_scatter *list, int count, const expr_environment *env) {
   const spec *s = t->spec;
-  arena *scratch = arena_create();
+  SCOPED arena *scratch = arena_create();
   int nodes = expr_pool_count(s->pool);
   expr_memo memo = {arena_array(scratch, long double, nodes + 1), arena_alloc(scratch, (size_t)nodes + 1)};
   long double position[SPEC_MAX_AXES] = {0};
@@ -102,7 +103,6 @@ static void compare(trial_block *t, const adjoint_scatter *list, int count, cons
   }
   for (int axis = 0; axis < s->n_axes; axis++)
     assert_near(t, "axis", axis, position[axis], difference(t, &t->positions[axis]));
-  arena_destroy(scratch);
 }
 
 static void check_block(trial_block *t, uint64_t *random) {
@@ -169,7 +169,7 @@ static bool check_spec_file(const variant *v, bool inverse, uint64_t *random) {
   loader_define define[VARIANT_MAX_DEFINES + 1];
   memcpy(define, v->define, sizeof v->define);
   define[v->n_defines] = (loader_define){"inverse", "true"};
-  trial_block t = {.memory = arena_create(), .name = v->name};
+  SCOPED trial_block t = {.memory = arena_create(), .name = v->name};
   t.spec = loader_load(t.memory, v->file, DSL_DIR, v->n_defines + inverse, define);
   assert_non_null(t.spec);
   bool has = has_torques(t.spec);
@@ -178,19 +178,17 @@ static bool check_spec_file(const variant *v, bool inverse, uint64_t *random) {
     t.operands = copied(t.memory, t.spec, &operands);
     check_places(&t, random);
   }
-  arena_destroy(t.memory);
   return has;
 }
 
 TEST(descriptions_agree_with_differences) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 3;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
   for (int i = 0; i < count; i++)
     if (check_spec_file(&variants[i], false, &random)) checked += check_spec_file(&variants[i], true, &random);
   assert_true(checked >= 12);
-  arena_destroy(memory);
 }
 
 TEST(algebras_agree_with_differences) {
@@ -211,7 +209,7 @@ TEST(algebras_agree_with_differences) {
                                 .basis_plane = combine >= COMBINE_PRODUCT && variation == 3,
                                 .inverse = variation == 2,
                                 .amplitude = variation == 1 ? 0.75 : 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         t.name = arena_printf(t.memory, "Cl(%d,%d,%d) combine %d variation %d", algebras[i].p, algebras[i].q,
                               algebras[i].r, combine, variation);
         t.spec = hand_spec(t.memory, &request, &random);
@@ -219,7 +217,6 @@ TEST(algebras_agree_with_differences) {
         for (int k = 0; k < t.spec->n_axes * t.spec->heads * t.spec->n_blocks; k++)
           ((double *)t.operands[0])[k] = (float)t.operands[0][k];
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
@@ -271,7 +268,7 @@ TEST(mixed_planes_agree_with_differences) {
                                 .learned = true,
                                 .inverse = k % 2,
                                 .amplitude = 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         spec *s = hand_spec(t.memory, &request, &random);
         mix_five(t.memory, s, points[k], &random);
         t.spec = s;
@@ -281,7 +278,6 @@ TEST(mixed_planes_agree_with_differences) {
         for (int axis = 0; axis < s->n_axes; axis++)
           ((double *)t.operands[0])[axis] = axis ? (float)(t.operands[0][axis] * others[k ? variation : 0]) : 1.5;
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
@@ -329,7 +325,7 @@ TEST(functions_agree_with_differences) {
                                 .learned = true,
                                 .inverse = inverse,
                                 .amplitude = 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         spec *s = hand_spec(t.memory, &request, &random);
         s->combine = COMBINE_FUNCTION;
         s->function = some_function(t.memory, s, which);
@@ -341,7 +337,6 @@ TEST(functions_agree_with_differences) {
         for (int k = 0; k < s->n_axes * s->heads * s->n_blocks; k++)
           ((double *)t.operands[0])[k] = (float)t.operands[0][k];
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
@@ -360,7 +355,7 @@ TEST(elements_are_closed_under_commutators) {
                             .heads = 1,
                             .grades = 6,
                             .amplitude = 1};
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     const spec *s = hand_spec(memory, &request, &random);
     torque_basis b;
     torque_basis_of(memory, s, &b);
@@ -380,7 +375,6 @@ TEST(elements_are_closed_under_commutators) {
             int expected = b.sign[x][y] ? b.sign[x][y] * e[b.to[x][y]][row * n + column] : 0;
             assert_int_equal(sum, expected);
           }
-    arena_destroy(memory);
   }
 }
 
@@ -392,14 +386,13 @@ TEST(planes_have_one_torque) {
   } specs[] = {{"rope", 1},   {"rope_axial", 1}, {"rope_mixed", 1}, {"geope3d", 3},
                {"quatro", 3}, {"care", 3},       {"geope1d", 1}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     char *file = arena_printf(memory, "%s/%s.lua", SPECS_DIR, specs[i].file);
     const spec *s = loader_load(memory, file, DSL_DIR, 0, NULL);
     torque_basis basis;
     assert_non_null(s);
     torque_basis_of(memory, s, &basis);
     assert_int_equal(basis.count, specs[i].count);
-    arena_destroy(memory);
   }
 }
 
@@ -419,7 +412,7 @@ static void entire(long double square, long double *f) {
 }
 
 TEST(functions_are_exact_everywhere) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   const double pi = 3.14159265358979323846;
   double points[] = {0, 1e-300, 1e-30, 1e-16,   1e-8, 1e-4,        0.01, 0.5, 0.999,
@@ -443,7 +436,6 @@ TEST(functions_are_exact_everywhere) {
       }
     }
   }
-  arena_destroy(memory);
 }
 
 int main(void) { return run_listed(); }

@@ -2,6 +2,7 @@
  * kernels on inputs of any strides, and of one batch or head for all, against the same on whole tensors; refusals.
  * Usage: inputs_test [TARGET], of kernels.
  */
+#include "scoped.h"
 #include "test.h"
 #include "cpu/schedule.h"
 #include "loader.h"
@@ -80,17 +81,16 @@ static void gives_rows(fixture *f, const program *p) {
 TEST(programs) {
   static const char *const kinds[] = {"phase", "amplitude", "generator", "chordal", "boost"};
   for (int k = 0; k < 10; k++) {
-    fixture f = open_fixture(kinds[k / 2], k % 2 ? "2" : "1");
+    SCOPED fixture f = open_fixture(kinds[k / 2], k % 2 ? "2" : "1");
     const program *p = trial_program(f.memory, f.spec, "encode");
     gives_rows(&f, p);
     gives_rows(&f, cpu_schedule(f.memory, p));
-    arena_destroy(f.memory);
   }
 }
 
 /* Numbers of a token, outside of its rows, cannot be made of inputs. */
 TEST(outside_of_rows) {
-  fixture f = open_fixture("phase", "1");
+  SCOPED fixture f = open_fixture("phase", "1");
   const program *p = trial_program(f.memory, f.spec, "encode");
   const plan *how = program_plan(p);
   program_builder b = program_begin(f.memory, f.spec, "encode");
@@ -98,7 +98,6 @@ TEST(outside_of_rows) {
   program_eval(&b, how, how->value, how->n_values, NULL, 0);
   program_end_for(&b, 0);
   assert_non_null(strstr(program_fault(f.memory, b.p), "is of a row, outside of rows"));
-  arena_destroy(f.memory);
 }
 
 /* ---- kernels ---- */
@@ -284,8 +283,8 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
 
 /* <g, M x> = <M^T g, x>, each row by its own inputs; gradients of anything but rows are refused. */
 TEST(gradients) {
-  fixture f = open_fixture("phase", "2");
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
+  SCOPED fixture f = open_fixture("phase", "2");
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *x[2], *g[2], *y[2], *back[2];
   for (int t = 0; t < 2; t++) {
@@ -319,8 +318,6 @@ TEST(gradients) {
   inputs_gain(&f, kernel, x, y, g, &args);
   args.inputs = NULL;
   assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_MISSING_INPUT);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(refusals) {

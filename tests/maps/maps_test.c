@@ -8,6 +8,7 @@
  * maps_test [TARGET]: of the kernels
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_program.h"
 
@@ -228,12 +229,12 @@ static DLTensor *heads_from(arena *a, const DLTensor *rows, int first) {
 
 /* Gradients of rows alone: what encode read goes along with its head. */
 TEST(grouped_heads) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   uint64_t random = 7;
   loader_define defines[] = {{"kind", "vectors"}};
   const spec *s = loader_load(a, MAPPED, DSL_DIR, 1, defines);
   assert_non_null(s);
-  loaded_kernel *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
+  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   trial_operands operands = trial_random_operands(a, s, NUMBER_F32, &random);
   double places[TOKENS * 2];
@@ -261,8 +262,6 @@ TEST(grouped_heads) {
     assert_int_equal(kernel->encode_backward(&args, 0, 1), 0);
   }
   assert_true(tensor_identical(back, apart));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* What a message from another process might say (spec/wire). */

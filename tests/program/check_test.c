@@ -1,6 +1,7 @@
 /* Programs that are not sound, each with a part of what the checker must say. */
 #include "hand_spec.h"
 #include "program/program.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <string.h>
@@ -569,11 +570,10 @@ static const struct program_row {
 
 static void checked(void **state) {
   const struct program_row *row = *state;
-  fixture f = begin();
+  SCOPED fixture f = begin();
   row->build(&f);
   const char *fault = program_fault(f.memory, f.b.p);
   if (!row->fault ? fault != NULL : !fault || !strstr(fault, row->fault)) fail_msg("%s", fault ? fault : "sound");
-  arena_destroy(f.memory);
 }
 
 int main(void) {

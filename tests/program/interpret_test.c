@@ -4,6 +4,7 @@
  */
 #include "cases.h"
 #include "program/passes.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial_program.h"
 
@@ -59,7 +60,7 @@ static long double bound_of(const fixture *f) {
 }
 
 static void encode_gives_golden(void **state) {
-  fixture f = load(*state);
+  SCOPED fixture f = load(*state);
   const program *p = trial_program(f.memory, f.spec, "encode");
   assert_null(program_fault(f.memory, p));
   int64_t row = f.heads * f.tokens * f.spec->head_dim;
@@ -71,7 +72,6 @@ static void encode_gives_golden(void **state) {
   }
   print_message("             largest difference %.2Lg, bound %.2Lg\n", worst, bound_of(&f));
   assert_true(worst < bound_of(&f));
-  arena_destroy(f.memory);
 }
 
 /* The value that a table may hold; -1: none. */
@@ -82,7 +82,7 @@ static int tabled_value(const program *p) {
 }
 
 static void table_changes_nothing(void **state) {
-  fixture f = load(*state);
+  SCOPED fixture f = load(*state);
   const program *encode = program_run(f.memory, trial_program(f.memory, f.spec, "encode"), "product"),
                 *prepare = trial_program(f.memory, f.spec, "prepare");
   assert_null(program_fault(f.memory, prepare));
@@ -104,20 +104,18 @@ static void table_changes_nothing(void **state) {
   call.results[1][0] = tabled;
   program_interpret(encode, &call);
   for (int64_t i = 0; i < row; i++) assert_true(plain[i] == tabled[i]);
-  arena_destroy(f.memory);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), encodes = 0, prepares = 0;
   for (int i = 0; i < count; i++) {
-    fixture f = load(&cases[i]);
+    SCOPED fixture f = load(&cases[i]);
     bool encode = trial_program(f.memory, f.spec, "encode"), prepare = trial_program(f.memory, f.spec, "prepare");
     if (encode) list_row(cases[i].name, encode_gives_golden, &cases[i]);
     if (prepare) list_row(cases[i].name, table_changes_nothing, &cases[i]);
     encodes += encode, prepares += prepare;
-    arena_destroy(f.memory);
   }
   int failed = run_listed();
   /* A form that loses its programs is a failure here. */
@@ -125,6 +123,5 @@ int main(void) {
     print_error("%d cases have a program, %d one of tables\n", encodes, prepares);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

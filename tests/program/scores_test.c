@@ -5,6 +5,7 @@
  */
 #include "forms/form.h"
 #include "plan/widen_gradient.h"
+#include "scoped.h"
 #include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -341,7 +342,7 @@ TEST(of_inputs) {
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
   for (int i = 0; i < count; i++) {
@@ -365,6 +366,5 @@ int main(void) {
     print_error("%d specs have a program\n", n);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

@@ -10,6 +10,7 @@
 #include "gpu/schedule.h"
 #include "plan/gradient.h"
 #include "program/passes.h"
+#include "scoped.h"
 #include "test.h"
 #include "variants.h"
 #include "verify/oracle.h"
@@ -329,7 +330,7 @@ static void reference(void **state) {
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), specs = 0;
   for (int i = 0; i < count; i++) {
@@ -348,6 +349,5 @@ int main(void) {
     print_error("%d specs have a program\n", specs);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

@@ -5,6 +5,7 @@
 #include "bench/peak_gpu.h"
 #include "fake_cuda.h"
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/run_threads.h"
 
@@ -126,7 +127,7 @@ TEST(calls_are_right) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const trial_case *c = &cases[i];
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     uint64_t random = 5;
     n_uploads = n_entries = 0;
     const spec *s = loader_load(a, c->spec, DSL_DIR, 1, &(loader_define){c->option, c->value});
@@ -144,7 +145,6 @@ TEST(calls_are_right) {
     m->clear(m);
     m->close(m);
     run_unload(loaded);
-    arena_destroy(a);
   }
   assert_int_equal(fake->retained, 0);
 }
@@ -153,7 +153,7 @@ TEST(calls_are_right) {
 TEST(products_are_ptx) {
   static const char *const chips[] = {"sm_75", "sm_80"};
   for (int i = 0; i < 2; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     attention_machine *m = attention_device(a, chips[i]);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       assert_int_equal(m->open(m, a, (number_type)type), 0);
@@ -169,14 +169,13 @@ TEST(products_are_ptx) {
       m->clear(m);
     }
     m->close(m);
-    arena_destroy(a);
   }
   assert_int_equal(fake->retained, 0);
 }
 
 /* Errors of the driver end a bench with words, and leave nothing behind. */
 TEST(errors_are_told) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   assert_null(attention_device(a, "sm_90")); /* the stand-in is of sm_80 */
   attention_machine *m = attention_device(a, "sm_80");
   fake->fail_in = "cuModuleLoadData";
@@ -192,7 +191,6 @@ TEST(errors_are_told) {
   m->clear(m);
   m->close(m);
   assert_int_equal(fake->retained, 0);
-  arena_destroy(a);
 }
 
 static int set_up(void **state) {

@@ -4,6 +4,7 @@
 #include "gpu/entries.h"
 #include "loader.h"
 #include "pegen/cuda.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/run_threads.h"
 #include "verify/trial.h"
@@ -253,7 +254,7 @@ TEST(shared_memory) {
 /* An entry of attention that needs more than the device has gives way to the next one of its type. */
 TEST(attention_that_fits) {
   spec *s = loader_load(memory, SPECS_DIR "/attention.lua", DSL_DIR, 0, NULL);
-  loaded_kernel *of_attention = run_load_threads(memory, s, "sm_80", PEGEN_DTYPE_F32, 0, 64, true);
+  SCOPED_KERNEL *of_attention = run_load_threads(memory, s, "sm_80", PEGEN_DTYPE_F32, 0, 64, true);
   const pegen_kernel *attention = run_kernel(of_attention);
   DLTensor *rows[6];
   uint64_t random = 3;
@@ -287,7 +288,6 @@ TEST(attention_that_fits) {
   fake->run = run;
   fake->n_parameters = parameters;
   fake->most_shared = 163 << 10;
-  run_unload(of_attention);
 }
 
 int main(void) { return run_listed_between(set_up, tear_down); }

@@ -1,6 +1,7 @@
 /* The launcher's plan and the threads' work, without a driver: however the grid is cut, every
  * element is written once, with the same bits; and what is refused is refused before a thread runs. */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
@@ -48,7 +49,7 @@ static void any_grid(fixture *f, int64_t k_heads) {
   for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
     DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
     for (int i = 0; i < 4; i++) {
-      loaded_kernel *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false);
+      SCOPED_KERNEL *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false);
       assert_non_null(loaded);
       DLTensor *out[2] = {tensor_copy(f->memory, q), tensor_copy(f->memory, k)};
       for (int s = 0; s < 2; s++) tensor_randomize(out[s], &(uint64_t){9});
@@ -57,21 +58,18 @@ static void any_grid(fixture *f, int64_t k_heads) {
         assert_true(!first[s] || tensor_identical(first[s], out[s]));
         if (!first[s]) first[s] = out[s];
       }
-      run_unload(loaded);
     }
   }
 }
 
 TEST(shared_rotors) {
-  fixture f = open_spec("geope3d", 0, NULL);
+  SCOPED fixture f = open_spec("geope3d", 0, NULL);
   any_grid(&f, K_HEADS);
-  arena_destroy(f.memory);
 }
 
 TEST(rotors_by_head) {
-  fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
+  SCOPED fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
   any_grid(&f, 3);
-  arena_destroy(f.memory);
 }
 
 static const number_type OPERAND_TYPES[] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
@@ -92,8 +90,8 @@ static void compare_operands(fixture *f, const pegen_kernel *kernel, const trial
 }
 
 static void operand_types_of(const char *name, int count, const loader_define *defines) {
-  fixture f = open_spec(name, count, defines);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec(name, count, defines);
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int t = 0; t < OPERAND_TYPE_COUNT; t++) {
     trial_operands operands = trial_random_operands(f.memory, f.spec, OPERAND_TYPES[t], &f.random);
@@ -119,8 +117,6 @@ static void operand_types_of(const char *name, int count, const loader_define *d
     assert_true(!first || tensor_identical(first, out));
     if (!first) first = out;
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(operand_types) {
@@ -131,8 +127,8 @@ TEST(operand_types) {
 
 /* Addresses and strides decide the entry. */
 TEST(width_of_access) {
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
+  SCOPED fixture f = open_spec("rope", 0, NULL);
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, q, NULL, NULL, 1), 0);
@@ -152,15 +148,13 @@ TEST(width_of_access) {
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, wide, NULL, NULL, 1), 0);
   assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16");
   assert_true(tensor_identical(wide, out));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* More batches than a grid has rows: several launches, each from its own batch on. */
 TEST(more_batches_than_rows) {
   enum { MANY = 65535 + 2, CHANNELS = 4 };
-  fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   int64_t axes = f.spec->n_axes;
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){1, axes}, (double[]){3, 4, 5});
   DLTensor *q = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, MANY, 2, 1, CHANNELS), *last = NULL;
@@ -176,24 +170,20 @@ TEST(more_batches_than_rows) {
     assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, &two, &two_out, NULL, NULL, 1), 0);
   }
   assert_true(tensor_identical(out, last));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(nothing_to_launch) {
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec("rope", 0, NULL);
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
   q->shape[2] = positions->shape[0] = 0;
   assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, q, q, NULL, NULL, 1), 0);
   assert_null(run_threads_entry(run_kernel(loaded)));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 TEST(refusals) {
-  fixture f = open_spec("care", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec("care", 0, NULL);
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS),
            *out = tensor_copy(f.memory, q);
@@ -222,8 +212,6 @@ TEST(refusals) {
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, out, NULL, NULL, 1), PEGEN_ERROR_DEVICE);
   assert_int_equal(trial_call(kernel, NULL, &f.operands, q, q, NULL, NULL, 1), PEGEN_ERROR_MISSING_POSITIONS);
   assert_null(run_threads_entry(kernel));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* The same rows through entries of gradients, on any grid: the adjoint identity, and which entry ran. */
@@ -255,12 +243,12 @@ static double product(const DLTensor *x, const DLTensor *y, double *size) {
 /* of_positions: what becomes of a call that asks for their gradients without a workspace. */
 static void gradients_of(const char *name, int count, const loader_define *defines, int of_positions) {
   static const int64_t wanted[] = {1, (int64_t)1 << 40};
-  fixture f = open_spec(name, count, defines);
+  SCOPED fixture f = open_spec(name, count, defines);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   DLTensor *positions = random_positions(&f, 1), *x = random_rows(&f, NUMBER_F32, ROWS_BHND, heads),
            *g = random_rows(&f, NUMBER_F32, ROWS_BNHD, heads), *first = NULL;
   for (int i = 0; i < 2; i++) {
-    loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true);
+    SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     DLTensor *y = tensor_copy(f.memory, x);
@@ -280,9 +268,7 @@ static void gradients_of(const char *name, int count, const loader_define *defin
     assert_int_equal(backward(&f, kernel, positions, here, here, NULL), 0);
     assert_true(tensor_identical(here, first));
     assert_int_equal(backward(&f, kernel, positions, g, here, positions), of_positions);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 TEST(gradients) {
@@ -295,11 +281,9 @@ TEST(gradients) {
   gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, workspace);
   gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, workspace);
   gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, workspace);
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec("rope", 0, NULL);
+  SCOPED_KERNEL *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
-  run_unload(without);
-  arena_destroy(f.memory);
 }
 
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */

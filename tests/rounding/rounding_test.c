@@ -4,6 +4,7 @@
  * by is NaN then whose lower half, were it rounded as that of a number, would carry into the sign.
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial.h"
 
@@ -99,7 +100,7 @@ static void compare(arena *a, const description *d, const spec *s, const char *t
 TEST(rows_are_rounded_once) {
   for (size_t i = 0; i < sizeof DESCRIPTIONS / sizeof *DESCRIPTIONS; i++) {
     const description *d = &DESCRIPTIONS[i];
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     const char **targets;
     int count = 0, n_targets = trial_targets(a, NULL, &targets);
     while (count < MOST_DEFINES && d->defines[count].name) count++;
@@ -108,13 +109,11 @@ TEST(rows_are_rounded_once) {
     assert_non_null(s);
     for (int target = 0; target < n_targets; target++) {
       unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
-      loaded_kernel *loaded = trial_load(a, s, targets[target], dtypes, 2);
+      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], dtypes, 2);
       assert_non_null(loaded);
       compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_BF16);
       compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_F16);
-      run_unload(loaded);
     }
-    arena_destroy(a);
   }
 }
 

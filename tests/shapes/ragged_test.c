@@ -2,6 +2,7 @@
  * what positions and inputs gain are those of calls of their own, to the bit; what operands gain is their sum; the same
  * bits for any number of parts; and what is refused, before a byte is written. */
 #include "call.h"
+#include "scoped.h"
 
 #include <math.h>
 #include <string.h>
@@ -167,15 +168,13 @@ static void as_apart(fixture *f, const pegen_kernel *kernel, const ragged *r, en
 TEST(every_entry) {
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     const ragged *r = &calls[i];
-    fixture f = fixture_open(SPECS_DIR, r->name, r->n_defines, r->defines, NULL, 31);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
+    SCOPED fixture f = fixture_open(SPECS_DIR, r->name, r->n_defines, r->defines, NULL, 31);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
     assert_non_null(loaded);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       for (int type = NUMBER_F32; type <= NUMBER_BF16 && sample_has(kernel, (entry_kind)kind); type++)
         as_apart(&f, kernel, r, (entry_kind)kind, (number_type)type);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -245,12 +244,10 @@ TEST(refused) {
     loader_define defines[2];
   } all[] = {{"rope", 1, {{"head_dim", "12"}}}, {"alibi", 2, {{"head_dim", "12"}, {"heads", "4"}}}};
   for (int i = 0; i < 2; i++) {
-    fixture f = fixture_open(SPECS_DIR, all[i].name, all[i].n_defines, all[i].defines, NULL, 37);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(SPECS_DIR, all[i].name, all[i].n_defines, all[i].defines, NULL, 37);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       if (sample_has(run_kernel(loaded), (entry_kind)kind)) refused_of(&f, run_kernel(loaded), (entry_kind)kind);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "forms/form.h"
 #include "loader.h"
 #include "plan/attention.h"
+#include "scoped.h"
 #include "verify/trial_attention_backward.h"
 
 #include <pthread.h>
@@ -78,10 +79,9 @@ static int promised(const promise *of, int size) {
 
 /* Of rotations of pairs off a grid: of each block and each number that operands have in them. */
 static size_t torque_bytes(const spec *s) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const attention_plan *p = s->pairwise->rotates && !s->grid[0] ? attention_plan_build(a, s) : NULL;
   size_t numbers = p && p->torques ? (size_t)p->torques->n_scatters * (size_t)s->n_blocks : 0;
-  arena_destroy(a);
   return 128 * numbers;
 }
 
@@ -269,13 +269,12 @@ static void measure_kernel(const spec *s, const char *target, const pegen_kernel
   for (int n = 0; n < 2 && kernel->dtypes & number_type_info(types[n])->dtype; n++)
     for (int i = 0; i < PEGEN_ENTRY_COUNT; i++)
       for (int gains = 0; gains <= (entry_rows[i].option == ENTRY_GRADIENT); gains++) {
-        subject t = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 1};
+        SCOPED subject t = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 1};
         set_call(&t, types[n], gains, true);
         if (!measure(&t, (pegen_entry_kind)i, target, gains ? " with operands" : "")) {
           set_call(&t, types[n], gains, false);
           measure(&t, (pegen_entry_kind)i, target, gains ? " with operands alone" : "");
         }
-        arena_destroy(t.memory);
       }
 }
 
@@ -325,7 +324,7 @@ static const test_case cases[] = {
 };
 
 static void run_case(const test_case *of) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   const char **targets;
   int count = 0, n_targets = trial_targets(memory, NULL, &targets);
   while (count < MOST_DEFINES && of->define[count].name) count++;
@@ -333,11 +332,9 @@ static void run_case(const test_case *of) {
       loader_load(memory, arena_printf(memory, "%s/%s.lua", SPECS_DIR, of->name), DSL_DIR, count, of->define);
   if (!s || n_targets == 0) exit(1);
   unsigned dtypes = s->head_dim > 64 ? PEGEN_DTYPE_F32 : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
-  loaded_kernel *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
+  SCOPED_KERNEL *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
   if (!loaded) exit(1);
   measure_kernel(s, targets[0], run_kernel(loaded));
-  run_unload(loaded);
-  arena_destroy(memory);
 }
 
 int main(int argc, char **argv) {

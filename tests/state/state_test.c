@@ -8,6 +8,7 @@
 #include "loader.h"
 #include "pegen/fold.h"
 #include "pegen/scan.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/trial.h"
 
@@ -156,7 +157,7 @@ static void assert_entries(fixture *f, number_type type) {
 
 static void entries_compute_alike(void **state) {
   const state_case *which = *state;
-  fixture f = {.memory = arena_create(), .random = 9};
+  SCOPED fixture f = {.memory = arena_create(), .random = 9};
   loader_define defines[MOST_DEFINES];
   int n_defines = 0;
   for (; n_defines < MOST_DEFINES && which->define[n_defines]; n_defines++) {
@@ -172,14 +173,12 @@ static void entries_compute_alike(void **state) {
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
     assert_non_null(loaded);
     f.kernel = run_kernel(loaded);
     assert_entries(&f, NUMBER_F32);
     if (i == count - 1) assert_entries(&f, NUMBER_BF16);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 TEST(folding_computes_alike) {

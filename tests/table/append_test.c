@@ -2,6 +2,7 @@
  * before, rounded once, at their slots; norms are those of their definition; v stands at the same slots; nothing else
  * is written; and what is refused. */
 #include "loader.h"
+#include "scoped.h"
 #include "slots.h"
 #include "test.h"
 #include "verify/trial.h"
@@ -238,7 +239,7 @@ static void run_type(world *w, const test_case *c, number_type read, int round) 
 }
 
 TEST(as_encode) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   const char **targets;
   int n_targets = trial_targets(memory, NULL, &targets), round = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -249,7 +250,6 @@ TEST(as_encode) {
         run_type(&w, &cases[i], cases[i].pair ? NUMBER_BF16 : (number_type)(type % NUMBER_CHANNEL_TYPES), round);
       close_world(&w);
     }
-  arena_destroy(memory);
 }
 
 /* ---- refusals ---- */
@@ -269,7 +269,7 @@ TEST(as_encode) {
   } while (0)
 
 TEST(refused) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   const char **targets;
   trial_targets(memory, NULL, &targets);
   world w = open_world(&cases[0], targets[0], PEGEN_DTYPE_F32);
@@ -327,13 +327,12 @@ TEST(refused) {
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = k->data, pool.shape = (int64_t[]){1, 1, 2, width}, args.v_out = &pool));
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = v->data, pool.shape = (int64_t[]){1, 1, 2, width}, args.k_out = &pool));
   close_world(&w);
-  arena_destroy(memory);
 }
 
 /* What append alone has is refused elsewhere, and kernels without slots have no such entry. */
 TEST(elsewhere) {
   static const test_case others[] = {{"rope", 0, {{NULL, NULL}}, 1, 1, 0}, {"liere", 0, {{NULL, NULL}}, 1, 1, 0}};
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   const char **targets;
   trial_targets(memory, NULL, &targets);
   for (int i = 0; i < 2; i++) {
@@ -350,7 +349,6 @@ TEST(elsewhere) {
     assert_int_equal(w.kernel->append == NULL, i);
     close_world(&w);
   }
-  arena_destroy(memory);
 }
 
 int main(void) { return run_listed(); }

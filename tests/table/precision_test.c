@@ -5,6 +5,7 @@
  * An argument names one target; without, all that this machine runs.
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -197,7 +198,7 @@ static void check_tables_apart(const fixture *narrow, const fixture *wide) {
 
 static void promises_hold(void **state) {
   const precision_case *which = *state;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char **targets;
   int count = trial_targets(a, wanted, &targets);
   for (int i = 0; i < count; i++) {
@@ -210,7 +211,6 @@ static void promises_hold(void **state) {
     run_unload(narrow.loaded);
     run_unload(wide.loaded);
   }
-  arena_destroy(a);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 /* slots_test: encode of k to slots of a cache in pages (kernel/check_slots.c): each row is that of a call without
  * slots, what has none is left out, nothing else of the cache is written; and what is refused. */
 #include "loader.h"
+#include "scoped.h"
 #include "slots.h"
 #include "test.h"
 #include "verify/trial.h"
@@ -108,18 +109,16 @@ static void one_call(world *w, const pegen_kernel *kernel, number_type read, num
 }
 
 static void as_rows(const encoding *e, int pair) {
-  world w = open_world(e->name, e->n_defines, e->defines);
+  SCOPED world w = open_world(e->name, e->n_defines, e->defines);
   unsigned dtypes = pair ? PEGEN_DTYPE_BF16 | PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3 : 0;
   for (int target = 0, round = 0; target < w.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
+    SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       number_type read = pair ? NUMBER_BF16 : (number_type)type;
       one_call(&w, run_kernel(loaded), read, pair ? NUMBER_F8E4M3 : read, round);
     }
-    run_unload(loaded);
   }
-  arena_destroy(w.memory);
 }
 
 TEST(slots) {
@@ -171,13 +170,11 @@ TEST(many) {
   static const encoding two[] = {{"rope", 2, {{"skip_tokens", "1"}, {"head_dim", "8"}}},
                                  {"rope_mixed", 2, {{"heads", "2"}, {"head_dim", "8"}}}};
   for (int i = 0; i < 2; i++) {
-    world w = open_world(two[i].name, two[i].n_defines, two[i].defines);
-    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED world w = open_world(two[i].name, two[i].n_defines, two[i].defines);
+    SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     of_many(&w, run_kernel(loaded), 3, 700);
     of_many(&w, run_kernel(loaded), 1100, 2);
     of_many(&w, run_kernel(loaded), 1, 1500);
-    run_unload(loaded);
-    arena_destroy(w.memory);
   }
 }
 
@@ -194,8 +191,8 @@ TEST(many) {
 
 /* As PyTorch has the strides of tensors without an element: those of sizes of one at least. */
 TEST(no_tokens) {
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int batches = 0; batches < 3; batches += 2) {
     int64_t tokens = batches ? 0 : 3, sizes[] = {batches, tokens}, strides[] = {tokens ? tokens : 1, 1};
@@ -210,13 +207,11 @@ TEST(no_tokens) {
     sizes[1]++;
     assert_int_equal(kernel->encode(&args, 0, 1), batches ? PEGEN_ERROR_SLOTS : 0);
   }
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
 TEST(refused) {
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *k = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
            *cache = cache_of(w.memory, k, 0);
@@ -256,15 +251,13 @@ TEST(refused) {
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = k->data, pool.shape = (int64_t[]){1, 2, 2, k->shape[3]}, at[2] = at[0] = -1,
                                 at[3] = 0, args.k_out = &pool));
   at[0] = 3, at[2] = 70, at[3] = 5;
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
 /* k of no heads and a cache of none, or pages of no rows, have nothing to write; q beside it goes where it always does.
  */
 TEST(of_nothing) {
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *q = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
            *q_out = tensor_copy(w.memory, q), *q_apart = tensor_copy(w.memory, q), k = *q, cache = *q;
@@ -289,8 +282,6 @@ TEST(of_nothing) {
   pages[1] = 0, pages[2] = 2;
   at[0] = at[2] = at[3] = -1;
   assert_int_equal(kernel->encode(&args, 0, 1), 0);
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
 /* Entries that have none say so. */
@@ -298,16 +289,14 @@ TEST(elsewhere) {
   static const char *const names[] = {"attention", "rope", "string_cayley", "pape"};
   int64_t at[] = {0};
   for (int i = 0; i < 4; i++) {
-    world w = open_world(names[i], 0, NULL);
+    SCOPED world w = open_world(names[i], 0, NULL);
     pegen_args args = {.struct_size = sizeof args, .slots = slots_of(w.memory, at, 1, 1, 1)};
-    loaded_kernel *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {i ? NULL : k->encode,  k->prepare,          k->encode_backward, k->attention,
                               k->attention_backward, k->prepare_backward, k->attention_finish};
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SLOTS);
-    run_unload(loaded);
-    arena_destroy(w.memory);
   }
 }
 

@@ -5,6 +5,7 @@
  */
 #include "kernel/table.h"
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
 
@@ -382,7 +383,7 @@ static void check_basis_not_finite(fixture *f) {
 /* ---- all of it ---- */
 
 static void tables_hold(void **state) {
-  fixture f = {.memory = arena_create(), .which = *state, .random = 5};
+  SCOPED fixture f = {.memory = arena_create(), .which = *state, .random = 5};
   loader_define defines[MOST_DEFINES];
   int n_defines = 0;
   for (; n_defines < MOST_DEFINES && f.which->define[n_defines]; n_defines++) {
@@ -403,7 +404,7 @@ static void tables_hold(void **state) {
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
     assert_non_null(loaded);
     f.kernel = run_kernel(loaded);
     check_rows(&f);
@@ -415,9 +416,7 @@ static void tables_hold(void **state) {
     check_not_finite(&f, false);
     check_not_finite(&f, true);
     check_basis_not_finite(&f);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {

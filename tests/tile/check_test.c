@@ -1,4 +1,5 @@
 /* Tile programs that are not sound, each with what the checker must say; sound ones; and their text. */
+#include "scoped.h"
 #include "test.h"
 #include "tile/tile.h"
 
@@ -359,11 +360,10 @@ static const struct {
 
 TEST(faults) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     cases[i].make(&f);
     const char *text = message_of(f.memory, f.p);
     if (cases[i].says ? !strstr(text, cases[i].says) : *text != 0) fail_msg("%s: '%s'", cases[i].name, text);
-    arena_destroy(f.memory);
   }
 }
 
@@ -371,7 +371,7 @@ TEST(faults) {
 
 /* Of each program each wait is needed: without any one of them it is not sound. */
 TEST(waits_are_needed) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),
                      *turned = tile_turned(a, forward, false), *rotated = tile_rotated(a, forward);
   const unsigned of_keys = TILE_OF_KEYS | TILE_OF_VALUES;
@@ -407,7 +407,6 @@ TEST(waits_are_needed) {
     }
     assert_int_equal(waits, i % 2 ? programs[i / 2].pipelined : programs[i / 2].in_turn);
   }
-  arena_destroy(a);
 }
 
 /* ---- text ---- */
@@ -506,7 +505,7 @@ static void assert_text(const tile_program *p, const char *expected) {
 }
 
 TEST(texts) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false);
   assert_text(forward, forward_text);
   assert_text(tile_reverse(a, tile_forward(a, true), TILE_OF_QUERIES), columns_text);
@@ -517,7 +516,6 @@ TEST(texts) {
   assert_text(turned, turned_text);
   assert_text(tile_apart(a, turned), forward_text);
   assert_text(tile_pipeline(a, tile_apart(a, tile_reverse(a, turned, TILE_OF_KEYS | TILE_OF_VALUES))), keys_text);
-  arena_destroy(a);
 }
 
 int main(void) { return run_listed(); }

@@ -5,6 +5,7 @@
 #include "base/diag.h"
 #include "base/number.h"
 #include "hand_spec.h"
+#include "scoped.h"
 #include "spec/adjoint.h"
 #include "spec/size.h"
 #include "test.h"
@@ -47,11 +48,10 @@ static long double value(expr_pool *pool, const expr *x, const point *at) {
                           .inputs = inputs,
                           .channels = at->row,
                           .cotangents = at->cotangents};
-  arena *scratch = arena_create();
+  SCOPED arena *scratch = arena_create();
   int nodes = expr_pool_count(pool);
   expr_memo memo = {arena_array(scratch, long double, nodes + 1), arena_alloc(scratch, (size_t)nodes + 1)};
   long double result = expr_eval_known(x, &env, &memo);
-  arena_destroy(scratch);
   return result;
 }
 
@@ -133,7 +133,7 @@ static const expr *made(fixture *f, expr_op op) {
 TEST(every_operation_has_its_derivative) {
   uint64_t random = 5;
   for (int op = 0; op < EXPR_OP_COUNT; op++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *e = made(&f, (expr_op)op);
     for (int sample = 0; sample < 50; sample++) {
       point at = random_point(&random, 0.25, 0.9);
@@ -145,14 +145,13 @@ TEST(every_operation_has_its_derivative) {
         at.positions[0] = -at.positions[0];
       }
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* What leaves gain, each in its block and head. */
 TEST(leaves_gain_what_differences_say) {
   uint64_t random = 6;
-  fixture f = begin();
+  SCOPED fixture f = begin();
   static const expr_op leaf[] = {EXPR_OPERAND, EXPR_INPUT, EXPR_CHANNEL, EXPR_ELEMENT};
   const expr *e = f.x;
   for (int i = 0; i < 4; i++) e = expr_mul(f.pool, expr_add(f.pool, made(&f, leaf[i]), f.y), e);
@@ -183,7 +182,6 @@ TEST(leaves_gain_what_differences_say) {
   /* What is not there, or is always 0, is not listed. */
   const expr *flat = expr_unary(f.pool, EXPR_FLOOR, f.x);
   assert_int_equal(adjoint_scatters(f.memory, f.pool, &(adjoint_output){flat, f.c}, 1, 15, &list), 0);
-  arena_destroy(f.memory);
 }
 
 /* ---- kinks and choices ---- */
@@ -196,7 +194,7 @@ TEST(at_kinks_the_derivative_is_zero) {
                {EXPR_MAX, 2, 2},    {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
                {EXPR_LESS, 1, 2},   {EXPR_MIN, -1, -1},   {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
                {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
-  fixture f = begin();
+  SCOPED fixture f = begin();
   for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {
     const expr *e = made(&f, kinks[i].op);
     point at = {.positions = {kinks[i].x, kinks[i].y, 0}, .cotangents = {3}};
@@ -208,12 +206,11 @@ TEST(at_kinks_the_derivative_is_zero) {
   point origin = {.cotangents = {3}};
   assert_true(value(f.pool, gradient(&f, expr_unary(f.pool, EXPR_SQRT, square), f.x), &origin) == 0);
   assert_true(value(f.pool, gradient(&f, expr_binary(f.pool, EXPR_ATAN2, f.x, f.y), f.x), &origin) == 0);
-  arena_destroy(f.memory);
 }
 
 /* Of a value that is finite where what it is made of is not, gradients are their limits. */
 TEST(saturated_values_have_limits) {
-  fixture f = begin();
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *size = expr_unary(pool, EXPR_ABS, f.x);
   const expr *log = expr_unary(pool, EXPR_LOG, size), *inverse = expr_div(pool, f.y, expr_mul(pool, size, size));
@@ -233,12 +230,11 @@ TEST(saturated_values_have_limits) {
     assert_true(value(pool, gradient(&f, saturated[i], f.y), &at) == 0);
     assert_gradients(&f, saturated[i], &near, 1e-9L);
   }
-  arena_destroy(f.memory);
 }
 
 /* A quotient whose denominator is infinite is 0 there, and has the slope that differences beside that place say. */
 TEST(quotients_at_poles_have_slopes) {
-  fixture f = begin();
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *inverse = expr_div(pool, one, f.x), *share = expr_div(pool, f.y, f.x);
   const expr *denominators[] = {
@@ -268,12 +264,11 @@ TEST(quotients_at_poles_have_slopes) {
   /* Two poles at once have no slope, and what comes in is no NaN. */
   const expr *both = expr_div(pool, one, expr_add(pool, inverse, expr_div(pool, one, f.y)));
   assert_true(value(pool, gradient(&f, both, f.x), &(point){.cotangents = {3}}) == 0);
-  arena_destroy(f.memory);
 }
 
 /* What was not chosen leaves no trace, though it and its derivatives are infinite or NaN. */
 TEST(choices_pass_one_branch_alone) {
-  fixture f = begin();
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *zero = expr_const(pool, 0), *is_positive = expr_binary(pool, EXPR_LESS, zero, f.x);
   const expr *log = expr_unary(pool, EXPR_LOG, f.x), *root = expr_unary(pool, EXPR_SQRT, f.x);
@@ -313,7 +308,6 @@ TEST(choices_pass_one_branch_alone) {
   /* What is also reached without a choice says what it is. */
   const expr *both = expr_add(pool, expr_select(pool, is_positive, log, zero), inverse);
   assert_true(!isfinite(value(pool, gradient(&f, both, f.x), &(point){.positions = {0, 1, 0}, .cotangents = {2}})));
-  arena_destroy(f.memory);
 }
 
 /* ---- graphs ---- */
@@ -349,7 +343,7 @@ TEST(random_graphs_agree_with_differences) {
   enum { NODES = 30, OUTPUTS = 3 };
   uint64_t random = 7;
   for (int round = 0; round < 60; round++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *node[NODES] = {f.x, f.y, f.z, expr_const(f.pool, 0.5)};
     for (int n = 4; n < NODES; n++)
       node[n] = grown(&f, node[random_below(&random, n)], node[random_below(&random, n)], &random);
@@ -371,14 +365,13 @@ TEST(random_graphs_agree_with_differences) {
         assert_true(fabsl(got - exact) <= 1e-8L * (1 + fabsl(exact)));
       }
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* The chain rule may be cut anywhere: gradients of what is in between, handed on, give the same. */
 TEST(the_walk_may_stop_and_go_on) {
   uint64_t random = 8;
-  fixture f = begin();
+  SCOPED fixture f = begin();
   const expr *inner = expr_unary(f.pool, EXPR_EXP, expr_mul(f.pool, f.x, f.y));
   const expr *outer = expr_div(f.pool, expr_mul(f.pool, inner, inner), expr_add(f.pool, f.x, inner));
   const expr *nodes[] = {inner, f.x}, *upper[2], *lower;
@@ -391,7 +384,6 @@ TEST(the_walk_may_stop_and_go_on) {
     assert_true(fabsl(value(f.pool, whole, &at) - exact) < 1e-15L * fabsl(exact));
   }
   assert_ptr_equal(gradient(&f, outer, f.z), expr_const(f.pool, 0));
-  arena_destroy(f.memory);
 }
 
 /* ---- rotors ---- */
@@ -429,7 +421,7 @@ static spec *rotor(arena *a, int which, uint64_t *random) {
 TEST(closed_forms_agree_with_differences) {
   uint64_t random = 9;
   for (int which = 0; which < ROTOR_COUNT; which++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
     assert_true(block_build(memory, s, &program));
@@ -460,7 +452,6 @@ TEST(closed_forms_agree_with_differences) {
         print_error("rotor %d: %Lg, should be %Lg\n", which, got, sum);
       assert_true(fabsl(got - sum) <= 1e-8L * (1 + fabsl(sum)));
     }
-    arena_destroy(memory);
   }
 }
 
@@ -468,7 +459,7 @@ TEST(closed_forms_agree_with_differences) {
 TEST(gradients_stay_small) {
   uint64_t random = 10;
   for (int which = 0; which < ROTOR_COUNT; which++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
     assert_true(block_build(memory, s, &program));
@@ -483,13 +474,12 @@ TEST(gradients_stay_small) {
     int64_t both = expr_size_of_all(memory, s->pool, roots, count + leaves);
     if (both > 5 * forward) print_error("rotor %d: %lld with %lld\n", which, (long long)both, (long long)forward);
     assert_true(both <= 5 * forward);
-    arena_destroy(memory);
   }
 }
 
 /* What no difference of rounded numbers is left in gives gradients to the last digits near the identity. */
 TEST(unrounded_expressions_round_nowhere) {
-  fixture f = begin();
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *narrow = expr_unary(pool, EXPR_NARROW, expr_unary(pool, EXPR_COSQ, f.x));
   const expr *row = expr_input(pool, 0, (const int32_t[]){0, 1});
@@ -511,7 +501,6 @@ TEST(unrounded_expressions_round_nowhere) {
   }
   /* Gradients of what is rounded are float64 all the same. */
   assert_false(gradient(&f, rounded[0], f.x)->is_f32);
-  arena_destroy(f.memory);
 }
 
 /* ---- size ---- */
@@ -524,7 +513,7 @@ static void hear(diag_kind kind, const char *file, int line, const char *text) {
 
 TEST(gradients_that_are_too_large_are_refused) {
   for (int large = 0; large < 2; large++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *e = f.x;
     for (int i = 0; i < (large ? 800 : 40); i++)
       e = expr_unary(f.pool, EXPR_SINQ, expr_mul(f.pool, e, expr_add(f.pool, e, f.y)));
@@ -537,7 +526,6 @@ TEST(gradients_that_are_too_large_are_refused) {
     assert_true(fits == !large);
     assert_true(!large == !strstr(said, "the gradients of the phase of axis 'x' take"));
     assert_true(!large == !strstr(said, "16384 at most"));
-    arena_destroy(f.memory);
   }
 }
 

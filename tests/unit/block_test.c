@@ -7,6 +7,7 @@
 #include "algebra/block.h"
 #include "base/number.h"
 #include "hand_spec.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
 
@@ -46,7 +47,7 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
 }
 
 static void check(const hand_request *request, const char *what, uint64_t *random) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   block_program program;
   const spec *s = hand_spec(a, request, random);
   assert_true(block_build(a, s, &program));
@@ -59,7 +60,6 @@ static void check(const hand_request *request, const char *what, uint64_t *rando
       assert_true(expr_is_const(entry, 0));
   }
   assert_like_reference(a, s, &program, what, random);
-  arena_destroy(a);
 }
 
 /* All signatures of 2 to 4 dimensions with every rule; of 5 some, and planes of the basis. */
@@ -95,7 +95,7 @@ TEST(one_axis_and_many) {
 /* Two turns that undo one another, and a description that undoes itself. */
 TEST(inverses_undo) {
   for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     uint64_t random = 9, again = 9, positions_random = 10;
     hand_request request = {{3, 0, 0}, (spec_combine)rule, 3, 2, 1, 2, 0, false, false, false, 2};
     block_program there, back;
@@ -115,7 +115,6 @@ TEST(inverses_undo) {
                    expr_eval_long(there.matrix.entry[k * 3 + j], &env);
           assert_true(fabsl(sum - (i == j)) < BOUND);
         }
-    arena_destroy(a);
   }
 }
 
@@ -141,7 +140,7 @@ TEST(split_in_every_signature) {
     for (int q = 0; p + q <= 4; q++)
       for (int axes = 1; axes <= 2; axes++)
         for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
-          arena *a = arena_create();
+          SCOPED arena *a = arena_create();
           hand_request request = {
               {p, q, 4 - p - q}, (spec_combine)rule, axes, 2, 1, 1u << 1, 0, axes == 1, true, q % 2, 1};
           spec *s = hand_spec(a, &request, &random);
@@ -149,7 +148,6 @@ TEST(split_in_every_signature) {
           for (int axis = 0; axis < axes; axis++) set_generator(a, s, axis, NULL, &random);
           assert_true(block_build(a, s, &program));
           assert_like_reference(a, s, &program, "split", &random);
-          arena_destroy(a);
         }
 }
 
@@ -172,7 +170,7 @@ TEST(split_where_parts_meet) {
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof points / sizeof *points; k++)
       for (size_t j = 0; j < sizeof by / sizeof *by; j++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
         spec *s = hand_spec(a, &request, &random);
         block_program program;
@@ -181,7 +179,6 @@ TEST(split_where_parts_meet) {
         set_generator(a, s, 0, coefficient, NULL);
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "parts that meet", &random);
-        arena_destroy(a);
       }
 }
 
@@ -205,7 +202,7 @@ TEST(split_in_five_dimensions) {
   uint64_t random = 23;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) {
-      arena *a = arena_create();
+      SCOPED arena *a = arena_create();
       hand_request request = {algebras[i], COMBINE_SUM, 1, 2, 1, 1u << 1, 0, true, true, false, 1};
       spec *s = hand_spec(a, &request, &random);
       block_program program;
@@ -213,7 +210,6 @@ TEST(split_in_five_dimensions) {
       keep_planes(&s->generator[0], planes[k]);
       assert_true(block_build(a, s, &program));
       assert_like_reference(a, s, &program, "five dimensions", &random);
-      arena_destroy(a);
     }
 }
 
@@ -225,7 +221,7 @@ TEST(five_in_every_signature) {
   for (int p = 0; p <= 5; p++)
     for (int q = 0; p + q <= 5; q++)
       for (int kind = 0; kind < 4; kind++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         int axes = kind == 3 ? 2 : 1;
         hand_request request = {{p, q, 5 - p - q},
                                 kind == 3 ? (p % 2 ? COMBINE_SUM : COMBINE_PRODUCT) : COMBINE_SUM,
@@ -247,7 +243,6 @@ TEST(five_in_every_signature) {
         }
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "five mixed", &random);
-        arena_destroy(a);
       }
 }
 
@@ -271,7 +266,7 @@ TEST(five_where_parts_meet) {
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof points / sizeof *points; k++)
       for (size_t j = 0; j < sizeof by / sizeof *by * (sizeof sizes / sizeof *sizes); j++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
         spec *s = hand_spec(a, &request, &random);
         block_program program;
@@ -280,7 +275,6 @@ TEST(five_where_parts_meet) {
         set_generator(a, s, 0, coefficient, NULL);
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "parts of five that meet", &random);
-        arena_destroy(a);
       }
 }
 
@@ -314,10 +308,9 @@ TEST(two_reflections) {
     for (int rule = COMBINE_SUM; rule <= COMBINE_MEAN; rule++)
       for (int inverse = 0; inverse < 2; inverse++)
         for (int learned = 0; learned < 2; learned++) {
-          arena *a = arena_create();
+          SCOPED arena *a = arena_create();
           hand_request request = {{n, 0, 0}, (spec_combine)rule, 2, 2, 1, vectors, 1, learned, false, inverse, 1};
           assert_mirrored_like_reference(a, hand_spec(a, &request, &random), &random);
-          arena_destroy(a);
         }
 }
 
@@ -331,7 +324,7 @@ TEST(no_two_reflections) {
       {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1.5}, /* stretched */
       {{3, 0, 0}, COMBINE_SUM, 1, 1, 1, vectors, 0, false, true, false, 1}, /* one plane */
   };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   uint64_t random = 13;
   const expr *mirror[SPEC_MAX_BLADES];
   bool flipped[SPEC_MAX_BLADES];
@@ -342,7 +335,6 @@ TEST(no_two_reflections) {
   assert_true(block_mirror(a, s, mirror, flipped)); /* e12 and e13 */
   s->generator[2].blade[0] = 6; /* and e23 */
   assert_false(block_mirror(a, s, mirror, flipped));
-  arena_destroy(a);
 }
 
 int main(void) { return run_listed(); }

@@ -7,6 +7,7 @@
  */
 #include "algebra/clifford.h"
 #include "base/number.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <math.h>
@@ -108,7 +109,7 @@ TEST(compounds_are_determinants) {
         if (n == 0) continue;
         algebras++;
         random_action(v, g, &random);
-        arena *memory = arena_create();
+        SCOPED arena *memory = arena_create();
         expr_pool *pool = expr_pool_create(memory, 1);
         expr_matrix m = {n, arena_array(memory, const expr *, n *n)};
         double entries[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
@@ -130,14 +131,13 @@ TEST(compounds_are_determinants) {
               print_error("Cl(%d,%d,%d) %u %u: %Lg, expected %Lg\n", p, q, r, row, column, got, expected);
             assert_true(fabsl(got - expected) <= 1e-12L * powl(scale, n));
           }
-        arena_destroy(memory);
       }
   assert_int_equal(algebras, 55);
 }
 
 /* The point of the complement: bivectors of three dimensions turn by entries of the vectors' own matrix. */
 TEST(complements_are_entries) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {3, arena_array(memory, const expr *, 9)};
   for (int i = 0; i < 9; i++) m.entry[i] = expr_channel(pool, i);
@@ -148,11 +148,10 @@ TEST(complements_are_entries) {
   assert_true(expr_is_const(clifford_compound(pool, euclidean, m, 7, 7), 1));
   assert_true(expr_is_const(clifford_compound(pool, euclidean, m, 0, 0), 1));
   assert_int_equal(clifford_compound(pool, degenerate, m, 3, 3)->op, EXPR_SUB);   /* no inverse metric: a minor */
-  arena_destroy(memory);
 }
 
 TEST(products_of_matrices) {
-  arena *memory = arena_create();
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {2, arena_array(memory, const expr *, 4)}, one = expr_matrix_identity(memory, pool, 2);
   for (int i = 0; i < 4; i++) m.entry[i] = expr_channel(pool, i);
@@ -163,7 +162,6 @@ TEST(products_of_matrices) {
     assert_ptr_equal(left.entry[i], m.entry[i]);
     assert_true(expr_eval(square.entry[i], &env) == out[i]);
   }
-  arena_destroy(memory);
 }
 
 int main(void) { return run_listed(); }

@@ -2,6 +2,7 @@
  * dependences nodes get, and that no simplification changes a value by more than rounding.
  */
 #include "base/number.h"
+#include "scoped.h"
 #include "spec/expr.h"
 #include "spec/size.h"
 #include "test.h"
@@ -318,7 +319,7 @@ TEST_BETWEEN(simplification_keeps_values, set_up, tear_down) {
   uint64_t random = 20;
   double positions[2], elements[6];
   for (int round = 0; round < 200; round++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     expr_pool *pool = expr_pool_create(memory, BLOCKS);
     for (int i = 0; i < 2; i++) positions[i] = random_uniform(&random, -3, 3);
     for (int i = 0; i < 6; i++) elements[i] = random_uniform(&random, -3, 3);
@@ -349,7 +350,6 @@ TEST_BETWEEN(simplification_keeps_values, set_up, tear_down) {
         assert_true(fabs(expr_eval(node[n].e, &env) - (double)node[n].value[i]) <=
                     (double)(8 * node[n].error[i] + 0x1p-52L * fabsl(node[n].value[i])));
       }
-    arena_destroy(memory);
   }
 }
 
@@ -415,7 +415,7 @@ TEST_BETWEEN(size_counts_what_is_shared_once, set_up, tear_down) {
 
 /* Whatever an index is, an element of the operand is read: nothing else is in memory that is anyone's. */
 TEST(places_stay_inside) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *read = expr_element(pool, 0, 4, 1, (const int32_t[]){1}, expr_position(pool, 0));
   static const struct {
@@ -435,12 +435,11 @@ TEST(places_stay_inside) {
     dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, cases[i].place}, &read, 1, &y);
     assert_true(y.value == elements[cases[i].place] && y.tangent == 1);
   }
-  arena_destroy(a);
 }
 
 /* Two elements of one operand are variables of their own. */
 TEST(elements_have_their_own_derivatives) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *x[2], *product;
   for (int i = 0; i < 2; i++) x[i] = expr_operand(pool, 0, 1, (const int32_t[]){i});
@@ -453,7 +452,6 @@ TEST(elements_have_their_own_derivatives) {
     dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, i}, &product, 1, &y);
     assert_true(y.value == 15 && y.tangent == elements[1 - i]);
   }
-  arena_destroy(a);
 }
 
 /* Numbers stored as integers are the nearest there are towards 0; what is no number is 0. */

@@ -2,6 +2,7 @@
  * the code around its comments is the same. */
 #include "hand_spec.h"
 #include "object/header.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -64,11 +65,10 @@ TEST(texts_stay_in_their_comments) {
                                       "*\xe2\x80",
                                       "\xf4\x90\x80\x80*/",
                                       "*/*/*/"};
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char *wanted = code_of(a, header_text(a, described(a, "plain"), NULL, 0, true));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     assert_string_equal(code_of(a, header_text(a, described(a, texts[i]), NULL, 0, true)), wanted);
-  arena_destroy(a);
 }
 
 /* What turns the line around, or is no UTF-8, is a question mark; letters stay. */
@@ -95,7 +95,7 @@ TEST(what_is_read_is_there) {
                {"[\U0001d4b3]", "[\U0001d4b3]"},
                {"[?\?/]", "[?\? /]"},
                {"[\\\xff/]", "[?\? /]"}};
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *text = header_text(a, described(a, cases[i].text), NULL, 0, true);
     int found = 0;
@@ -103,7 +103,6 @@ TEST(what_is_read_is_there) {
     if (found != 9) /* doc; option; four of the operand; three of the input */
       fail_msg("%s is %d times in %s", cases[i].shown, found, text);
   }
-  arena_destroy(a);
 }
 
 int main(void) { return run_listed(); }

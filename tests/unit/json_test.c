@@ -2,6 +2,7 @@
 #include "base/json_read.h"
 #include "base/number.h"
 
+#include "scoped.h"
 #include "test.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ static const json_value *read_text(arena *a, const char *text) {
 }
 
 TEST(test_values) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const json_value *v =
       read_text(a, " {\"a\": [1, -2.5e1, true, null], \"b\": {}, \"\\u00e9\\ud83d\\ude00\\n\": \"x\"}\t\n");
   assert_int_equal(v->kind, JSON_OBJECT);
@@ -41,7 +42,6 @@ TEST(test_values) {
   assert_true(read_text(a, "9223372036854775807")->is_whole);
   assert_false(read_text(a, "9223372036854775808")->is_whole);
   assert_int_equal(read_text(a, "\"\xf4\x8f\xbf\xbf\"")->kind, JSON_TEXT);
-  arena_destroy(a);
 }
 
 TEST(test_refusals) {
@@ -88,7 +88,7 @@ TEST(test_refusals) {
       "[1]]",
       "\f1",
   };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char *wrong;
   for (size_t i = 0; i < sizeof wrong_texts / sizeof *wrong_texts; i++)
     if (read_bytes(a, wrong_texts[i], strlen(wrong_texts[i]), &wrong)) fail_msg("'%s' was read", wrong_texts[i]);
@@ -101,7 +101,6 @@ TEST(test_refusals) {
     memset(deep + depth, ']', (size_t)depth);
     assert_int_equal(read_bytes(a, deep, 2 * (size_t)depth, &wrong) != NULL, !more);
   }
-  arena_destroy(a);
 }
 
 /* Every cut and 20000 changed copies of a header: nothing but a value or a refusal comes of any. */
@@ -113,18 +112,16 @@ TEST(test_changed) {
   uint64_t random = 7;
   size_t read = 0, length = sizeof text - 1;
   for (size_t cut = 0; cut < length - 3; cut++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     assert_null(read_bytes(a, text, cut, &wrong));
-    arena_destroy(a);
   }
   for (int i = 0; i < 20000; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     char copy[sizeof text];
     memcpy(copy, text, sizeof text);
     for (int n = 1 + random_below(&random, 3); n > 0; n--)
       copy[random_below(&random, (int)length)] = likely[random_below(&random, (int)sizeof likely - 1)];
     read += read_bytes(a, copy, length, &wrong) != NULL;
-    arena_destroy(a);
   }
   assert_true(read > 500 && read < 19000);
 }

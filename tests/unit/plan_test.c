@@ -2,6 +2,7 @@
 #include "base/number.h"
 #include "hand_spec.h"
 #include "plan/plan.h"
+#include "scoped.h"
 #include "test.h"
 
 #include <string.h>
@@ -198,14 +199,13 @@ TEST(chunks_alike_are_looped) {
   for (int leftover = 0; leftover < 2; leftover++)
     for (int n = 2; n <= 3; n++) {
       hand_request request = {{n, 0, 0}, COMBINE_PRODUCT, 2, 41, 1, 2, leftover, true, false, false, 1};
-      fixture f = build(&request, &random);
+      SCOPED fixture f = build(&request, &random);
       /* 41 blocks: ten whole chunks of 4, five of 8, and the last vector, which starts early, takes from the last
        * of them; a row that a channel shifts has vectors across all chunks. */
       assert_row_step(&f, 4, leftover ? 0 : 4 * n);
       assert_int_equal(assert_looped(&f, 4), leftover ? 0 : 9);
       assert_int_equal(assert_looped(&f, 8), leftover ? 0 : 4);
       assert_int_equal(assert_looped(&f, 16), 0);
-      arena_destroy(f.memory);
     }
 }
 
@@ -219,7 +219,7 @@ TEST(plans_of_all_shapes) {
           hand_request request = {{n, 0, 0},   COMBINE_PRODUCT, 2,     blocks, 1 + variant % 2, grades, variant,
                                   variant > 1, variant == 3,    false, 1};
           if (n == 4 && blocks > 1 && variant > 0) continue; /* the larger, the slower to build */
-          fixture f = build(&request, &random);
+          SCOPED fixture f = build(&request, &random);
           assert_terms_are_matrix(&f);
           assert_hoisted(&f);
           for (int width = 4; width <= 16; width *= 2)
@@ -227,7 +227,6 @@ TEST(plans_of_all_shapes) {
               assert_tile(&f, width);
               n_paired += assert_pairs(&f, width);
             }
-          arena_destroy(f.memory);
         }
   assert_true(n_paired > 0);
 }
@@ -236,9 +235,8 @@ TEST(plans_of_all_shapes) {
 TEST(planes_are_paired) {
   uint64_t random = 5;
   hand_request request = {{2, 0, 0}, COMBINE_PRODUCT, 2, 40, 1, 2, 0, true, false, false, 1};
-  fixture f = build(&request, &random);
+  SCOPED fixture f = build(&request, &random);
   for (int width = 4; width <= 16; width *= 2) assert_true(assert_pairs(&f, width));
-  arena_destroy(f.memory);
 }
 
 /* Vectors of three dimensions: three diagonals. All of Cl(3,0): the same three, grades side by side. */
@@ -250,9 +248,8 @@ TEST(diagonals_are_few) {
   } cases[] = {{2, 3}, {4, 3}, {6, 3}, {15, 3}, {1, 1}};
   for (int i = 0; i < 5; i++) {
     hand_request request = {{3, 0, 0}, COMBINE_PRODUCT, 2, 5, 1, cases[i].grades, 0, true, false, false, 1};
-    fixture f = build(&request, &random);
+    SCOPED fixture f = build(&request, &random);
     assert_int_equal(f.plan->n_terms, cases[i].terms);
-    arena_destroy(f.memory);
   }
 }
 

@@ -1,5 +1,6 @@
 /* size: operations of a description's expressions, and that each of its fields has the limit. */
 #include "base/diag.h"
+#include "scoped.h"
 #include "spec/size.h"
 #include "test.h"
 
@@ -21,7 +22,7 @@ static const expr *operations(expr_pool *pool, const expr *x, int count) {
 }
 
 TEST(operations_are_counted) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *x = expr_position(pool, 0), *y = expr_position(pool, 1);
   assert_int_equal(expr_size(a, pool, x), 0);
@@ -33,7 +34,6 @@ TEST(operations_are_counted) {
   const expr *shared = operations(pool, x, 5), *roots[] = {expr_mul(pool, shared, y), expr_sub(pool, shared, y)};
   assert_int_equal(expr_size_of_all(a, pool, roots, 2), 7);
   assert_int_equal(expr_size(a, pool, expr_mul(pool, roots[0], roots[1])), 8);
-  arena_destroy(a);
 }
 
 enum { PHASE, GENERATOR, ENTRY_OF_Q, ENTRY_OF_K, MAP, ADDED, TERM, SCORE, BIAS, OF_A_PART, FIELDS };
@@ -85,7 +85,7 @@ TEST(every_field_has_the_limit) {
                                             "the phase of axis 'y'"};
   diag_send_to(hear);
   for (int field = 0; field < FIELDS; field++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     expr_pool *pool = expr_pool_create(a, 1);
     const expr *x = expr_position(pool, 0);
     *said = 0;
@@ -93,7 +93,6 @@ TEST(every_field_has_the_limit) {
     assert_string_equal(said, "");
     assert_false(fits(a, pool, field, operations(pool, x, 4097)));
     assert_non_null(strstr(said, words[field]));
-    arena_destroy(a);
   }
   diag_send_to(NULL);
 }

@@ -2,6 +2,7 @@
 #include "algebra/dense_vectors.h"
 #include "algebra/torus.h"
 #include "plan/dense.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
 
@@ -48,7 +49,7 @@ static double angle_at(const spec *s, const torus *t, int block) {
 }
 
 TEST(one_matrix_a_block_commutes) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, all_axes, one_a_block);
   torus_find(a, s, &t);
@@ -58,11 +59,10 @@ TEST(one_matrix_a_block_commutes) {
     assert_int_equal(t.generator.offset[g], 16 * g);
     assert_true(angle_at(s, &t, g) == all_axes[0][g] + 10 * all_axes[1][g] + 100 * all_axes[2][g]);
   }
-  arena_destroy(a);
 }
 
 TEST(one_axis_a_block_commutes) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, axis_a_block, one_an_axis);
   torus_find(a, s, &t);
@@ -71,34 +71,31 @@ TEST(one_axis_a_block_commutes) {
     assert_int_equal(t.generator.offset[g], one_an_axis[g][g]);
     assert_true(angle_at(s, &t, g) == (g == 0 ? 1 : g == 1 ? 10 : 100));
   }
-  arena_destroy(a);
 }
 
 TEST(matrices_of_their_own_are_not_seen_to_commute) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   torus t;
   torus_find(a, description(a, B, all_axes, one_an_axis), &t);
   assert_string_equal(t.why_not, "axes 't' and 'h' turn block 0 by matrices of their own");
   static const double two_in_the_last[AXES][BLOCKS] = {{1, 1, 0}, {0, 0, 1}, {0, 0, 1}};
   torus_find(a, description(a, B, two_in_the_last, one_an_axis), &t);
   assert_string_equal(t.why_not, "axes 'h' and 'w' turn block 2 by matrices of their own");
-  arena_destroy(a);
 }
 
 /* A block that no axis turns is fine: its angle is 0. */
 TEST(silent_blocks_commute) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   torus t;
   static const double silent[AXES][BLOCKS] = {{1, 0, 0}, {0, 0, 0}, {0, 0, 2}};
   const spec *s = description(a, B, silent, one_an_axis);
   torus_find(a, s, &t);
   assert_null(t.why_not);
   assert_true(angle_at(s, &t, 1) == 0);
-  arena_destroy(a);
 }
 
 TEST(heads_may_differ) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   torus t;
   spec *s = description(a, B, axis_a_block, one_an_axis);
   spec_dense dense = *s->dense;
@@ -109,24 +106,22 @@ TEST(heads_may_differ) {
   assert_null(t.why_not);
   assert_int_equal(t.generator.n_heads, HEADS);
   for (int i = 0; i < HEADS * BLOCKS; i++) assert_int_equal(t.generator.offset[i], by_head[i]);
-  arena_destroy(a);
 }
 
 /* An output in the generators' basis needs one; without, the description is refused. */
 TEST(schur_needs_a_torus) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = description(a, B, all_axes, one_a_block), *other = description(a, B, all_axes, one_an_axis);
   spec_dense dense = *s->dense, other_dense = *other->dense;
   dense.map = other_dense.map = DENSE_SCHUR;
   s->dense = &dense, other->dense = &other_dense;
   assert_non_null(plan_dense_build(a, s));
   assert_null(plan_dense_build(a, other));
-  arena_destroy(a);
 }
 
 /* Blocks of 2 and 3 channels as bivectors: the reference's Clifford algebra and its matrices agree. */
 TEST(small_blocks_are_vectors) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   double raw[AXES * BLOCKS * 9];
   for (int i = 0; i < AXES * BLOCKS * 9; i++) raw[i] = sin(1.7 * i + 0.3);
   const double *operands[] = {raw}, positions[AXES] = {0.4, -1.3, 2.1};
@@ -148,7 +143,6 @@ TEST(small_blocks_are_vectors) {
         for (int i = 0; i < b * b; i++) assert_true(fabsl(x[i] - y[i]) < 1e-15L);
       }
     }
-  arena_destroy(a);
 }
 
 int main(void) { return run_listed(); }

@@ -4,6 +4,7 @@
  *   widen_test SEED N     N random biases from SEED on against the definition
  */
 #include "loader.h"
+#include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
 #include "verify/trial_widen_backward.h"
@@ -71,7 +72,7 @@ static void compare_golden(const DLTensor *q, const DLTensor *k, const double *s
 }
 
 static void golden(const char *name, const char *encoding, const char *defines, int axes, int parabolas, bool has_b) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load_bias(a, encoding, defines);
   const double *positions = read_golden(a, name, "positions", TOKENS * axes);
   int size = parabolas ? parabolas : 1;
@@ -108,7 +109,6 @@ static void golden(const char *name, const char *encoding, const char *defines, 
     ran++;
   }
   assert_true(ran > 0);
-  arena_destroy(a);
 }
 
 TEST(pape_of_images) { golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
@@ -119,7 +119,7 @@ TEST(pape_rotation_invariant) { golden("pape_ri", "pape_ri", "head_dim=64 heads=
 
 TEST(sincos_of_volumes) {
   enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load(a, arena_printf(a, "%s/sincos.lua", SPECS_DIR), "channels=70 axes=3");
   assert_non_null(s);
   int64_t count = SUM_BATCH * TOKENS * SUM_CHANNELS;
@@ -130,7 +130,7 @@ TEST(sincos_of_volumes) {
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
-    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
+    SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
     assert_non_null(loaded);
     DLTensor *in = tensor_rows(a, NUMBER_F32, ROWS_BHND, SUM_BATCH, 1, TOKENS, SUM_CHANNELS), *out = tensor_copy(a, in);
     for (int64_t i = 0; i < count; i++)
@@ -143,9 +143,7 @@ TEST(sincos_of_volumes) {
       if (!(fabs(got - expected[i]) <= 0x1p-22 * fmax(1, fabs(expected[i]))))
         fail_msg("%s: element %d: %.9g, not %.9g", targets[target], (int)i, got, expected[i]);
     }
-    run_unload(loaded);
   }
-  arena_destroy(a);
 }
 
 /* ---- columns ---- */
@@ -158,9 +156,9 @@ static int columns_in_use(const pegen_width *w) {
 
 /* Numbers of columns in float32 and bfloat16, and E of each. */
 static void expect_columns(const char *name, const char *defines, int f32, int bf16) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   spec *s = load_bias(a, name, defines);
-  loaded_kernel *loaded = trial_load(a, s, "native", 0, 1);
+  SCOPED_KERNEL *loaded = trial_load(a, s, "native", 0, 1);
   assert_non_null(loaded);
   const pegen_kernel *kernel = run_kernel(loaded);
   int wanted[] = {f32, bf16};
@@ -170,15 +168,12 @@ static void expect_columns(const char *name, const char *defines, int f32, int b
     assert_int_equal(kernel->widths[type].n_columns, kernel->widths[type].out_dim - kernel->head_dim);
   }
   assert_int_equal(kernel->out_dim, kernel->widths[0].out_dim);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 TEST(columns_are_monomials) {
   for (int m = 1; m < 80; m += 26) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     expect_columns("pape", arena_printf(a, "axes=2 parabolas=%d", m), 5, 15);
-    arena_destroy(a);
   }
   expect_columns("pape", "axes=3", 9, 27);
   expect_columns("pape", "axes=1", 2, 6);
@@ -488,7 +483,7 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
                                      number % 4 == 1 ? "true" : "false");
   spec *s = load(a, RANDOM_SPEC, defines);
   assert_non_null(s);
-  loaded_kernel *loaded = trial_load_gradients(a, s, target, 0, optimize);
+  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, 0, optimize);
   assert_non_null(loaded);
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = (uint64_t)number * 77 + 5;
@@ -518,7 +513,6 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     if (kernel->encode_backward && number % NUMBER_CHANNEL_TYPES == type)
       random_gradients(a, &t, kernel, defines, &random);
   }
-  run_unload(loaded);
 }
 
 TEST(random_biases) {
@@ -527,9 +521,8 @@ TEST(random_biases) {
   for (int i = 0; i < count; i++)
     for (int target = 0; target < 5; target++) {
       if (!trial_runnable(targets[target]) || (i % 3 != target % 3 && target < 3)) continue;
-      arena *a = arena_create();
+      SCOPED arena *a = arena_create();
       one_random(a, seed + i, targets[target], i % 4);
-      arena_destroy(a);
     }
 }
 
