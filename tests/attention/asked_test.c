@@ -135,39 +135,37 @@ static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
 
 TEST(asked_for_or_not) {
   static const struct {
-    const char *name;
-    int n_defines;
-    loader_define defines[6];
+    const char *line;
     bool gains;
   } cases[] = {
-      {"../tests/attention/slopes", 3, {{"heads", "4"}, {"head_dim", "20"}, {"skip_tokens", "2"}}, true},
-      {"../tests/attention/steep", 0, {{NULL, NULL}}, true},
-      {"../tests/attention/steep", 1, {{"grid", "3,35"}}, true},
-      {"../tests/attention/turning", 2, {{"skip_tokens", "2"}, {"heads", "2"}}, true},
-      {"../tests/attention/turning", 2, {{"combine", "mean"}, {"head_dim", "7"}}, true},
-      {"../tests/attention/turning", 2, {{"combine", "sum"}, {"grid", "4,9"}}, true},
-      {"../tests/attention/rows_turned", 3, {{"head_dim", "6"}, {"skip_tokens", "2"}, {"value_dim", "3"}}, true},
-      {"../tests/attention/values", 1, {{"head_dim", "6"}}, true},
-      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "4"}, {"kind", "learned"}}, false},
-      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "1"}, {"grid", "5,9"}}, true},
-      {"relative_bias_table", 2, {{"heads", "2"}, {"head_dim", "16"}}, true},
-      {"relative_bias_table", 3, {{"grid", "6,7"}, {"heads", "2"}, {"head_dim", "16"}}, true},
-      {"pape", 4, {{"role", "pairwise"}, {"parabolas", "19"}, {"head_dim", "20"}, {"skip_tokens", "1"}}, true},
-      {"alibi", 4, {{"axes", "3"}, {"heads", "4"}, {"head_dim", "17"}, {"value_dim", "40"}}, false},
-      {"../tests/attention/mirrors", 1, {{"skip_tokens", "2"}}, false},
-      {"../tests/attention/rope_pairwise", 0, {{NULL, NULL}}, false},
-      {"lingeope", 2, {{"head_dim", "10"}, {"value_dim", "9"}}, false},
-      {"attention", 2, {{"head_dim", "5"}, {"value_dim", "33"}}, false},
-      {"../tests/attention/scores", 2, {{"kind", "both"}, {"skip_tokens", "2"}}, false},
-      {"../tests/attention/score_inputs", 2, {{"kind", "mixed"}, {"skip_tokens", "2"}}, true},
-      {"../tests/attention/score_inputs", 2, {{"kind", "stays"}, {"heads", "3"}}, true},
+      {"./slopes heads=4 head_dim=20 skip_tokens=2", true},
+      {"./steep", true},
+      {"./steep grid=3,35", true},
+      {"./turning skip_tokens=2 heads=2", true},
+      {"./turning combine=mean head_dim=7", true},
+      {"./turning combine=sum grid=4,9", true},
+      {"./rows_turned head_dim=6 skip_tokens=2 value_dim=3", true},
+      {"./values head_dim=6", true},
+      {"./values head_dim=6 heads=4 kind=learned", false},
+      {"./values head_dim=6 heads=1 grid=5,9", true},
+      {"relative_bias_table heads=2 head_dim=16", true},
+      {"relative_bias_table grid=6,7 heads=2 head_dim=16", true},
+      {"pape role=pairwise parabolas=19 head_dim=20 skip_tokens=1", true},
+      {"alibi axes=3 heads=4 head_dim=17 value_dim=40", false},
+      {"./mirrors skip_tokens=2", false},
+      {"./rope_pairwise", false},
+      {"lingeope head_dim=10 value_dim=9", false},
+      {"attention head_dim=5 value_dim=33", false},
+      {"./scores kind=both skip_tokens=2", false},
+      {"./score_inputs kind=mixed skip_tokens=2", true},
+      {"./score_inputs kind=stays heads=3", true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    SCOPED fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, wanted, seed + i);
+    SCOPED fixture f = fixture_open(wanted, seed + i, "%s", cases[i].line);
     if (!is_on(f.spec)) continue;
     int target = random_below(&f.random, f.n_targets);
     SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    print_message("%s %s\n", cases[i].name, f.targets[target]);
+    print_message("%s %s\n", cases[i].line, f.targets[target]);
     for (int k = 0; k < count; k++) random_call(&f, run_kernel(loaded), cases[i].gains);
   }
 }
@@ -175,20 +173,13 @@ TEST(asked_for_or_not) {
 /* Tensor cores have a program of their own for gradients of values where rows are long, and programs of rows alone
  * beside those in which operands, inputs and positions gain, too. */
 TEST(rows_of_tensor_cores) {
-  static const struct {
-    const char *name;
-    loader_define defines[2];
-  } cases[] = {{"attention", {{"head_dim", "256"}, {"value_dim", "0"}}},
-               {"attention", {{"head_dim", "64"}, {"value_dim", "256"}}},
-               {"attention", {{"head_dim", "64"}, {"value_dim", "48"}}},
-               {"../tests/attention/slopes", {{"head_dim", "32"}, {"heads", "4"}}},
-               {"../tests/attention/slopes", {{"head_dim", "192"}, {"heads", "2"}}},
-               {"../tests/attention/score_inputs", {{"kind", "mixed"}, {"heads", "2"}}},
-               {"../tests/attention/turning", {{"combine", "mean"}, {"head_dim", "16"}}},
-               {"lingeope", {{"head_dim", "32"}, {"value_dim", "16"}}}};
+  static const char *const lines[] = {"attention head_dim=256 value_dim=0", "attention head_dim=64 value_dim=256",
+                                      "attention head_dim=64 value_dim=48", "./slopes head_dim=32 heads=4",
+                                      "./slopes head_dim=192 heads=2",      "./score_inputs kind=mixed heads=2",
+                                      "./turning combine=mean head_dim=16", "lingeope head_dim=32 value_dim=16"};
   if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    SCOPED fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    SCOPED fixture f = fixture_open(wanted, seed + i, "%s", lines[i]);
     SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
     attention_trial t = trial_of(&f, NUMBER_BF16);
     attention_gradients g;

@@ -15,10 +15,6 @@ static const char *wanted; /* a target; NULL: all that this machine runs */
 
 static bool is_gpu(void) { return wanted && strncmp(wanted, "sm_", 3) == 0; }
 
-static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  return fixture_open(folder, name, n_defines, defines, wanted, 11);
-}
-
 /* dtypes: PEGEN_DTYPE_ bits; 0: all. */
 static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
   loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2);
@@ -42,7 +38,7 @@ static DLTensor *last_tokens(arena *a, const DLTensor *of, int64_t count) {
  * that. */
 TEST(queries_of_their_own) {
   if (is_gpu()) skip();
-  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+  SCOPED fixture f = fixture_open(wanted, 11, "attention");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec};
@@ -72,8 +68,7 @@ TEST(positions) {
   enum { BATCHES = 3, PLACES = 20 };
   static const char *const names[] = {"turning", "slopes"};
   for (int i = 0; i < 2; i++) {
-    loader_define heads = {"heads", "2"};
-    SCOPED fixture f = open_spec(LOCAL_DIR, names[i], 1, &heads);
+    SCOPED fixture f = fixture_open(wanted, 11, "./%s heads=2", names[i]);
     SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = {.spec = f.spec};
@@ -125,7 +120,7 @@ TEST(positions) {
 
 /* A query that sees nothing gains nothing, nor does a key that nobody sees. */
 TEST(nothing_seen) {
-  SCOPED fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+  SCOPED fixture f = fixture_open(wanted, 11, "./blind");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec, .causal = 1};
@@ -185,10 +180,9 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
 /* Keys and values, queries and what comes in that are no numbers leave no trace in pairs that do not see each other,
  * rotated, by pairs or by rows, or not; nor do positions that are none. */
 TEST(unseen_rows_leave_no_trace) {
-  loader_define grid = {"grid", "6,15"};
-  static const char *const names[] = {"attention", "lingeope", "../tests/attention/rope_pairwise", "lingeope"};
+  static const char *const lines[] = {"attention", "lingeope", "./rope_pairwise", "lingeope grid=6,15"};
   for (int i = 0; i < 4; i++) {
-    SCOPED fixture f = open_spec(SPECS_DIR, names[i], i == 3, &grid);
+    SCOPED fixture f = fixture_open(wanted, 11, "%s", lines[i]);
     int placed = i == 1 || i == 2, loses = placed && !is_gpu();
     for (int target = 0; target < f.n_targets; target++) {
       SCOPED_KERNEL *loaded = load(&f, target, 0);
@@ -264,8 +258,7 @@ static int run(const pegen_kernel *kernel, call *c) {
   } while (0)
 
 TEST(refusals) {
-  loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "6"}};
-  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
+  SCOPED fixture f = fixture_open(wanted, 11, "attention head_dim=8 value_dim=6");
   SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   call *c = arena_new(f.memory, call);
@@ -315,8 +308,7 @@ TEST(refusals) {
 /* Of operands: shapes, types, memory, and what is added to. */
 TEST(operands) {
   enum { TOKENS = 12, HEADS = 3 };
-  loader_define heads = {"heads", "3"};
-  SCOPED fixture f = open_spec(LOCAL_DIR, "slopes", 1, &heads);
+  SCOPED fixture f = fixture_open(wanted, 11, "./slopes heads=3");
   SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   attention_trial t = {.spec = f.spec};

@@ -17,8 +17,7 @@ typedef struct compiled {
 } compiled;
 
 static compiled compile(const char *head_dim, const char *value_dim) {
-  loader_define defines[] = {{"head_dim", head_dim}, {"value_dim", value_dim}};
-  compiled c = {.f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 11)};
+  compiled c = {.f = fixture_open(NULL, 11, "attention head_dim=%s value_dim=%s", head_dim, value_dim)};
   c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);

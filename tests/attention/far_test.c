@@ -118,8 +118,7 @@ TEST(displacements_are_exact) {
     bool moves; /* positions have gradients */
   } kinds[] = {{"slope", true}, {"table", false}, {"documents", false}, {"window", true}};
   for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
-    loader_define define = {"kind", kinds[kind].name};
-    SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+    SCOPED fixture f = fixture_open(wanted, 3, "./far kind=%s", kinds[kind].name);
     for (int target = 0; target < f.n_targets; target++) {
       SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
       assert_non_null(loaded);
@@ -137,8 +136,7 @@ TEST(numbers_of_64_bits_differ) {
   static const int64_t names[] = {(1LL << 62) + 1, INT64_MIN, (1LL << 62) + 2, INT64_MAX,
                                   (1LL << 62) + 3, 5,         INT64_MAX - 1,   INT64_MIN + 1};
   enum { NAMES = sizeof names / sizeof *names };
-  loader_define define = {"kind", "documents"};
-  SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(wanted, 3, "./far kind=documents");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
@@ -168,8 +166,7 @@ TEST(numbers_of_64_bits_differ) {
 /* Queries and keys whose positions have different types. */
 TEST(types_mix) {
   static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
-  loader_define define = {"kind", "slope"};
-  SCOPED fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(wanted, 3, "./far kind=slope");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);

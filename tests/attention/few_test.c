@@ -17,9 +17,9 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 }
 
 /* 1 to 15 queries of 1 to 12 heads that share keys, causal or not, all types, strides and targets. */
-static void queries_and_groups(const char *folder, const char *name, int n_defines, const loader_define *defines) {
+static void queries_and_groups(const char *what) {
   static const int groups[] = {1, 3, 2, 12, 6, 4};
-  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 11);
+  SCOPED fixture f = fixture_open(NULL, 11, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
@@ -47,32 +47,26 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
   }
 }
 
-TEST(plain) { queries_and_groups(SPECS_DIR, "attention", 0, NULL); }
+TEST(plain) { queries_and_groups("attention"); }
 
 /* Rows that no register divides, of both kinds, and prefix tokens without a bias. */
-TEST(biased) {
-  loader_define defines[] = {{"heads", "12"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
-  queries_and_groups(SPECS_DIR, "alibi", 4, defines);
-}
+TEST(biased) { queries_and_groups("alibi heads=12 head_dim=24 value_dim=43 skip_tokens=2"); }
 
-TEST(hiding) {
-  loader_define defines[] = {{"heads", "12"}, {"head_dim", "80"}};
-  queries_and_groups(SPECS_DIR, "lookhere", 2, defines);
-}
+TEST(hiding) { queries_and_groups("lookhere heads=12 head_dim=80"); }
 
-TEST(indexed) { queries_and_groups(LOCAL_DIR, "slopes", 1, (loader_define[]){{"heads", "12"}}); }
+TEST(indexed) { queries_and_groups("./slopes heads=12"); }
 
 /* Functions of the product, of indices, and of inputs of queries and keys. */
 TEST(scored) {
-  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "softcap"}});
-  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "nested"}});
-  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"skip_tokens", "1"}});
-  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"kind", "documents"}});
+  queries_and_groups("./scores kind=softcap");
+  queries_and_groups("./scores kind=nested");
+  queries_and_groups("./score_inputs skip_tokens=1");
+  queries_and_groups("./score_inputs kind=documents");
 }
 
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */
 TEST(unseen) {
-  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
+  SCOPED fixture f = fixture_open(NULL, 5, "attention");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     attention_trial t = {.spec = f.spec, .causal = 1};

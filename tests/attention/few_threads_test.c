@@ -72,14 +72,14 @@ static void one_call(fixture *f, const pegen_kernel *kernel, const attention_tri
 }
 
 /* Groups of 1, 4 and 8 heads; keys that no tile divides, in 1 up to 11 chunks; queries that see no key. */
-static void against_the_reference(const char *name, int n_defines, const loader_define *defines) {
+static void against_the_reference(const char *what) {
   static const struct {
     attention_sizes sizes;
     int64_t chunks;
   } cases[] = {{{1, HEADS, 8, 1, 100}, 1}, {{1, HEADS, 8, 3, 131}, 2},   {{2, HEADS, 2, 1, 700}, 6},
                {{1, HEADS, 2, 3, 513}, 5}, {{1, HEADS, 1, 1, 1300}, 11}, {{2, HEADS, 1, 3, 257}, 3},
                {{1, HEADS, 1, 4, 2}, 1},   {{1, HEADS, 4, 16, 200}, 2},  {{1, HEADS, 8, 1, 0}, 1}};
-  SCOPED fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, target, 7);
+  SCOPED fixture f = fixture_open(target, 7, "%s", what);
   SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2);
   assert_non_null(loaded);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -88,18 +88,14 @@ static void against_the_reference(const char *name, int n_defines, const loader_
   }
 }
 
-TEST(plain) { against_the_reference("attention", 2, (loader_define[]){{"head_dim", "24"}, {"value_dim", "40"}}); }
+TEST(plain) { against_the_reference("attention head_dim=24 value_dim=40"); }
 
 /* Slopes of heads, and prefix tokens. */
-TEST(biased) {
-  against_the_reference(
-      "alibi", 4, (loader_define[]){{"heads", "8"}, {"head_dim", "32"}, {"value_dim", "16"}, {"skip_tokens", "2"}});
-}
+TEST(biased) { against_the_reference("alibi heads=8 head_dim=32 value_dim=16 skip_tokens=2"); }
 
 /* Scores that read inputs: of heads of keys that k has, too, and of more, which other entries serve. */
 TEST(inputs) {
-  fixture f =
-      fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"skip_tokens", "2"}}, target, 5);
+  fixture f = fixture_open(target, 5, "./score_inputs kind=mixed skip_tokens=2");
   SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
   assert_non_null(loaded);
   attention_sizes sizes = {2, 4, 2, 3, 300};
@@ -142,7 +138,7 @@ typedef struct small {
 } small;
 
 static small open_small(const attention_sizes *sizes, int causal) {
-  small s = {.f = fixture_open(SPECS_DIR, "attention", 1, (loader_define[]){{"head_dim", "16"}}, target, 3)};
+  small s = {.f = fixture_open(target, 3, "attention head_dim=16")};
   s.loaded = trial_load(s.f.memory, s.f.spec, target, PEGEN_DTYPE_BF16, 1);
   assert_non_null(s.loaded);
   s.kernel = run_kernel(s.loaded);

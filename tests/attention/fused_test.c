@@ -16,19 +16,6 @@ static const long double BOUND = 0x1p-18L;
 
 static const char *wanted; /* target; NULL: this machine's own, or all that it runs */
 
-static spec *load(arena *a, const char *path, const char *defines) {
-  loader_define define[16];
-  int count = 0;
-  for (char *word = strtok(arena_strdup(a, defines), " "); word; word = strtok(NULL, " ")) {
-    char *value = strchr(word, '=');
-    *value = 0;
-    define[count++] = (loader_define){word, value + 1};
-  }
-  spec *s = loader_load(a, path, DSL_DIR, count, define);
-  assert_non_null(s);
-  return s;
-}
-
 /* target: NULL: the one that is wanted. */
 static loaded_kernel *compiled(arena *a, const spec *s, const char *target, int optimize) {
   loaded_kernel *loaded = trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize);
@@ -55,15 +42,14 @@ static void compare(arena *a, const pegen_kernel *kernel, const attention_trial 
 
 /* ---- against widened rows and plain attention ---- */
 
-static void one_description(const char *name, const char *defines, double extent) {
+static void one_description(const char *line, double extent) {
   enum { HEADS = 4, K_HEADS = 2, QUERIES = 41, KEYS = 77 };
   SCOPED arena *a = arena_create();
-  const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
-  spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)),
-       *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
+  spec *s = described(a, "%s role=pairwise head_dim=24 value_dim=19", line),
+       *wide = described(a, "%s head_dim=24", line);
   SCOPED_KERNEL *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
   int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
-  spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
+  spec *plain = described(a, "attention head_dim=%d value_dim=19", width);
   SCOPED_KERNEL *attention = compiled(a, plain, "native", 3);
 
   uint64_t random = 3;
@@ -93,18 +79,18 @@ static void one_description(const char *name, const char *defines, double extent
     int64_t row = i / 19, b = row / (HEADS * QUERIES), h = row / QUERIES % HEADS;
     double x = number_load(NUMBER_F32, tensor_at(out, b, h, row % QUERIES, i % 19)),
            y = number_load(NUMBER_F32, tensor_at(other, b, h, row % QUERIES, i % 19));
-    if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s %s: %g fused, %g by columns", name, defines, x, y);
+    if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s: %g fused, %g by columns", line, x, y);
     moved = fmax(moved, fabs(x));
   }
   assert_true(moved > 0.1);
 }
 
 TEST(fused_and_unfused) {
-  one_description("pape", "axes=2", 1);
-  one_description("pape", "axes=3 heads=4 parabolas=13", 1);
-  one_description("pape_ri", "axes=3 heads=4", 2);
-  one_description("polynomial", "axes=2 degree=3", 3);
-  one_description("polynomial", "axes=1 degree=5 leading=softplus terms=3", 3);
+  one_description("pape axes=2", 1);
+  one_description("pape axes=3 heads=4 parabolas=13", 1);
+  one_description("pape_ri axes=3 heads=4", 2);
+  one_description("polynomial axes=2 degree=3", 3);
+  one_description("polynomial axes=1 degree=5 leading=softplus terms=3", 3);
 }
 
 /* ---- sizes ---- */
@@ -113,7 +99,7 @@ TEST(fused_and_unfused) {
 TEST(far_from_the_origin) {
   enum { TOKENS = 45 };
   SCOPED arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=4 head_dim=8");
+  spec *s = described(a, "polynomial role=pairwise axes=2 degree=4 head_dim=8");
   SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 4;
   attention_trial t = {.spec = s};
@@ -135,7 +121,7 @@ TEST(far_from_the_origin) {
 
 TEST(bad_calls_are_refused) {
   arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
   loaded_kernel *loaded = compiled(a, s, NULL, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = 5;
@@ -211,7 +197,7 @@ static double allowed(const loaded_kernel *loaded, const attention_trial *t, DLT
 TEST(nan_stays_in_its_query) {
   enum { TOKENS = 37, QUERY = 20 };
   SCOPED arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=20 head_dim=8");
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=20 head_dim=8");
   SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 6;
   attention_trial t = {.spec = s};
@@ -250,7 +236,7 @@ static attention_trial placed_trial(arena *a, const spec *s, attention_sizes siz
 TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 75, SPOILT = 50 };
   SCOPED arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
   SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   attention_trial t = placed_trial(a, s, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, true, 8);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
@@ -272,7 +258,7 @@ TEST(unseen_keys_leave_no_trace) {
 TEST(prefix_tokens_have_no_bias) {
   enum { SKIP = 2, TOKENS = 40, KEYS = 38 }; /* causal: query n sees keys below n - 1 */
   SCOPED arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
+  spec *s = described(a, "polynomial role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
   SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   for (int causal = 0; causal < 2; causal++) {
     attention_trial t = placed_trial(a, s, (attention_sizes){1, 2, 2, TOKENS, KEYS}, causal, 9);
@@ -298,8 +284,7 @@ TEST(prefix_tokens_have_no_bias) {
 static int seed = 0, count = 0;
 
 static void one_random(arena *a, int number, const char *target, int optimize) {
-  spec *s =
-      load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
+  spec *s = described(a, "../tests/widen/random role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0);
   SCOPED_KERNEL *loaded = compiled(a, s, target, optimize);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + number % 40, keys = 9 + number * 7 % 80;

@@ -237,8 +237,8 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const paged *p, D
   }
 }
 
-static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 31);
+static void as_apart(const char *what) {
+  SCOPED fixture f = fixture_open(NULL, 31, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
@@ -268,16 +268,16 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
 
 /* Indices of queries and keys count from the sequence's end. */
 TEST(scored) {
-  as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "prefix"}, {"head_dim", "64"}});
-  as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "softcap"}, {"head_dim", "64"}});
+  as_apart("./scores kind=prefix head_dim=64");
+  as_apart("./scores kind=softcap head_dim=64");
 }
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
 TEST(keyed) {
-  static const char *const kinds[] = {"forgetting", "mixed", "turned", "padded"};
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    as_apart(LOCAL_DIR, "score_inputs", 3,
-             (loader_define[]){{"kind", kinds[i]}, {"head_dim", "64"}, {"skip_tokens", i == 1 ? "2" : "0"}});
+  static const char *const kinds[] = {
+      "./score_inputs kind=forgetting head_dim=64", "./score_inputs kind=mixed head_dim=64 skip_tokens=2",
+      "./score_inputs kind=turned head_dim=64", "./score_inputs kind=padded head_dim=64"};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) as_apart(kinds[i]);
 }
 
 /* ---- rows whose sums are taken in another order, page by page ---- */
@@ -285,8 +285,7 @@ TEST(keyed) {
 /* Of few queries whose rows fill less than four registers the sums of a page are closed at its end: near those of keys
  * that follow each other, and the same wherever pages lie. */
 TEST(narrow) {
-  loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "20"}};
-  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 37);
+  SCOPED fixture f = fixture_open(NULL, 37, "attention head_dim=8 value_dim=20");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
@@ -321,7 +320,7 @@ TEST(narrow) {
 /* What the cache holds behind a sequence's last key, or where a mask hides it, is no matter: pages_of left NaN there. A
  * key that is none is seen by its own sequence alone. */
 TEST(unseen) {
-  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 41);
+  SCOPED fixture f = fixture_open(NULL, 41, "attention");
   SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int many = 0; many < 2; many++) {
@@ -369,7 +368,7 @@ TEST(unseen) {
   } while (0)
 
 TEST(refused) {
-  SCOPED fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 43);
+  SCOPED fixture f = fixture_open(NULL, 43, "alibi heads=4");
   SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   static paged p;
@@ -433,8 +432,7 @@ TEST(refused) {
 
 /* What inputs of keys must be: as many pages as k, of as many keys; and what is written is none of them. */
 TEST(refused_inputs) {
-  fixture f =
-      fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"head_dim", "64"}}, NULL, 53);
+  fixture f = fixture_open(NULL, 53, "./score_inputs kind=mixed head_dim=64");
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   enum { OF_KEY = 1, KEY_ROWS = 3, ALL = 4 }; /* [pages,page_size,H], [pages,page_size,H,4] */
@@ -488,7 +486,7 @@ TEST(refused_inputs) {
 
 /* The workspace of a call with chunks of keys. */
 TEST(refused_room) {
-  SCOPED fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 47);
+  SCOPED fixture f = fixture_open(NULL, 47, "attention");
   int seen = 0;
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
@@ -521,7 +519,7 @@ TEST(elsewhere) {
   for (int i = 0; i < 6; i++) {
     pegen_args args = {.struct_size = sizeof args};
     *(i % 2 ? &args.block_table : &args.lengths) = &some;
-    SCOPED fixture f = fixture_open(SPECS_DIR, names[i / 2], 0, NULL, i / 2 == 2 ? "sm_80" : NULL, 3);
+    SCOPED fixture f = fixture_open(i / 2 == 2 ? "sm_80" : NULL, 3, "%s", names[i / 2]);
     SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->encode,           k->prepare,

@@ -1,6 +1,6 @@
 /* parts_test: parts of the gradients of attention run at the same time, so no byte is written by two of them; sizes of
  * calls without rows may be any; and a list of gradients is as long as its caller says. */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention_backward.h"
@@ -42,9 +42,7 @@ static void place_gradients(call *c) {
 static call *open_call(void) {
   arena *a = arena_create();
   call *c = arena_new(a, call);
-  loader_define defines[] = {{"heads", "16"}, {"head_dim", "16"}};
-  const spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 2, defines);
-  assert_non_null(s);
+  const spec *s = described(a, "relative_bias_table heads=16 head_dim=16");
   memset(c, 0, sizeof *c);
   c->memory = a;
   c->loaded = trial_load_gradients(a, s, NULL, 0, 2);
@@ -133,8 +131,7 @@ TEST(no_rows_of_any_size) {
 /* Inputs' gradients are as many as inputs. */
 TEST(short_lists) {
   SCOPED arena *a = arena_create();
-  loader_define role = {"role", "pairwise"};
-  const spec *s = loader_load(a, SPECS_DIR "/pape.lua", DSL_DIR, 1, &role);
+  const spec *s = described(a, "pape role=pairwise");
   SCOPED_KERNEL *loaded = trial_load_gradients(a, s, NULL, 0, 2);
   DLTensor **none = malloc(1); /* nothing that may be read */
   pegen_grad_args grad = {.struct_size = sizeof grad, .inputs = none};

@@ -57,8 +57,7 @@ static void called(const pegen_kernel *kernel, const attention_gradients *g, int
 
 /* A second call doubles what inputs, operands and positions gain, and rows stay. */
 TEST(added_to) {
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
-  SCOPED fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 7);
+  SCOPED fixture f = fixture_open(wanted, 7, "pape role=pairwise parabolas=21 skip_tokens=3");
   int first = is_gpu() ? NUMBER_BF16 : 0, end = is_gpu() ? NUMBER_BF16 + 1 : NUMBER_CHANNEL_TYPES;
   SCOPED_KERNEL *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
   for (int type = first; type < end; type++) {
@@ -89,8 +88,7 @@ TEST(added_to) {
  * are not read and gain 0. */
 TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 70, SPOILT = 50, SKIP = 2 };
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}, {"skip_tokens", "2"}};
-  SCOPED fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 9);
+  SCOPED fixture f = fixture_open(wanted, 9, "pape role=pairwise parabolas=5 head_dim=8 skip_tokens=2");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND);
@@ -121,8 +119,7 @@ TEST(unseen_keys_leave_no_trace) {
 /* ---- refusals ---- */
 
 TEST(refusals) {
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 9);
+  fixture f = fixture_open(wanted, 9, "pape role=pairwise parabolas=5 head_dim=8");
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 6, 6}, NUMBER_BF16, ROWS_BHND);
   attention_gradients g = filled(&f, &t, run_kernel(loaded), false);
@@ -167,8 +164,8 @@ static void one_random(int number) {
   char seed_text[16], skip_text[16];
   snprintf(seed_text, sizeof seed_text, "%d", number);
   snprintf(skip_text, sizeof skip_text, "%d", number % 3 == 0 ? 2 : 0);
-  loader_define defines[] = {{"role", "pairwise"}, {"seed", seed_text}, {"skip_tokens", skip_text}};
-  SCOPED fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, wanted, (uint64_t)number * 77 + 5);
+  SCOPED fixture f = fixture_open(wanted, (uint64_t)number * 77 + 5,
+                                  "../tests/widen/random role=pairwise seed=%s skip_tokens=%s", seed_text, skip_text);
   unsigned dtype = 1u << number % NUMBER_CHANNEL_TYPES;
   SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : 2, tokens = 5 + number % 40, keys = 9 + number * 7 % 60;

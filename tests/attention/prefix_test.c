@@ -10,16 +10,11 @@ enum { KEYS = 75, HEADS = 4, SKIP = 3 };
 
 static const char *wanted; /* NULL: all that this machine runs */
 
-static const struct {
-  const char *folder, *name;
-  loader_define options[4];
-} cases[] = {
-    {SPECS_DIR, "alibi", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"axes", "2"}}},
-    {LOCAL_DIR, "rows_turned", {{"skip_tokens", "3"}, {"head_dim", "12"}, {"heads", "4"}, {"inverse", "true"}}},
-    {LOCAL_DIR, "score_inputs", {{"skip_tokens", "3"}, {"heads", "4"}, {"kind", "mixed"}, {"head_dim", "12"}}},
-    {SPECS_DIR, "polynomial", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"role", "pairwise"}}},
-};
-enum { CASES = sizeof cases / sizeof *cases };
+static const char *const lines[] = {"alibi skip_tokens=3 heads=4 head_dim=16 axes=2",
+                                    "./rows_turned skip_tokens=3 head_dim=12 heads=4 inverse=true",
+                                    "./score_inputs skip_tokens=3 heads=4 kind=mixed head_dim=12",
+                                    "polynomial skip_tokens=3 heads=4 head_dim=16 role=pairwise"};
+enum { CASES = sizeof lines / sizeof *lines };
 
 /* The last `count` of a tensor's rows, of the dimension that has KEYS of them. */
 static DLTensor *last_rows(arena *a, const DLTensor *all, int axis, int64_t count) {
@@ -63,7 +58,7 @@ static void compare_last(const DLTensor *all, const DLTensor *last, const char *
 
 static void run_case(int at) {
   static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
-  SCOPED fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
+  SCOPED fixture f = fixture_open(wanted, 5, "%s", lines[at]);
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
@@ -74,7 +69,7 @@ static void run_case(int at) {
     DLTensor *out = attention_trial_out(f.memory, &all, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &all, out, 2), 0);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-      const char *what = arena_printf(f.memory, "%s, %s", cases[at].name, f.targets[target]);
+      const char *what = arena_printf(f.memory, "%s, %s", lines[at], f.targets[target]);
       attention_trial t = last_queries(f.memory, &all, counts[i]);
       DLTensor *last = attention_trial_out(f.memory, &t, ROWS_BHND);
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, last, 2), 0);

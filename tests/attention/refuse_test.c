@@ -1,6 +1,6 @@
 /* refuse_test [TARGET]: what a call of attention refuses, each in a call that is right but for one thing, and that
  * nothing is written then. */
-#include "loader.h"
+#include "described.h"
 #include "runtime/launch.h"
 #include "scoped.h"
 #include "test.h"
@@ -8,6 +8,8 @@
 
 #include <math.h>
 #include <string.h>
+
+#define TABLE "relative_bias_table head_dim=8 heads=4 window_h=3 window_w=3 value_dim=6"
 
 enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 6 };
 
@@ -144,10 +146,7 @@ TEST(refusals) {
 /* A kernel with tables of its grid takes no other positions, and as many tokens as the grid has. */
 TEST(grid_alone) {
   SCOPED arena *a = arena_create();
-  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"},     {"window_h", "3"},
-                             {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
-  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
-  assert_non_null(s);
+  spec *s = described(a, TABLE " grid=1,5");
   SCOPED_KERNEL *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
   assert_non_null(loaded);
   const pegen_kernel *other = kernel;
@@ -227,12 +226,8 @@ TEST(sentences) {
 int main(int argc, char **argv) {
   SCOPED arena *a = arena_create();
   if (argc > 1) target = argv[1];
-  loader_define defines[] = {
-      {"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
-  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
-  SCOPED_KERNEL *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
+  SCOPED_KERNEL *loaded = trial_load(a, described(a, TABLE), target, PEGEN_DTYPE_F32, 1);
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
-  int failed = run_listed();
-  return failed;
+  return run_listed();
 }

@@ -12,14 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-  MOST = 20,
-  ALL_SUBSETS = 22,
-  MOST_OPTIONS = 8,
-  F32 = PEGEN_DTYPE_F32,
-  BF16 = PEGEN_DTYPE_BF16,
-  F16 = PEGEN_DTYPE_F16
-};
+enum { MOST = 20, ALL_SUBSETS = 22, F32 = PEGEN_DTYPE_F32, BF16 = PEGEN_DTYPE_BF16, F16 = PEGEN_DTYPE_F16 };
 
 /* How a row's calls differ from the usual ones, where types, memory orders, scales and masks take turns. */
 enum {
@@ -218,21 +211,6 @@ static bool leaves_out(const row *r, int size, number_type type) {
   return !takes_all && type == (size % 2 ? NUMBER_F16 : NUMBER_BF16);
 }
 
-static fixture open_description(const char *description) {
-  char text[256], *word = text;
-  loader_define defines[MOST_OPTIONS];
-  int count = 0;
-  snprintf(text, sizeof text, "%s", description);
-  const char *name = strtok(word, " ");
-  while ((word = strtok(NULL, " "))) {
-    char *value = strchr(word, '=');
-    assert_true(value && count < MOST_OPTIONS);
-    *value = 0;
-    defines[count++] = (loader_define){word, value + 1};
-  }
-  return fixture_open(SPECS_DIR, name, count, defines, wanted, 11);
-}
-
 /* The n-th of a row's types, from the first again behind the last. */
 static number_type nth_type(const row *r, int n) {
   number_type types[NUMBER_CHANNEL_TYPES];
@@ -415,7 +393,7 @@ static void run_row(void **state) {
   const row *r = *state;
   int round = 0, made = 0;
   for (int i = 0; i < MOST && r->descriptions[i]; i++) {
-    SCOPED fixture f = open_description(r->descriptions[i]);
+    SCOPED fixture f = fixture_open(wanted, 11, "%s", r->descriptions[i]);
     for (int target = 0; target < f.n_targets; target++) {
       if ((r->flags & ONE_TARGET && target != i % f.n_targets) || (r->flags & NEWEST && target)) continue;
       unsigned types = r->flags & TYPE_BY_KERNEL ? 1u << nth_type(r, made) : r->types;

@@ -15,8 +15,7 @@ enum { BATCHES = 2, HEADS = 4, K_HEADS = 2, TOKENS = 37, FEW = 3, KEYS = 53 };
 static const char *wanted; /* a GPU, whose threads run here; NULL: processors */
 
 static fixture open_kind(const char *kind, int skipped, uint64_t seed) {
-  loader_define defines[] = {{"kind", kind}, {"skip_tokens", skipped ? "2" : "0"}};
-  return fixture_open(LOCAL_DIR, "score_inputs", 2, defines, wanted, seed);
+  return fixture_open(wanted, seed, "./score_inputs kind=%s skip_tokens=%s", kind, skipped ? "2" : "0");
 }
 
 /* Inputs of all heads or of fewer, of all batches or of one; with gaps between rows. */

@@ -74,8 +74,8 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const ragged_call
   }
 }
 
-static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  SCOPED fixture f = fixture_open(folder, name, n_defines, defines, NULL, 19);
+static void as_apart(const char *what) {
+  SCOPED fixture f = fixture_open(NULL, 19, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
@@ -125,7 +125,7 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
   } while (0)
 
 TEST(refused) {
-  SCOPED fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 23);
+  SCOPED fixture f = fixture_open(NULL, 23, "alibi heads=4");
   SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   ragged_call r = ragged_of(&f, kernel, NUMBER_F32, 1);
@@ -176,7 +176,7 @@ TEST(elsewhere) {
   pegen_args args = {.struct_size = sizeof args, .cu_seqlens = &bounds};
   static const char *const names[] = {"rope", "attention"};
   for (int i = 0; i < 2; i++) {
-    SCOPED fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 1 ? "sm_80" : NULL, 3);
+    SCOPED fixture f = fixture_open(i == 1 ? "sm_80" : NULL, 3, "%s", names[i]);
     SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->prepare, k->prepare_backward, i == 1 ? k->attention : NULL};

@@ -11,10 +11,6 @@ static const double BOUND = 0x1p-18;
 
 static const char *wanted; /* target; NULL: all that this machine runs */
 
-static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  return fixture_open(folder, name, n_defines, defines, wanted, 7);
-}
-
 static loaded_kernel *load(const fixture *f, int target) {
   loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 2);
   assert_non_null(loaded);
@@ -30,7 +26,7 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 
 /* Rows whose strides are powers of two are copied first: the same bits as without. */
 TEST(unkind_strides) {
-  SCOPED fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+  SCOPED fixture f = fixture_open(wanted, 7, "attention");
   SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD,
@@ -52,7 +48,7 @@ TEST(unkind_strides) {
 
 /* Queries that see nothing give zeros: hidden by the bias, or causal before the first key. */
 TEST(nothing_seen) {
-  SCOPED fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+  SCOPED fixture f = fixture_open(wanted, 7, "./blind");
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = load(&f, target);
     attention_trial t = {.spec = f.spec};
@@ -96,11 +92,10 @@ static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
 TEST(heads_together) {
   static const attention_sizes sizes[] = {
       {1, 1, 1, 20, 70}, {2, 3, 1, 65, 65}, {1, 5, 5, 65, 65}, {1, 6, 2, 65, 65}, {1, 9, 3, 65, 65}};
-  loader_define grid[] = {{"skip_tokens", "2"}, {"grid", "3,21"}};
   for (int round = 0; round < 2 * (int)(sizeof sizes / sizeof *sizes); round++) {
     const attention_sizes *of = &sizes[round / 2];
     if (round % 2 && of->tokens != 65) continue;
-    SCOPED fixture f = open_spec(LOCAL_DIR, "mirrors", round % 2 ? 2 : 1, grid);
+    SCOPED fixture f = fixture_open(wanted, 7, "./mirrors skip_tokens=2%s", round % 2 ? " grid=3,21" : "");
     SCOPED_KERNEL *loaded = load(&f, round % f.n_targets);
     attention_trial t = {.spec = f.spec, .causal = round / 2 & 1};
     attention_trial_fill(f.memory, &t, of, NUMBER_F32, ROWS_BNHD, &f.random);
@@ -130,10 +125,9 @@ TEST(heads_together) {
 
 /* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
 TEST(fused_and_unfused) {
-  SCOPED fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
-  loader_define dim = {"head_dim", "32"};
-  SCOPED fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim),
-                 plain = open_spec(SPECS_DIR, "attention", 1, &dim);
+  SCOPED fixture fused = fixture_open(wanted, 7, "./rope_pairwise");
+  SCOPED fixture encoding = fixture_open(wanted, 7, "rope head_dim=32"),
+                 plain = fixture_open(wanted, 7, "attention head_dim=32");
   loaded_kernel *kernels[] = {load(&fused, 0), load(&encoding, 0), load(&plain, 0)};
   attention_trial t = {.spec = fused.spec};
   attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
@@ -159,11 +153,11 @@ TEST(unseen_rows_leave_no_trace) {
   static const int64_t spoilt[SPOILT] = {30, 50, 74};
   static const float values[SPOILT] = {NAN, INFINITY, -INFINITY};
   static const struct {
-    const char *folder, *name;
+    const char *line;
     int reach; /* of keys that are seen, beside causal; in head 0 */
-  } cases[] = {{LOCAL_DIR, "blind", 2}, {LOCAL_DIR, "rope_pairwise", TOKENS}, {SPECS_DIR, "attention", TOKENS}};
+  } cases[] = {{"./blind", 2}, {"./rope_pairwise", TOKENS}, {"attention", TOKENS}};
   for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
-    SCOPED fixture f = open_spec(cases[at].folder, cases[at].name, 0, NULL);
+    SCOPED fixture f = fixture_open(wanted, 7, "%s", cases[at].line);
     for (int target = 0; target < f.n_targets; target++) {
       SCOPED_KERNEL *loaded = load(&f, target);
       for (int round = 0; round < 2 * NUMBER_CHANNEL_TYPES; round++) {
@@ -197,7 +191,7 @@ TEST(unseen_rows_leave_no_trace) {
               int roundings = type == NUMBER_F32 ? 16 : 1;
               double off = again ? (double)(roundings * number_half_ulp(type, 1) + 2 * number_half_ulp(type, x)) : 0;
               if (reached ? isfinite(y) : !(fabs(x - y) <= off))
-                fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].name, (int)h,
+                fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].line, (int)h,
                          (int)n, c, x, y);
             }
           }
@@ -208,8 +202,7 @@ TEST(unseen_rows_leave_no_trace) {
 
 /* A bias of distances does not know where the origin is. */
 TEST(far_from_the_origin) {
-  loader_define defines[] = {{"axes", "2"}, {"heads", "1"}, {"head_dim", "8"}};
-  SCOPED fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
+  SCOPED fixture f = fixture_open(wanted, 7, "alibi axes=2 heads=1 head_dim=8");
   SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 1, 1, 30, 30}, NUMBER_F32, ROWS_BHND, &f.random);

@@ -5,7 +5,7 @@
  * Masks are comparisons of whole numbers below 2^24, which float32 computes as the reference does, on their borders
  * too.
  */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "verify/trial_attention_backward.h"
 
@@ -159,10 +159,9 @@ static void nowhere(draw *d, const spec *s, const char *target) {
 static void hidden_faults_of(draw *d, number_type type) {
   static const char *const kinds[] = {"document", "window"};
   for (int i = 0; i < 2; i++) {
-    loader_define define = {"kind", kinds[i]};
-    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 1, &define);
+    const spec *s = described(d->memory, "./scores kind=%s", kinds[i]);
     SCOPED_KERNEL *loaded =
-        s ? trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1) : NULL;
+        trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1);
     if (!loaded) exit(2);
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 40, 60};
@@ -213,9 +212,8 @@ static void lone_fault(draw *d, const pegen_kernel *kernel, attention_trial *t, 
 
 static void sliding(draw *d) {
   static const layout in_order = {"in order", 0, 1, NUMBER_F32, 4096, false};
-  loader_define define = {"kind", "sliding"};
-  const spec *s = loader_load(d->memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
-  for (int i = 0; s && i < d->n_targets; i++) {
+  const spec *s = described(d->memory, "./masked kind=sliding");
+  for (int i = 0; i < d->n_targets; i++) {
     SCOPED_KERNEL *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
     if (!loaded) exit(2);
     for (int round = 0; round < 4; round++) {
@@ -320,9 +318,7 @@ static void unread_tiles(draw *d, const spec *s, const char *target) {
 static void prefixed(draw *d) {
   static const char *const kinds[] = {"window", "causal"};
   for (int i = 0; i < 2; i++) {
-    loader_define define[] = {{"kind", kinds[i]}, {"skip_tokens", "2"}};
-    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 2, define);
-    if (!s) exit(2);
+    const spec *s = described(d->memory, "./scores kind=%s skip_tokens=2", kinds[i]);
     SCOPED_KERNEL *loaded = trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1);
     if (!loaded) exit(2);
     attention_trial t = {.spec = s};
@@ -397,9 +393,7 @@ int main(int argc, char **argv) {
   d.type = target ? NUMBER_BF16 : NUMBER_F32;
   if (target) d.targets = &target, d.n_targets = 1;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    loader_define define = {"kind", kinds[i]};
-    const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
-    if (!s) return 2;
+    const spec *s = described(d.memory, "./masked kind=%s", kinds[i]);
     /* To compile a GPU's code takes seconds: of some kinds, of one with gradients. */
     if (!target || i % 3 == 0) ask_of(&d, s, kinds[i], target ? i == 3 : i % 2 == 0, d.type);
     if (i == 0) nowhere(&d, s, d.targets[0]);
@@ -407,9 +401,7 @@ int main(int argc, char **argv) {
   }
   static const char *const beside[] = {"window", "document", "ring", "corner", "dilated", "clamped", "nested"};
   for (size_t i = 0; i < sizeof beside / sizeof *beside && !target; i++) {
-    loader_define define[] = {{"kind", beside[i]}, {"columns", "true"}};
-    const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 2, define);
-    if (!s) return 2;
+    const spec *s = described(d.memory, "./masked kind=%s columns=true", beside[i]);
     ask(&d, s, arena_printf(d.memory, "%s beside a polynomial", beside[i]), i % 2 == 0);
     if (i == 0) nowhere(&d, s, d.targets[0]);
   }

@@ -48,9 +48,9 @@ static attention_trial trial_of(fixture *f, int round, const attention_sizes *si
   return t;
 }
 
-static void parts_and_targets(const char *name, int n_defines, const loader_define *defines) {
+static void parts_and_targets(const char *what) {
   static const int keys[] = {513, 600, 1030};
-  SCOPED fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 7);
+  SCOPED fixture f = fixture_open(NULL, 7, "%s", what);
   int heads = f.spec->heads > 1 ? f.spec->heads : 6, groups[] = {2, heads, 1}, round = 0, split = 0;
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
@@ -80,17 +80,15 @@ static void parts_and_targets(const char *name, int n_defines, const loader_defi
   assert_true(split > 0);
 }
 
-TEST(plain) { parts_and_targets("attention", 0, NULL); }
+TEST(plain) { parts_and_targets("attention"); }
 
 /* Rows that no register divides, and prefix tokens: also more of them than a chunk. */
 TEST(biased) {
-  loader_define defines[] = {{"heads", "6"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
-  parts_and_targets("alibi", 4, defines);
-  loader_define many[] = {{"heads", "6"}, {"head_dim", "16"}, {"skip_tokens", "550"}};
-  parts_and_targets("alibi", 3, many);
+  parts_and_targets("alibi heads=6 head_dim=24 value_dim=43 skip_tokens=2");
+  parts_and_targets("alibi heads=6 head_dim=16 skip_tokens=550");
 }
 
-TEST(hiding) { parts_and_targets("lookhere", 1, (loader_define[]){{"heads", "12"}}); }
+TEST(hiding) { parts_and_targets("lookhere heads=12"); }
 
 /* ---- one call in small ---- */
 
@@ -105,7 +103,7 @@ typedef struct small {
 
 /* With the first target that splits. */
 static small open_small(const attention_sizes *sizes, int causal) {
-  small s = {.f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 3)};
+  small s = {.f = fixture_open(NULL, 3, "attention")};
   for (int target = 0; target < s.f.n_targets; target++) {
     s.loaded = trial_load(s.f.memory, s.f.spec, s.f.targets[target], PEGEN_DTYPE_F32, 1);
     s.kernel = run_kernel(s.loaded);

@@ -12,8 +12,7 @@ enum { HEADS = 4, K_HEADS = 2, TOKENS = 11, KEYS = 37 };
 static const char *wanted; /* NULL: all that this machine runs */
 
 static fixture open_kind(const char *kind) {
-  loader_define defines[] = {{"kind", kind}, {"heads", "4"}, {"head_dim", "6"}};
-  return fixture_open(LOCAL_DIR, "values", 3, defines, wanted, 5);
+  return fixture_open(wanted, 5, "./values kind=%s heads=4 head_dim=6", kind);
 }
 
 static attention_trial trial_of(fixture *f, int64_t tokens, int64_t k_heads) {
