@@ -17,7 +17,8 @@ static inline spec *described_line(arena *a, char *line) {
   char *rest, *name = strtok_r(line, " ", &rest);
   for (char *word; (word = strtok_r(NULL, " ", &rest)); count++) {
     char *value = strchr(word, '=');
-    if (!value || count == MOST_OPTIONS) fprintf(stderr, "%s: '%s' is one option too many or none\n", name, word), exit(2);
+    if (!value || count == MOST_OPTIONS)
+      fprintf(stderr, "%s: '%s' is one option too many or none\n", name, word), exit(2);
     *value = 0;
     defines[count] = (loader_define){word, value + 1};
   }

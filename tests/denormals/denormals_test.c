@@ -5,7 +5,7 @@
  * operand" and "underflow" of MXCSR stay set once raised, so they are cleared before a call and read after it. And as
  * there is nothing to flush, the caller's flush-to-zero changes no bit.
  */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/trial_attention.h"
@@ -14,22 +14,13 @@
 #include <string.h>
 #include <xmmintrin.h>
 
-enum { DENORMAL_OPERAND = 2, UNDERFLOW = 16, FLAGS = 63, FLUSH = 0x8040, MOST_DEFINES = 3 };
+enum { DENORMAL_OPERAND = 2, UNDERFLOW = 16, FLAGS = 63, FLUSH = 0x8040 };
 
 typedef struct description {
-  const char *name;
+  const char *line;
   double spacing; /* of positions: whole numbers times this */
   int64_t tokens;
-  loader_define defines[MOST_DEFINES];
 } description;
-
-static spec *load_spec(arena *a, const description *d) {
-  int count = 0;
-  while (count < MOST_DEFINES && d->defines[count].name) count++;
-  spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, d->name), DSL_DIR, count, d->defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* Points of a cube, the first of them 0: displacements and phases of 0 are what turns small numbers into smaller. */
 static const DLTensor *places(arena *a, const spec *s, const description *d) {
@@ -59,7 +50,7 @@ static unsigned flags_of(call *run, void *context, unsigned flush) {
 
 static void expect_none(const description *d, const char *target, unsigned flags) {
   if (flags & (DENORMAL_OPERAND | UNDERFLOW))
-    fail_msg("%s, %s:%s%s", d->name, target, flags & DENORMAL_OPERAND ? " a denormal operand" : "",
+    fail_msg("%s, %s:%s%s", d->line, target, flags & DENORMAL_OPERAND ? " a denormal operand" : "",
              flags & UNDERFLOW ? " an underflow" : "");
 }
 
@@ -77,24 +68,24 @@ static int attend(void *context) {
 }
 
 static const description ATTENTION[] = {
-    {"attention", 1, 100, {{NULL}}},
-    {"alibi", 1, 500, {{NULL}}},
-    {"alibi", 0.7, 500, {{"axes", "2"}, {"heads", "12"}}},
-    {"alibi", 1, 256, {{"axes", "2"}, {"heads", "4"}, {"grid", "4,64"}}},
-    {"lookhere", 2.5, 500, {{NULL}}},
-    {"relative_bias_table", 1, 200, {{NULL}}},
-    {"lingeope", 1, 100, {{"grid", "5,20"}}},
-    {"lingeope", 1, 64, {{NULL}}},
-    {"pape", 1, 400, {{"role", "pairwise"}, {"heads", "2"}}},
-    {"pape_ri", 1, 400, {{"role", "pairwise"}, {"heads", "2"}}},
-    {"polynomial", 0.3, 200, {{"role", "pairwise"}}},
+    {"attention", 1, 100},
+    {"alibi", 1, 500},
+    {"alibi axes=2 heads=12", 0.7, 500},
+    {"alibi axes=2 heads=4 grid=4,64", 1, 256},
+    {"lookhere", 2.5, 500},
+    {"relative_bias_table", 1, 200},
+    {"lingeope grid=5,20", 1, 100},
+    {"lingeope", 1, 64},
+    {"pape role=pairwise heads=2", 1, 400},
+    {"pape_ri role=pairwise heads=2", 1, 400},
+    {"polynomial role=pairwise", 0.3, 200},
 };
 
 TEST(attention_has_none) {
   for (size_t i = 0; i < sizeof ATTENTION / sizeof *ATTENTION; i++) {
     const description *d = &ATTENTION[i];
     SCOPED arena *a = arena_create();
-    spec *s = load_spec(a, d);
+    spec *s = described(a, "%s", d->line);
     uint64_t random = 5;
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
@@ -119,7 +110,7 @@ TEST(attention_has_none) {
 /* The flags are seen through a call: with denormal values they are raised. */
 TEST(flags_are_seen) {
   SCOPED arena *a = arena_create();
-  spec *s = load_spec(a, &ATTENTION[0]);
+  spec *s = described(a, "%s", ATTENTION[0].line);
   uint64_t random = 5;
   const char **targets;
   assert_true(trial_targets(a, NULL, &targets) > 0);
@@ -147,18 +138,18 @@ static int encode(void *context) {
 }
 
 static const description ENCODE[] = {
-    {"rope", 1, 50, {{NULL}}},
-    {"rope_axial", 1, 50, {{NULL}}},
-    {"rope_mixed", 1, 50, {{"heads", "3"}}},
-    {"geope1d", 1, 50, {{NULL}}},
-    {"geope2d", 1, 50, {{NULL}}},
-    {"geope3d", 1, 50, {{NULL}}},
-    {"spherical", 1, 50, {{NULL}}},
-    {"quatro", 1, 50, {{"heads", "3"}}},
-    {"care", 1, 50, {{"heads", "3"}}},
-    {"comrope_ap", 1, 50, {{"heads", "2"}}},
-    {"liere", 0.1, 50, {{"heads", "2"}, {"block", "4"}}},
-    {"string_cayley", 1, 50, {{"heads", "2"}}},
+    {"rope", 1, 50},
+    {"rope_axial", 1, 50},
+    {"rope_mixed heads=3", 1, 50},
+    {"geope1d", 1, 50},
+    {"geope2d", 1, 50},
+    {"geope3d", 1, 50},
+    {"spherical", 1, 50},
+    {"quatro heads=3", 1, 50},
+    {"care heads=3", 1, 50},
+    {"comrope_ap heads=2", 1, 50},
+    {"liere heads=2 block=4", 0.1, 50},
+    {"string_cayley heads=2", 1, 50},
 };
 
 /* On x86-64-v2 results alone: cvtsd2ss leaves the upper lanes of a register as they were, LLVM computes with all of
@@ -167,7 +158,7 @@ TEST(encode_has_none) {
   for (size_t i = 0; i < sizeof ENCODE / sizeof *ENCODE; i++) {
     const description *d = &ENCODE[i];
     SCOPED arena *a = arena_create();
-    spec *s = load_spec(a, d);
+    spec *s = described(a, "%s", d->line);
     uint64_t random = 5;
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);

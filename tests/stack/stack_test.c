@@ -6,8 +6,8 @@
  * not reach. Entries are those of kernel/entries.h, so that a new one is measured, or the test says that it is not
  * called.
  */
+#include "described.h"
 #include "forms/form.h"
-#include "loader.h"
 #include "plan/attention.h"
 #include "scoped.h"
 #include "verify/trial_attention_backward.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, MOST_DEFINES = 6, KIB = 1024 };
+enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, KIB = 1024 };
 
 /* ---- a call on a stack of its own ---- */
 
@@ -278,59 +278,51 @@ static void measure_kernel(const spec *s, const char *target, const pegen_kernel
       }
 }
 
-typedef struct test_case {
-  const char *name;
-  loader_define define[MOST_DEFINES]; /* up to one without a name */
-} test_case;
-
 /* The largest sizes of each promise; many heads of their own; what is learned as well as what is not. */
-static const test_case cases[] = {
-    {"rope", {{"head_dim", "256"}}},
-    {"rope_mixed", {{"head_dim", "256"}, {"heads", "16"}, {"axes", "3"}}},
-    {"rope_mixed", {{"head_dim", "1024"}, {"heads", "8"}}},
-    {"quatro", {{"head_dim", "256"}, {"heads", "12"}}},
-    {"care", {{"head_dim", "256"}, {"heads", "12"}}},
-    {"sincos", {{"channels", "1024"}}},
-    {"liere", {{"head_dim", "64"}, {"block", "32"}, {"heads", "4"}}},
-    {"liere", {{"head_dim", "128"}, {"block", "64"}}},
-    {"comrope_ld", {{"head_dim", "64"}, {"block", "32"}, {"basis", "schur"}, {"heads", "2"}}},
-    {"comrope_ap", {{"head_dim", "64"}, {"block", "8"}, {"heads", "2"}}},
-    {"string_cayley", {{"head_dim", "64"}, {"heads", "2"}}},
-    {"string_cayley", {{"head_dim", "128"}}},
-    {"pape", {{"head_dim", "64"}}},
-    {"pape", {{"head_dim", "64"}, {"axes", "3"}, {"parabolas", "300"}, {"heads", "8"}}},
-    {"pape", {{"head_dim", "64"}, {"role", "pairwise"}}},
-    {"attention", {{"head_dim", "64"}}},
-    {"attention", {{"head_dim", "256"}}},
-    {"attention", {{"head_dim", "1024"}}},
-    {"alibi", {{"head_dim", "256"}, {"axes", "3"}}},
-    {"relative_bias_table", {{"head_dim", "64"}, {"window_h", "14"}, {"window_w", "14"}}},
-    {"lingeope", {{"head_dim", "64"}}},
-    {"lingeope", {{"head_dim", "192"}}},
-    {"attention", {{"head_dim", "4096"}}},
-    {"attention", {{"head_dim", "16"}, {"value_dim", "256"}}},
-    {"lingeope", {{"head_dim", "1022"}}},
-    {"lingeope", {{"head_dim", "4095"}}},
-    {"../tests/attention/turning", {{"head_dim", "256"}}},
-    {"../tests/attention/turning", {{"head_dim", "1022"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "64"}, {"value_dim", "64"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "256"}, {"value_dim", "256"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "1024"}, {"value_dim", "1024"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "4096"}, {"value_dim", "4096"}, {"heads", "1"}}},
-    {"more/gta", {{"head_dim", "64"}}},
-    {"more/gta", {{"head_dim", "256"}}},
-    {"more/gta", {{"head_dim", "1024"}}},
-    {"more/gta", {{"head_dim", "4096"}}},
+static const char *const lines[] = {
+    "rope head_dim=256",
+    "rope_mixed head_dim=256 heads=16 axes=3",
+    "rope_mixed head_dim=1024 heads=8",
+    "quatro head_dim=256 heads=12",
+    "care head_dim=256 heads=12",
+    "sincos channels=1024",
+    "liere head_dim=64 block=32 heads=4",
+    "liere head_dim=128 block=64",
+    "comrope_ld head_dim=64 block=32 basis=schur heads=2",
+    "comrope_ap head_dim=64 block=8 heads=2",
+    "string_cayley head_dim=64 heads=2",
+    "string_cayley head_dim=128",
+    "pape head_dim=64",
+    "pape head_dim=64 axes=3 parabolas=300 heads=8",
+    "pape head_dim=64 role=pairwise",
+    "attention head_dim=64",
+    "attention head_dim=256",
+    "attention head_dim=1024",
+    "alibi head_dim=256 axes=3",
+    "relative_bias_table head_dim=64 window_h=14 window_w=14",
+    "lingeope head_dim=64",
+    "lingeope head_dim=192",
+    "attention head_dim=4096",
+    "attention head_dim=16 value_dim=256",
+    "lingeope head_dim=1022",
+    "lingeope head_dim=4095",
+    "../tests/attention/turning head_dim=256",
+    "../tests/attention/turning head_dim=1022",
+    "../tests/attention/rows_turned head_dim=64 value_dim=64",
+    "../tests/attention/rows_turned head_dim=256 value_dim=256",
+    "../tests/attention/rows_turned head_dim=1024 value_dim=1024",
+    "../tests/attention/rows_turned head_dim=4096 value_dim=4096 heads=1",
+    "more/gta head_dim=64",
+    "more/gta head_dim=256",
+    "more/gta head_dim=1024",
+    "more/gta head_dim=4096",
 };
 
-static void run_case(const test_case *of) {
+static void run_case(const char *line) {
   SCOPED arena *memory = arena_create();
   const char **targets;
-  int count = 0, n_targets = trial_targets(memory, NULL, &targets);
-  while (count < MOST_DEFINES && of->define[count].name) count++;
-  const spec *s =
-      loader_load(memory, arena_printf(memory, "%s/%s.lua", SPECS_DIR, of->name), DSL_DIR, count, of->define);
-  if (!s || n_targets == 0) exit(1);
+  if (trial_targets(memory, NULL, &targets) == 0) exit(1);
+  const spec *s = described(memory, "%s", line);
   unsigned dtypes = s->head_dim > 64 ? PEGEN_DTYPE_F32 : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
   SCOPED_KERNEL *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
   if (!loaded) exit(1);
@@ -339,7 +331,7 @@ static void run_case(const test_case *of) {
 
 int main(int argc, char **argv) {
   is_printed = argc > 1 && strcmp(argv[1], "--print") == 0;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) run_case(lines[i]);
   for (int i = 0; i < PEGEN_ENTRY_COUNT; i++) {
     if (entry_rows[i].role == ENTRY_SIZE || measured[i]) continue;
     printf("no case calls %s\n", entry_rows[i].name);

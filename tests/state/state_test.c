@@ -5,7 +5,7 @@
  */
 #include "../interface/float_states.h"
 #include "base/number.h"
-#include "loader.h"
+#include "described.h"
 #include "pegen/fold.h"
 #include "pegen/scan.h"
 #include "scoped.h"
@@ -14,33 +14,32 @@
 
 #include <string.h>
 
-enum { BATCH = 2, TOKENS = 10, HEADS = 2, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
+enum { BATCH = 2, TOKENS = 10, HEADS = 2, NOT_RUNNABLE = 77 };
 
 static const char *wanted; /* target, or NULL */
 
 /* Every form, every road of a form's arithmetic. */
 typedef struct state_case {
-  const char *name, *spec;
-  const char *define[MOST_DEFINES];
+  const char *name, *line;
 } state_case;
 
 static const state_case cases[] = {
-    {"rope", "rope", {"head_dim=64"}},
-    {"geope3d", "geope3d", {"head_dim=64"}},
-    {"care", "care", {"head_dim=64", "heads=2"}},
-    {"quatro", "quatro", {"head_dim=48", "heads=2"}},
-    {"liere4", "liere", {"head_dim=36", "heads=2", "block=4"}},
-    {"liere8", "liere", {"head_dim=64", "heads=2", "block=8"}},
-    {"liere64", "liere", {"head_dim=64", "heads=2", "block=64"}},
-    {"comrope_schur", "comrope_ap", {"head_dim=64", "heads=2", "block=8", "basis=schur"}},
-    {"string", "string_cayley", {"head_dim=48", "heads=2"}},
-    {"sincos", "sincos", {"channels=60"}},
-    {"pape_columns", "pape", {"head_dim=32", "heads=2", "parabolas=7"}},
-    {"attention", "attention", {"head_dim=32"}},
-    {"alibi", "alibi", {"head_dim=32", "heads=2"}},
-    {"lookhere", "lookhere", {"head_dim=32"}},
-    {"lingeope", "lingeope", {"head_dim=30"}},
-    {"pape_pairs", "pape", {"head_dim=32", "heads=2", "parabolas=7", "role=pairwise"}},
+    {"rope", "rope head_dim=64"},
+    {"geope3d", "geope3d head_dim=64"},
+    {"care", "care head_dim=64 heads=2"},
+    {"quatro", "quatro head_dim=48 heads=2"},
+    {"liere4", "liere head_dim=36 heads=2 block=4"},
+    {"liere8", "liere head_dim=64 heads=2 block=8"},
+    {"liere64", "liere head_dim=64 heads=2 block=64"},
+    {"comrope_schur", "comrope_ap head_dim=64 heads=2 block=8 basis=schur"},
+    {"string", "string_cayley head_dim=48 heads=2"},
+    {"sincos", "sincos channels=60"},
+    {"pape_columns", "pape head_dim=32 heads=2 parabolas=7"},
+    {"attention", "attention head_dim=32"},
+    {"alibi", "alibi head_dim=32 heads=2"},
+    {"lookhere", "lookhere head_dim=32"},
+    {"lingeope", "lingeope head_dim=30"},
+    {"pape_pairs", "pape head_dim=32 heads=2 parabolas=7 role=pairwise"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
@@ -158,16 +157,7 @@ static void assert_entries(fixture *f, number_type type) {
 static void entries_compute_alike(void **state) {
   const state_case *which = *state;
   SCOPED fixture f = {.memory = arena_create(), .random = 9};
-  loader_define defines[MOST_DEFINES];
-  int n_defines = 0;
-  for (; n_defines < MOST_DEFINES && which->define[n_defines]; n_defines++) {
-    char *name = arena_strdup(f.memory, which->define[n_defines]), *value = strchr(name, '=');
-    *value++ = 0;
-    defines[n_defines] = (loader_define){name, value};
-  }
-  f.spec =
-      loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n_defines, defines);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "%s", which->line);
   f.heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   f.tokens = f.spec->grid[0] ? spec_grid_tokens(f.spec) : TOKENS;
   const char **targets;

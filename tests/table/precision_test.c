@@ -4,7 +4,7 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
@@ -13,30 +13,29 @@
 #include <math.h>
 #include <string.h>
 
-enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_DEFINES = 5, MOST_BLOCK = 64 };
+enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_BLOCK = 64 };
 static const double NORMS[TOKENS] = {1, 20, 100, 300, 500};
 static const long double BOUND = 0x1p-22L;
 
 static const char *wanted; /* target, or NULL */
 
 typedef struct precision_case {
-  const char *name, *spec;
-  const char *define[MOST_DEFINES];
+  const char *name, *line;
 } precision_case;
 
 static const precision_case cases[] = {
-    {"liere2", "liere", {"head_dim=64", "heads=2", "block=2"}},
-    {"liere3", "liere", {"head_dim=64", "heads=2", "block=3"}},
-    {"liere4", "liere", {"head_dim=64", "heads=2", "block=4"}},
-    {"liere5", "liere", {"head_dim=64", "heads=2", "block=5"}},
-    {"liere8", "liere", {"head_dim=64", "heads=2", "block=8"}},
-    {"liere8_many", "liere", {"head_dim=136", "heads=2", "block=8"}},
-    {"liere9", "liere", {"head_dim=64", "heads=2", "block=9"}},
-    {"liere16_inverse", "liere", {"head_dim=64", "heads=2", "block=16", "inverse=true"}},
-    {"liere33", "liere", {"head_dim=64", "heads=2", "block=33"}},
-    {"liere64", "liere", {"head_dim=64", "heads=2", "block=64"}},
-    {"comrope_ap", "comrope_ap", {"head_dim=64", "heads=2", "block=8"}},
-    {"comrope_ld", "comrope_ld", {"head_dim=64", "heads=2", "block=16"}},
+    {"liere2", "liere head_dim=64 heads=2 block=2"},
+    {"liere3", "liere head_dim=64 heads=2 block=3"},
+    {"liere4", "liere head_dim=64 heads=2 block=4"},
+    {"liere5", "liere head_dim=64 heads=2 block=5"},
+    {"liere8", "liere head_dim=64 heads=2 block=8"},
+    {"liere8_many", "liere head_dim=136 heads=2 block=8"},
+    {"liere9", "liere head_dim=64 heads=2 block=9"},
+    {"liere16_inverse", "liere head_dim=64 heads=2 block=16 inverse=true"},
+    {"liere33", "liere head_dim=64 heads=2 block=33"},
+    {"liere64", "liere head_dim=64 heads=2 block=64"},
+    {"comrope_ap", "comrope_ap head_dim=64 heads=2 block=8"},
+    {"comrope_ld", "comrope_ld head_dim=64 heads=2 block=16"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
@@ -49,19 +48,6 @@ typedef struct fixture {
   DLTensor *positions;
   trial_operands operands;
 } fixture;
-
-static const spec *load_spec(arena *a, const precision_case *which, const char *prepare) {
-  loader_define defines[MOST_DEFINES + 1] = {{"prepare", prepare}};
-  int n = 1;
-  for (int i = 0; i < MOST_DEFINES && which->define[i]; i++) {
-    char *name = arena_strdup(a, which->define[i]), *value = strchr(name, '=');
-    *value++ = 0;
-    defines[n++] = (loader_define){name, value};
-  }
-  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n, defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* Each token's largest norm of M is the one listed: M is linear in positions. */
 static void place(fixture *f) {
@@ -78,7 +64,7 @@ static void place(fixture *f) {
 }
 
 static fixture fixture_of(arena *a, const precision_case *which, const char *prepare, const char *target) {
-  fixture f = {.memory = a, .spec = load_spec(a, which, prepare)};
+  fixture f = {.memory = a, .spec = described(a, "%s prepare=%s", which->line, prepare)};
   uint64_t random = 7;
   f.operands = trial_random_operands(a, f.spec, NUMBER_F32, &random);
   place(&f);

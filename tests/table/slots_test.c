@@ -1,6 +1,6 @@
 /* slots_test: encode of k to slots of a cache in pages (kernel/check_slots.c): each row is that of a call without
  * slots, what has none is left out, nothing else of the cache is written; and what is refused. */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "slots.h"
 #include "test.h"
@@ -18,30 +18,23 @@ typedef struct world {
   uint64_t random;
 } world;
 
-static world open_world(const char *name, int n_defines, const loader_define *defines) {
+static world open_world(const char *line) {
   world w = {.memory = arena_create(), .random = 5};
-  w.spec = loader_load(w.memory, arena_printf(w.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, n_defines, defines);
-  assert_non_null(w.spec);
+  w.spec = described(w.memory, "%s", line);
   w.n_targets = trial_targets(w.memory, NULL, &w.targets);
   return w;
 }
 
-typedef struct encoding {
-  const char *name;
-  int n_defines;
-  loader_define defines[3];
-} encoding;
-
 /* Rotors, what is added to rows, matrices that are formed of exponentials, with a change of basis, and columns. */
-static const encoding encodings[] = {{"rope", 0, {{NULL, NULL}}},
-                                     {"rope_mixed", 1, {{"heads", "2"}}},
-                                     {"rope", 2, {{"skip_tokens", "2"}, {"head_dim", "24"}}},
-                                     {"sincos", 1, {{"channels", "24"}}},
-                                     {"liere", 2, {{"heads", "2"}, {"head_dim", "24"}}},
-                                     {"liere", 2, {{"skip_tokens", "3"}, {"block", "24"}}},
-                                     {"string_cayley", 2, {{"heads", "2"}, {"head_dim", "16"}}},
-                                     {"pape", 2, {{"heads", "2"}, {"skip_tokens", "2"}}},
-                                     {"pape", 2, {{"heads", "2"}, {"head_dim", "20"}}}};
+static const char *const encodings[] = {"rope",
+                                        "rope_mixed heads=2",
+                                        "rope skip_tokens=2 head_dim=24",
+                                        "sincos channels=24",
+                                        "liere heads=2 head_dim=24",
+                                        "liere skip_tokens=3 block=24",
+                                        "string_cayley heads=2 head_dim=16",
+                                        "pape heads=2 skip_tokens=2",
+                                        "pape heads=2 head_dim=20"};
 
 static int64_t out_dim(const pegen_kernel *kernel, number_type read) {
   return kernel->widths ? kernel->widths[read].out_dim : kernel->out_dim;
@@ -108,8 +101,8 @@ static void one_call(world *w, const pegen_kernel *kernel, number_type read, num
   }
 }
 
-static void as_rows(const encoding *e, int pair) {
-  SCOPED world w = open_world(e->name, e->n_defines, e->defines);
+static void as_rows(const char *line, int pair) {
+  SCOPED world w = open_world(line);
   unsigned dtypes = pair ? PEGEN_DTYPE_BF16 | PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3 : 0;
   for (int target = 0, round = 0; target < w.n_targets; target++) {
     SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
@@ -122,10 +115,10 @@ static void as_rows(const encoding *e, int pair) {
 }
 
 TEST(slots) {
-  for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(&encodings[i], 0);
+  for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(encodings[i], 0);
 }
 
-TEST(converted) { as_rows(&encodings[0], 1); }
+TEST(converted) { as_rows(encodings[0], 1); }
 
 /* More rows than a call says of at once where their slots are: of many tokens, of many batches. */
 static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t tokens) {
@@ -167,10 +160,9 @@ static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t
 }
 
 TEST(many) {
-  static const encoding two[] = {{"rope", 2, {{"skip_tokens", "1"}, {"head_dim", "8"}}},
-                                 {"rope_mixed", 2, {{"heads", "2"}, {"head_dim", "8"}}}};
+  static const char *const two[] = {"rope skip_tokens=1 head_dim=8", "rope_mixed heads=2 head_dim=8"};
   for (int i = 0; i < 2; i++) {
-    SCOPED world w = open_world(two[i].name, two[i].n_defines, two[i].defines);
+    SCOPED world w = open_world(two[i]);
     SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     of_many(&w, run_kernel(loaded), 3, 700);
     of_many(&w, run_kernel(loaded), 1100, 2);
@@ -191,7 +183,7 @@ TEST(many) {
 
 /* As PyTorch has the strides of tensors without an element: those of sizes of one at least. */
 TEST(no_tokens) {
-  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED world w = open_world("rope");
   SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int batches = 0; batches < 3; batches += 2) {
@@ -210,7 +202,7 @@ TEST(no_tokens) {
 }
 
 TEST(refused) {
-  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED world w = open_world("rope");
   SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *k = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
@@ -256,7 +248,7 @@ TEST(refused) {
 /* k of no heads and a cache of none, or pages of no rows, have nothing to write; q beside it goes where it always does.
  */
 TEST(of_nothing) {
-  SCOPED world w = open_world("rope", 0, NULL);
+  SCOPED world w = open_world("rope");
   SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *q = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
@@ -289,7 +281,7 @@ TEST(elsewhere) {
   static const char *const names[] = {"attention", "rope", "string_cayley", "pape"};
   int64_t at[] = {0};
   for (int i = 0; i < 4; i++) {
-    SCOPED world w = open_world(names[i], 0, NULL);
+    SCOPED world w = open_world(names[i]);
     pegen_args args = {.struct_size = sizeof args, .slots = slots_of(w.memory, at, 1, 1, 1)};
     SCOPED_KERNEL *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
