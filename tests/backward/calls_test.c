@@ -1,9 +1,8 @@
 /* Calls of gradients of no description in particular: what is refused, positions of k alone, gradients that repeat, no
  * rows, and finishing in parts.
  */
+#include "described.h"
 #include "fixture.h"
-
-#include "loader.h"
 #include "variants.h"
 
 #include <math.h>
@@ -23,7 +22,7 @@
 TEST(refusals) {
   arena *a = arena_create();
   loaded_kernel *loaded;
-  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const spec *s = described(a, "rope_mixed");
   const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
   fixture f = open_fixture(s, kernel, NUMBER_F32);
   const pegen_grad_args sound_grad = {
@@ -97,7 +96,7 @@ TEST(refusals) {
 TEST(refusals_of_tables) {
   arena *a = arena_create();
   loaded_kernel *loaded;
-  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const spec *s = described(a, "rope_mixed");
   const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
   fixture f = open_fixture(s, kernel, NUMBER_F32);
   pegen_args prepare = {
@@ -195,10 +194,8 @@ typedef struct unusual {
 
 /* A sound call for the gradients of rows, of the operand and of positions. */
 static void open_unusual(unusual *u, const char *name) {
-  loader_define head_dim = {"head_dim", "16"};
   u->memory = arena_create();
-  const spec *s = loader_load(u->memory, arena_printf(u->memory, SPECS_DIR "/%s.lua", name), DSL_DIR, 1, &head_dim);
-  assert_non_null(s);
+  const spec *s = described(u->memory, "%s head_dim=16", name);
   const pegen_kernel *kernel = load(u->memory, s, NULL, VARIANT_DTYPES, &u->loaded);
   u->f = open_fixture(s, kernel, NUMBER_F32);
   fixture *f = &u->f;

@@ -1,5 +1,5 @@
 /* Operands that `check` draws lie on both sides of every kind of kink. */
-#include "dsl/loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/kinks.h"
@@ -16,13 +16,11 @@ static bool is_beyond(const kink *k, double w) { return k->edge > 0 ? w > k->edg
 
 static void crosses(void **state) {
   const kink *k = *state;
-  const loader_define kind = {"kind", k->kind};
   enum { MOST = 64 };
   double w[MOST];
   double *const operands[] = {w};
   SCOPED arena *a = arena_create();
-  const spec *s = loader_load(a, KINKS, DSL_DIR, 1, &kind);
-  assert_non_null(s);
+  const spec *s = described(a, "./kinks kind=%s", k->kind);
   assert_true(s->n_operands == 1 && s->n_blocks <= MOST);
   int beyond = 0;
   uint64_t random = 3;

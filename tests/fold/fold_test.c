@@ -2,7 +2,7 @@
  * basis=channels on the weights as they were, within 2^-18 of |q||k|. And what it refuses, and leaves alone.
  */
 #include "base/number.h"
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
@@ -49,14 +49,9 @@ typedef struct fixture {
 } fixture;
 
 static spec *load(fixture *f, const char *basis) {
-  arena *a = f->memory;
-  loader_define defines[] = {{"head_dim", arena_printf(a, "%d", f->e->head_dim)},
-                             {"heads", arena_printf(a, "%d", f->e->heads)},
-                             {"basis", basis},
-                             {"block", arena_printf(a, "%d", f->e->block)}};
-  spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, f->e->spec), DSL_DIR, f->e->block ? 4 : 3, defines);
-  assert_non_null(s);
-  return s;
+  const char *block = f->e->block ? arena_printf(f->memory, " block=%d", f->e->block) : "";
+  return described(f->memory, "%s head_dim=%d heads=%d basis=%s%s", f->e->spec, f->e->head_dim, f->e->heads, basis,
+                   block);
 }
 
 static double *numbers(fixture *f, int64_t count, double size, bool narrow) {

@@ -1,6 +1,7 @@
 /* The reference's gradients of attention against differences of its outputs and log-sum-exps, for every description of
  * attention; of scores alone, for those that widen q and k.
  */
+#include "described.h"
 #include "difference.h"
 #include "scoped.h"
 #include "test.h"
@@ -179,8 +180,7 @@ TEST(scores_agree_with_differences) {
 TEST(unseen_keys_leave_no_trace) {
   uint64_t random = 14;
   SCOPED call c = {.memory = arena_create(), .name = "alibi"};
-  c.spec = loader_load(c.memory, SPECS_DIR "/alibi.lua", DSL_DIR, 0, NULL);
-  assert_non_null(c.spec);
+  c.spec = described(c.memory, "alibi");
   int d = c.spec->head_dim, width = c.spec->pairwise->value_dim;
   prepare(&c, &random);
   for (int i = 0; i < d; i++) c.k[VISIBLE * d + i] = NAN;

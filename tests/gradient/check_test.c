@@ -1,6 +1,6 @@
 /* That check sees what is wrong with gradients: an entry whose results are spoilt behind its back fails, each of what
  * it writes in its turn, and the entry as it is passes. */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/check_kind.h"
@@ -81,8 +81,7 @@ TEST(what_is_spoilt_fails) {
   static const char *const specs[] = {"rope_mixed", "geope3d", "sincos", "pape_ri"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     SCOPED arena *a = arena_create();
-    spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, specs[i]), DSL_DIR, 0, NULL);
-    assert_non_null(s);
+    spec *s = described(a, "%s", specs[i]);
     SCOPED_KERNEL *loaded = trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1);
     assert_non_null(loaded);
     for (spoilt = 0; spoilt < SPOIL_COUNT; spoilt++) {

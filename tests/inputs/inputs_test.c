@@ -5,7 +5,7 @@
 #include "scoped.h"
 #include "test.h"
 #include "cpu/schedule.h"
-#include "loader.h"
+#include "described.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 #include "verify/trial_program.h"
@@ -28,10 +28,8 @@ typedef struct fixture {
 } fixture;
 
 static fixture open_fixture(const char *kind, const char *heads) {
-  loader_define defines[] = {{"kind", kind}, {"heads", heads}, {"skip_tokens", "1"}};
   fixture f = {.memory = arena_create(), .random = 11};
-  f.spec = loader_load(f.memory, INPUTS, DSL_DIR, 3, defines);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "./inputs kind=%s heads=%s skip_tokens=1", kind, heads);
   int64_t count = TOKENS * f.spec->n_axes;
   f.values = arena_array(f.memory, double, count);
   for (int64_t i = 0; i < count; i++) f.values[i] = random_uniform(&f.random, -9, 9);

@@ -7,7 +7,7 @@
  *
  * maps_test [TARGET]: of the kernels
  */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/trial_program.h"
@@ -72,10 +72,8 @@ static fixture *open_fixture(const map *m) {
   arena *a = arena_create();
   fixture *f = arena_new(a, fixture);
   uint64_t random = 5;
-  loader_define defines[] = {{"map", m->name}, {"head_dim", "20"}, {"skip_tokens", "1"}};
   f->memory = a;
-  f->spec = loader_load(a, SPEC, DSL_DIR, 3, defines);
-  assert_non_null(f->spec);
+  f->spec = described(a, "more/positive_rope map=%s head_dim=20 skip_tokens=1", m->name);
   for (int n = 0; n < TOKENS; n++) f->positions[n] = n - SKIPPED;
   for (int i = 0; i < COUNT; i++) {
     f->x[i] = (float)random_uniform(&random, -m->reach, m->reach);
@@ -231,9 +229,7 @@ static DLTensor *heads_from(arena *a, const DLTensor *rows, int first) {
 TEST(grouped_heads) {
   SCOPED arena *a = arena_create();
   uint64_t random = 7;
-  loader_define defines[] = {{"kind", "vectors"}};
-  const spec *s = loader_load(a, MAPPED, DSL_DIR, 1, defines);
-  assert_non_null(s);
+  const spec *s = described(a, "./mapped kind=vectors");
   SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   trial_operands operands = trial_random_operands(a, s, NUMBER_F32, &random);

@@ -1,7 +1,7 @@
 /* Machines on which no GPU can be had: driver_test NAME [KERNEL_ERROR_NAME]. pegen_launch says that there is no driver,
  * and why where the driver said so (NAME, "" where there is none); the kernel's CPU entry works all the same. */
 #include "compile.h"
-#include "loader.h"
+#include "described.h"
 #include "pegen/cuda.h"
 #include "scoped.h"
 #include "verify/oracle.h"
@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
   uint64_t random = 1;
   compile_options options = {.emit = EMIT_OBJ, .targets = "native,sm_80", .dtypes = PEGEN_DTYPE_F32};
   compile_output object;
-  spec *s = loader_load(a, SPECS_DIR "/rope.lua", DSL_DIR, 0, NULL);
+  spec *s = described(a, "rope");
   if (argc != 2 || !s || !compile(a, s, &options, &object)) return failed("driver_test NAME");
   if (pegen_cuda_device_count()) return puts("skipped: there is a device"), SKIPPED;
   SCOPED_KERNEL *loaded = run_load(object.data, object.size, s->name);

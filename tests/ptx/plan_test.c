@@ -1,6 +1,6 @@
 /* The launcher's plan and the threads' work, without a driver: however the grid is cut, every
  * element is written once, with the same bits; and what is refused is refused before a thread runs. */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/oracle.h"
@@ -20,10 +20,9 @@ typedef struct fixture {
   uint64_t random;
 } fixture;
 
-static fixture open_spec(const char *file, int count, const loader_define *defines) {
+static fixture open_spec(const char *line) {
   fixture f = {.memory = arena_create(), .random = 3};
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, file), DSL_DIR, count, defines);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "%s", line);
   f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
   return f;
 }
@@ -63,12 +62,12 @@ static void any_grid(fixture *f, int64_t k_heads) {
 }
 
 TEST(shared_rotors) {
-  SCOPED fixture f = open_spec("geope3d", 0, NULL);
+  SCOPED fixture f = open_spec("geope3d");
   any_grid(&f, K_HEADS);
 }
 
 TEST(rotors_by_head) {
-  SCOPED fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
+  SCOPED fixture f = open_spec("care heads=3");
   any_grid(&f, 3);
 }
 
@@ -89,8 +88,8 @@ static void compare_operands(fixture *f, const pegen_kernel *kernel, const trial
   assert_true(worst.error < 0x1p-20L);
 }
 
-static void operand_types_of(const char *name, int count, const loader_define *defines) {
-  SCOPED fixture f = open_spec(name, count, defines);
+static void operand_types_of(const char *line) {
+  SCOPED fixture f = open_spec(line);
   SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int t = 0; t < OPERAND_TYPE_COUNT; t++) {
@@ -120,14 +119,14 @@ static void operand_types_of(const char *name, int count, const loader_define *d
 }
 
 TEST(operand_types) {
-  operand_types_of("quatro", 0, NULL);
-  operand_types_of("rope_mixed", 0, NULL);
-  operand_types_of("care", 1, (loader_define[]){{"heads", "3"}});
+  operand_types_of("quatro");
+  operand_types_of("rope_mixed");
+  operand_types_of("care heads=3");
 }
 
 /* Addresses and strides decide the entry. */
 TEST(width_of_access) {
-  SCOPED fixture f = open_spec("rope", 0, NULL);
+  SCOPED fixture f = open_spec("rope");
   SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
@@ -153,7 +152,7 @@ TEST(width_of_access) {
 /* More batches than a grid has rows: several launches, each from its own batch on. */
 TEST(more_batches_than_rows) {
   enum { MANY = 65535 + 2, CHANNELS = 4 };
-  SCOPED fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
+  SCOPED fixture f = open_spec("rope_mixed heads=2 head_dim=4");
   SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   int64_t axes = f.spec->n_axes;
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){1, axes}, (double[]){3, 4, 5});
@@ -173,7 +172,7 @@ TEST(more_batches_than_rows) {
 }
 
 TEST(nothing_to_launch) {
-  SCOPED fixture f = open_spec("rope", 0, NULL);
+  SCOPED fixture f = open_spec("rope");
   SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
   q->shape[2] = positions->shape[0] = 0;
@@ -182,7 +181,7 @@ TEST(nothing_to_launch) {
 }
 
 TEST(refusals) {
-  SCOPED fixture f = open_spec("care", 0, NULL);
+  SCOPED fixture f = open_spec("care");
   SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS),
@@ -241,9 +240,9 @@ static double product(const DLTensor *x, const DLTensor *y, double *size) {
 }
 
 /* of_positions: what becomes of a call that asks for their gradients without a workspace. */
-static void gradients_of(const char *name, int count, const loader_define *defines, int of_positions) {
+static void gradients_of(const char *line, int of_positions) {
   static const int64_t wanted[] = {1, (int64_t)1 << 40};
-  SCOPED fixture f = open_spec(name, count, defines);
+  SCOPED fixture f = open_spec(line);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   DLTensor *positions = random_positions(&f, 1), *x = random_rows(&f, NUMBER_F32, ROWS_BHND, heads),
            *g = random_rows(&f, NUMBER_F32, ROWS_BNHD, heads), *first = NULL;
@@ -273,15 +272,15 @@ static void gradients_of(const char *name, int count, const loader_define *defin
 
 TEST(gradients) {
   const int workspace = PEGEN_ERROR_WORKSPACE;
-  gradients_of("geope3d", 0, NULL, workspace);
-  gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}, workspace); /* staged */
-  gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}}, workspace);
-  gradients_of("liere", 2, (loader_define[]){{"block", "6"}, {"skip_tokens", "1"}}, workspace);
-  gradients_of("liere", 3, (loader_define[]){{"block", "12"}, {"heads", "3"}, {"head_dim", "39"}}, workspace);
-  gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, workspace);
-  gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, workspace);
-  gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, workspace);
-  SCOPED fixture f = open_spec("rope", 0, NULL);
+  gradients_of("geope3d", workspace);
+  gradients_of("geope2d layout=split skip_tokens=2", workspace); /* staged */
+  gradients_of("quatro heads=3 inverse=true", workspace);
+  gradients_of("liere block=6 skip_tokens=1", workspace);
+  gradients_of("liere block=12 heads=3 head_dim=39", workspace);
+  gradients_of("comrope_ld block=8 basis=schur skip_tokens=2", workspace);
+  gradients_of("string_cayley head_dim=16 skip_tokens=1", workspace);
+  gradients_of("liere block=8 prepare=float64", workspace);
+  SCOPED fixture f = open_spec("rope");
   SCOPED_KERNEL *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
 }

@@ -3,7 +3,7 @@
  *   widen_test            golden cases, numbers of columns, calls that must be refused
  *   widen_test SEED N     N random biases from SEED on against the definition
  */
-#include "loader.h"
+#include "described.h"
 #include "scoped.h"
 #include "test.h"
 #include "verify/reference.h"
@@ -12,24 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static spec *load(arena *a, const char *name, const char *defines) {
-  loader_define define[16];
-  int count = 0;
-  char *text = arena_strdup(a, defines);
-  for (char *at = strtok(text, " "); at; at = strtok(NULL, " ")) {
-    char *equals = strchr(at, '=');
-    *equals = 0;
-    define[count++] = (loader_define){at, equals + 1};
-  }
-  return loader_load(a, name, DSL_DIR, count, define);
-}
-
-static spec *load_bias(arena *a, const char *name, const char *defines) {
-  spec *s = load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* ---- golden cases ---- */
 
@@ -71,9 +53,9 @@ static void compare_golden(const DLTensor *q, const DLTensor *k, const double *s
     }
 }
 
-static void golden(const char *name, const char *encoding, const char *defines, int axes, int parabolas, bool has_b) {
+static void golden(const char *name, const char *line, int axes, int parabolas, bool has_b) {
   SCOPED arena *a = arena_create();
-  spec *s = load_bias(a, encoding, defines);
+  spec *s = described(a, "%s", line);
   const double *positions = read_golden(a, name, "positions", TOKENS * axes);
   int size = parabolas ? parabolas : 1;
   const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size),
@@ -111,17 +93,16 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   assert_true(ran > 0);
 }
 
-TEST(pape_of_images) { golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
-TEST(pape_of_volumes) { golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
-TEST(pape_rotation_invariant) { golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false); }
+TEST(pape_of_images) { golden("pape2d", "pape head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
+TEST(pape_of_volumes) { golden("pape3d", "pape head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
+TEST(pape_rotation_invariant) { golden("pape_ri", "pape_ri head_dim=64 heads=2 axes=3", 3, 0, false); }
 
 /* ---- sums ---- */
 
 TEST(sincos_of_volumes) {
   enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
   SCOPED arena *a = arena_create();
-  spec *s = load(a, arena_printf(a, "%s/sincos.lua", SPECS_DIR), "channels=70 axes=3");
-  assert_non_null(s);
+  spec *s = described(a, "sincos channels=70 axes=3");
   int64_t count = SUM_BATCH * TOKENS * SUM_CHANNELS;
   const double *x = read_golden(a, "sincos3d", "x", count), *expected = read_golden(a, "sincos3d", "out", count);
   const double *positions = read_golden(a, "sincos3d", "positions", TOKENS * SUM_AXES);
@@ -155,9 +136,9 @@ static int columns_in_use(const pegen_width *w) {
 }
 
 /* Numbers of columns in float32 and bfloat16, and E of each. */
-static void expect_columns(const char *name, const char *defines, int f32, int bf16) {
+static void expect_columns(const char *line, int f32, int bf16) {
   SCOPED arena *a = arena_create();
-  spec *s = load_bias(a, name, defines);
+  spec *s = described(a, "%s", line);
   SCOPED_KERNEL *loaded = trial_load(a, s, "native", 0, 1);
   assert_non_null(loaded);
   const pegen_kernel *kernel = run_kernel(loaded);
@@ -173,19 +154,19 @@ static void expect_columns(const char *name, const char *defines, int f32, int b
 TEST(columns_are_monomials) {
   for (int m = 1; m < 80; m += 26) {
     SCOPED arena *a = arena_create();
-    expect_columns("pape", arena_printf(a, "axes=2 parabolas=%d", m), 5, 15);
+    expect_columns(arena_printf(a, "pape axes=2 parabolas=%d", m), 5, 15);
   }
-  expect_columns("pape", "axes=3", 9, 27);
-  expect_columns("pape", "axes=1", 2, 6);
+  expect_columns("pape axes=3", 9, 27);
+  expect_columns("pape axes=1", 2, 6);
   /* A grid's keys are bfloat16 as they are; then the query's values alone are split. */
-  expect_columns("pape", "axes=2 grid=14,14", 5, 10);
-  expect_columns("pape", "axes=2 grid=14,14 split_columns=false", 5, 5);
-  expect_columns("pape", "axes=2 grid=14,14 exact_scores=true", 6, 12);
-  expect_columns("pape", "axes=2 grid=14,14 skip_tokens=1", 6, 12);
-  expect_columns("pape_ri", "axes=3 grid=4,4,4", 4, 8);
-  expect_columns("pape_ri", "axes=2 split_columns=false", 3, 3);
-  expect_columns("polynomial", "axes=2 degree=3 split_columns=false", 9, 9);
-  expect_columns("polynomial", "axes=3 degree=4 split_columns=false head_dim=63", 34, 34);
+  expect_columns("pape axes=2 grid=14,14", 5, 10);
+  expect_columns("pape axes=2 grid=14,14 split_columns=false", 5, 5);
+  expect_columns("pape axes=2 grid=14,14 exact_scores=true", 6, 12);
+  expect_columns("pape axes=2 grid=14,14 skip_tokens=1", 6, 12);
+  expect_columns("pape_ri axes=3 grid=4,4,4", 4, 8);
+  expect_columns("pape_ri axes=2 split_columns=false", 3, 3);
+  expect_columns("polynomial axes=2 degree=3 split_columns=false", 9, 9);
+  expect_columns("polynomial axes=3 degree=4 split_columns=false head_dim=63", 34, 34);
 }
 
 /* ---- calls that must be refused ---- */
@@ -200,7 +181,7 @@ typedef struct call {
 static call make_call(void) {
   arena *a = arena_create();
   call c = {.memory = a};
-  spec *s = load_bias(a, "pape", "axes=2 parabolas=6 heads=2");
+  spec *s = described(a, "pape axes=2 parabolas=6 heads=2");
   c.loaded = trial_load(a, s, "native", 0, 1);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
@@ -309,7 +290,7 @@ enum { GRADIENT_TARGETS = 2 };
 static gradient_call make_gradient_call(const char *defines, const char *target, number_type type) {
   arena *a = arena_create();
   gradient_call c = {.memory = a};
-  spec *s = load_bias(a, "pape", defines);
+  spec *s = described(a, "pape %s", defines);
   c.loaded = trial_load_gradients(a, s, target, 0, 1);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
@@ -481,8 +462,7 @@ static void random_gradients(arena *a, const widen_trial *t, const pegen_kernel 
 static void one_random(arena *a, int number, const char *target, int optimize) {
   const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0,
                                      number % 4 == 1 ? "true" : "false");
-  spec *s = load(a, RANDOM_SPEC, defines);
-  assert_non_null(s);
+  spec *s = described(a, "./random %s", defines);
   SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, 0, optimize);
   assert_non_null(loaded);
   const pegen_kernel *kernel = run_kernel(loaded);
