@@ -120,8 +120,7 @@ TEST(displacements_are_exact) {
   for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
     SCOPED fixture f = fixture_open(wanted, 3, "./far kind=%s", kinds[kind].name);
     for (int target = 0; target < f.n_targets; target++) {
-      SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
       for (int pattern = 0; pattern < PATTERNS; pattern++)
         for (int whole = 0; whole <= patterns[pattern].is_whole; whole++)
           call_pattern(&f, loaded, pattern, whole ? NUMBER_I64 : NUMBER_F64, kinds[kind].moves,
@@ -138,8 +137,7 @@ TEST(numbers_of_64_bits_differ) {
   enum { NAMES = sizeof names / sizeof *names };
   SCOPED fixture f = fixture_open(wanted, 3, "./far kind=documents");
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
       attention_trial t = trial_of(&f, tokens, KEYS), small = t;
@@ -168,8 +166,7 @@ TEST(types_mix) {
   static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
   SCOPED fixture f = fixture_open(wanted, 3, "./far kind=slope");
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
       attention_trial t = trial_of(&f, tokens, KEYS);

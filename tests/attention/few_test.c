@@ -22,8 +22,7 @@ static void queries_and_groups(const char *what) {
   SCOPED fixture f = fixture_open(NULL, 11, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 2));
     for (int queries = 1; queries <= 15; queries++)
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
         if (queries > 6 && (queries + type + target) % 3) continue;

@@ -80,8 +80,7 @@ static void against_the_reference(const char *what) {
                {{1, HEADS, 2, 3, 513}, 5}, {{1, HEADS, 1, 1, 1300}, 11}, {{2, HEADS, 1, 3, 257}, 3},
                {{1, HEADS, 1, 4, 2}, 1},   {{1, HEADS, 4, 16, 200}, 2},  {{1, HEADS, 8, 1, 0}, 1}};
   SCOPED fixture f = fixture_open(target, 7, "%s", what);
-  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attention_trial t = trial_of(&f, (int)i, &cases[i].sizes, i % 2 ? NUMBER_F16 : NUMBER_BF16);
     one_call(&f, run_kernel(loaded), &t, cases[i].chunks);
@@ -96,8 +95,7 @@ TEST(biased) { against_the_reference("alibi heads=8 head_dim=32 value_dim=16 ski
 /* Scores that read inputs: of heads of keys that k has, too, and of more, which other entries serve. */
 TEST(inputs) {
   fixture f = fixture_open(target, 5, "./score_inputs kind=mixed skip_tokens=2");
-  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2));
   attention_sizes sizes = {2, 4, 2, 3, 300};
   for (int64_t heads = 1; heads <= 4; heads *= 2) {
     attention_trial t = trial_of(&f, 1, &sizes, NUMBER_BF16);
@@ -139,8 +137,7 @@ typedef struct small {
 
 static small open_small(const attention_sizes *sizes, int causal) {
   small s = {.f = fixture_open(target, 3, "attention head_dim=16")};
-  s.loaded = trial_load(s.f.memory, s.f.spec, target, PEGEN_DTYPE_BF16, 1);
-  assert_non_null(s.loaded);
+  s.loaded = held(trial_load(s.f.memory, s.f.spec, target, PEGEN_DTYPE_BF16, 1));
   s.kernel = run_kernel(s.loaded);
   s.trial = (attention_trial){.spec = s.f.spec, .causal = causal};
   attention_trial_fill(s.f.memory, &s.trial, sizes, NUMBER_BF16, ROWS_BHND, &s.f.random);

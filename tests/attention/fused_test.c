@@ -18,9 +18,7 @@ static const char *wanted; /* target; NULL: this machine's own, or all that it r
 
 /* target: NULL: the one that is wanted. */
 static loaded_kernel *compiled(arena *a, const spec *s, const char *target, int optimize) {
-  loaded_kernel *loaded = trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize));
 }
 
 static double *random_places(arena *a, const spec *s, int64_t tokens, double extent, uint64_t *random) {

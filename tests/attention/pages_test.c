@@ -241,8 +241,7 @@ static void as_apart(const char *what) {
   SCOPED fixture f = fixture_open(NULL, 31, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
       for (size_t v = 0; v < sizeof variants / sizeof *variants; v++, round++) {

@@ -45,8 +45,7 @@ static call *open_call(void) {
   const spec *s = described(a, "relative_bias_table heads=16 head_dim=16");
   memset(c, 0, sizeof *c);
   c->memory = a;
-  c->loaded = trial_load_gradients(a, s, NULL, 0, 2);
-  assert_non_null(c->loaded);
+  c->loaded = held(trial_load_gradients(a, s, NULL, 0, 2));
   c->kernel = run_kernel(c->loaded);
   for (int t = 0; t < 6; t++)
     for (int i = 0; i < ROWS; i++) c->read[t][i] = (float)((i * 37 + t * 11) % 101) / 50 - 1;

@@ -20,9 +20,7 @@ static bool is_gpu(void) { return wanted && strncmp(wanted, "sm_", 3) == 0; }
 
 /* dtypes: PEGEN_DTYPE_ bits; 0: all. */
 static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2));
 }
 
 static const DLTensor *places(fixture *f, int64_t tokens, double extent) {

@@ -60,8 +60,7 @@ static void run_case(int at) {
   static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
   SCOPED fixture f = fixture_open(wanted, 5, "%s", lines[at]);
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     attention_trial all = {.spec = f.spec, .causal = target % 2};
     attention_trial_fill(f.memory, &all, &(attention_sizes){1, HEADS, 2, KEYS, KEYS}, NUMBER_F32, ROWS_BHND, &f.random);
     all.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);

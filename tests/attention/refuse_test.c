@@ -147,8 +147,7 @@ TEST(refusals) {
 TEST(grid_alone) {
   SCOPED arena *a = arena_create();
   spec *s = described(a, TABLE " grid=1,5");
-  SCOPED_KERNEL *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, target, PEGEN_DTYPE_F32, 1));
   const pegen_kernel *other = kernel;
   kernel = run_kernel(loaded);
   REFUSED(GRID_ONLY, c->args.positions = NULL);
@@ -226,8 +225,7 @@ TEST(sentences) {
 int main(int argc, char **argv) {
   SCOPED arena *a = arena_create();
   if (argc > 1) target = argv[1];
-  SCOPED_KERNEL *loaded = trial_load(a, described(a, TABLE), target, PEGEN_DTYPE_F32, 1);
-  if (!loaded) return 1;
+  SCOPED_KERNEL *loaded = held(trial_load(a, described(a, TABLE), target, PEGEN_DTYPE_F32, 1));
   kernel = run_kernel(loaded);
   return run_listed();
 }

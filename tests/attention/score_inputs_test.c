@@ -88,8 +88,8 @@ TEST(against_the_reference) {
                                       "turned",     "stays",   "padded",    "leaning"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     SCOPED fixture f = open_kind(kinds[i], i % 2, 3 + i);
-    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) one_call(&f, run_kernel(loaded), round);
     for (int round = 6; round < 12 && !f.spec->pairwise->rotates; round += 1 + (f.spec->polynomial != NULL)) /* few */
       one_call(&f, run_kernel(loaded), round);
@@ -105,8 +105,7 @@ TEST(of_threads) {
   } cases[] = {{"padding", 1}, {"mixed", 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     SCOPED fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
-    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1));
     one_call(&f, run_kernel(loaded), cases[i].round);
   }
 }

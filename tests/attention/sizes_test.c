@@ -12,9 +12,7 @@ static const double BOUND = 0x1p-18;
 static const char *wanted; /* target; NULL: all that this machine runs */
 
 static loaded_kernel *load(const fixture *f, int target) {
-  loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 2);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load(f->memory, f->spec, f->targets[target], 0, 2));
 }
 
 static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {

@@ -135,8 +135,7 @@ static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
 
 /* Keys that a window hides because they are nowhere, the first among them, from which others may not count. */
 static void nowhere(draw *d, const spec *s, const char *target) {
-  SCOPED_KERNEL *loaded = trial_load_gradients(d->memory, s, target, number_type_info(d->type)->dtype, 1);
-  if (!loaded) exit(2);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(d->memory, s, target, number_type_info(d->type)->dtype, 1));
   for (int tokens = 3; tokens <= 60; tokens += 57) { /* few queries, and many */
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, tokens, 60};
@@ -161,8 +160,7 @@ static void hidden_faults_of(draw *d, number_type type) {
   for (int i = 0; i < 2; i++) {
     const spec *s = described(d->memory, "./scores kind=%s", kinds[i]);
     SCOPED_KERNEL *loaded =
-        trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1);
-    if (!loaded) exit(2);
+        held(trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1));
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 40, 60};
     attention_trial_fill(d->memory, &t, &sizes, type, ROWS_BHND, &d->random);
@@ -214,8 +212,7 @@ static void sliding(draw *d) {
   static const layout in_order = {"in order", 0, 1, NUMBER_F32, 4096, false};
   const spec *s = described(d->memory, "./masked kind=sliding");
   for (int i = 0; i < d->n_targets; i++) {
-    SCOPED_KERNEL *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
-    if (!loaded) exit(2);
+    SCOPED_KERNEL *loaded = held(trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       attention_trial t = {.spec = s, .causal = round % 2};
       attention_sizes sizes = {1, 2, 2, 100, round < 2 ? 100 : 93};
@@ -250,8 +247,7 @@ static DLTensor *behind_first_page(draw *d, const DLTensor *of, char **room) {
 static void unread(draw *d, const spec *s) {
   for (int i = 0; i < d->n_targets; i++) {
     if (!strcmp(d->targets[i], "x86-64-v2")) continue; /* which goes by tiles */
-    SCOPED_KERNEL *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
-    if (!loaded) exit(2);
+    SCOPED_KERNEL *loaded = held(trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1));
     int64_t keys = 4 * sysconf(_SC_PAGESIZE) / (s->head_dim * (int64_t)sizeof(float));
     attention_trial t = {.spec = s}, other;
     attention_sizes sizes = {1, 2, 1, 3, keys};
@@ -278,8 +274,7 @@ static void unread(draw *d, const spec *s) {
 /* A GPU reads no tile that is unseen: of few queries, of many, and where these gain. Rows are of 16 bits and 16
  * channels, so that a page has two tiles. */
 static void unread_tiles(draw *d, const spec *s, const char *target) {
-  SCOPED_KERNEL *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1);
-  if (!loaded) exit(2);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1));
   for (int tokens = 3; tokens <= 100; tokens += 97) {
     int64_t keys = 4 * sysconf(_SC_PAGESIZE) / (s->head_dim * 2LL);
     attention_trial t = {.spec = s}, other;
@@ -319,8 +314,8 @@ static void prefixed(draw *d) {
   static const char *const kinds[] = {"window", "causal"};
   for (int i = 0; i < 2; i++) {
     const spec *s = described(d->memory, "./scores kind=%s skip_tokens=2", kinds[i]);
-    SCOPED_KERNEL *loaded = trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1);
-    if (!loaded) exit(2);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1));
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 290, 290};
     attention_trial_fill(d->memory, &t, &sizes, d->type, ROWS_BHND, &d->random);

@@ -53,8 +53,7 @@ static void parts_and_targets(const char *what) {
   SCOPED fixture f = fixture_open(NULL, 7, "%s", what);
   int heads = f.spec->heads > 1 ? f.spec->heads : 6, groups[] = {2, heads, 1}, round = 0, split = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       attention_sizes sizes = {1 + round % 2, heads, heads / groups[round % 3], 1 + round % 4, keys[round % 3]};

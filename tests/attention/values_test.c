@@ -40,8 +40,7 @@ static void assert_same_but_last(const DLTensor *x, const DLTensor *y) {
 
 /* Fills g for a call of the trial by the target's kernel. */
 static loaded_kernel *loaded_with(fixture *f, int target, attention_trial *t, attention_gradients *g) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], PEGEN_DTYPE_F32, 1);
-  assert_non_null(loaded);
+  loaded_kernel *loaded = held(trial_load_gradients(f->memory, f->spec, f->targets[target], PEGEN_DTYPE_F32, 1));
   assert_int_equal(attention_gradients_fill(f->memory, g, t, run_kernel(loaded), false, 1, ROWS_BHND, &f->random), 0);
   return loaded;
 }
@@ -86,8 +85,7 @@ TEST(keys_of_no_queries_gain_zeros) {
 TEST(rows_have_room) {
   SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = trial_of(&f, TOKENS, HEADS);
     t.splits = true;

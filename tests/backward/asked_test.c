@@ -255,8 +255,7 @@ TEST(asked_for_or_not) {
     const spec *s = described(a, "%s", lines[i]);
     const char **targets;
     int n_targets = trial_targets(a, NULL, &targets), target = random_below(&random, n_targets);
-    SCOPED_KERNEL *loaded = trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1));
     print_message("%s %s\n", lines[i], targets[target]);
     for (int k = 0; k < count; k++) random_call(s, run_kernel(loaded), &random);
   }

@@ -90,8 +90,7 @@ TEST(attention_has_none) {
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
     for (int target = 0; target < n_targets; target++) {
-      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2));
       for (number_type type = NUMBER_F32; type <= NUMBER_BF16; type++) {
         attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
         attention_sizes sizes = {1, heads, heads, d->tokens, d->tokens};
@@ -114,8 +113,7 @@ TEST(flags_are_seen) {
   uint64_t random = 5;
   const char **targets;
   assert_true(trial_targets(a, NULL, &targets) > 0);
-  SCOPED_KERNEL *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2));
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 1, 1, 8, 8}, NUMBER_F32, ROWS_BHND, &random);
   *(float *)tensor_at(t.v, 0, 0, 3, 5) = 0x1p-130f;
@@ -171,8 +169,7 @@ TEST(encode_has_none) {
     tensor_randomize(e.q, &random);
     tensor_randomize(e.k, &random);
     for (int target = 0; target < n_targets; target++) {
-      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2));
       e.kernel = run_kernel(loaded);
       unsigned flags = flags_of(encode, &e, 0);
       if (!strcmp(targets[target], "x86-64-v2")) flags &= ~(unsigned)DENORMAL_OPERAND;

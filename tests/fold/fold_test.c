@@ -193,8 +193,7 @@ static void scores_are_kept(void **state) {
                      .q_bias = q_bias};
   assert_int_equal(pegen_fold_basis(&fold), 0);
 
-  SCOPED_KERNEL *loaded = trial_load(f.memory, f.folded, NULL, 0, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.folded, NULL, 0, 2));
   trial_operands operands = folded_operands(&f, frequencies);
   DLTensor *q = encoded_rows(&f, run_kernel(loaded), &operands, q_weight, q_bias);
   DLTensor *k = encoded_rows(&f, run_kernel(loaded), &operands, k_weight, NULL);

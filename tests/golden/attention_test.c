@@ -161,8 +161,7 @@ static void kernels_give_golden(void **state) {
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       f.trial.q = rows_of(f.memory, f.q, (number_type)type);
       f.trial.k = rows_of(f.memory, f.k, (number_type)type);

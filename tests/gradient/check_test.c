@@ -82,8 +82,7 @@ TEST(what_is_spoilt_fails) {
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     SCOPED arena *a = arena_create();
     spec *s = described(a, "%s", specs[i]);
-    SCOPED_KERNEL *loaded = trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1));
     for (spoilt = 0; spoilt < SPOIL_COUNT; spoilt++) {
       found = 0;
       bool pass = passes(a, s, run_kernel(loaded));

@@ -356,8 +356,7 @@ static void targets_agree(void **state) {
   int count = trial_targets(f.memory, NULL, &targets);
   oracle *o = oracle_create(f.memory, f.spec, BATCH, TOKENS, f.values, &f.operands);
   for (int i = 0; i < count; i++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS),
                *out = run(&f, run_kernel(loaded), f.positions, x);
@@ -376,8 +375,7 @@ static void dispatch_takes_the_best(void **state) {
   const char **targets, *list = "";
   int count = trial_targets(f.memory, NULL, &targets);
   for (int i = 0; i < count; i++) list = arena_printf(f.memory, "%s%s%s", list, i ? "," : "", targets[i]);
-  loaded_kernel *all = trial_load(f.memory, f.spec, list, VARIANT_DTYPES, VARIANT_OPTIMIZE);
-  assert_non_null(all);
+  loaded_kernel *all = held(trial_load(f.memory, f.spec, list, VARIANT_DTYPES, VARIANT_OPTIMIZE));
   assert_true(tensor_identical(run(&f, run_kernel(all), f.positions, f.q), f.out));
   run_unload(all);
 }

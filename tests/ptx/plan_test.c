@@ -48,8 +48,8 @@ static void any_grid(fixture *f, int64_t k_heads) {
   for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
     DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
     for (int i = 0; i < 4; i++) {
-      SCOPED_KERNEL *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded =
+          held(run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false));
       DLTensor *out[2] = {tensor_copy(f->memory, q), tensor_copy(f->memory, k)};
       for (int s = 0; s < 2; s++) tensor_randomize(out[s], &(uint64_t){9});
       assert_int_equal(trial_call(run_kernel(loaded), positions, &f->operands, q, out[0], k, out[1], 1), 0);
@@ -247,8 +247,7 @@ static void gradients_of(const char *line, int of_positions) {
   DLTensor *positions = random_positions(&f, 1), *x = random_rows(&f, NUMBER_F32, ROWS_BHND, heads),
            *g = random_rows(&f, NUMBER_F32, ROWS_BNHD, heads), *first = NULL;
   for (int i = 0; i < 2; i++) {
-    SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true));
     const pegen_kernel *kernel = run_kernel(loaded);
     DLTensor *y = tensor_copy(f.memory, x);
     assert_int_equal(trial_call(kernel, positions, &f.operands, x, y, NULL, NULL, 1), 0);

@@ -98,8 +98,7 @@ TEST(rows_are_rounded_once) {
     spec *s = described(a, "%s", LINES[i]);
     for (int target = 0; target < n_targets; target++) {
       unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
-      SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], dtypes, 2);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], dtypes, 2));
       compare(a, LINES[i], s, targets[target], run_kernel(loaded), NUMBER_BF16);
       compare(a, LINES[i], s, targets[target], run_kernel(loaded), NUMBER_F16);
     }

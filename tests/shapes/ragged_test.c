@@ -152,8 +152,8 @@ TEST(every_entry) {
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     const ragged *r = &calls[i];
     SCOPED fixture f = fixture_open(NULL, 31, "%s", r->line);
-    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       for (int type = NUMBER_F32; type <= NUMBER_BF16 && sample_has(kernel, (entry_kind)kind); type++)

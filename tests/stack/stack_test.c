@@ -324,8 +324,7 @@ static void run_case(const char *line) {
   if (trial_targets(memory, NULL, &targets) == 0) exit(1);
   const spec *s = described(memory, "%s", line);
   unsigned dtypes = s->head_dim > 64 ? PEGEN_DTYPE_F32 : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
-  SCOPED_KERNEL *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
-  if (!loaded) exit(1);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(memory, s, targets[0], dtypes, 1));
   measure_kernel(s, targets[0], run_kernel(loaded));
 }
 

@@ -163,8 +163,7 @@ static void entries_compute_alike(void **state) {
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     f.kernel = run_kernel(loaded);
     assert_entries(&f, NUMBER_F32);
     if (i == count - 1) assert_entries(&f, NUMBER_BF16);

@@ -68,8 +68,7 @@ static fixture fixture_of(arena *a, const precision_case *which, const char *pre
   uint64_t random = 7;
   f.operands = trial_random_operands(a, f.spec, NUMBER_F32, &random);
   place(&f);
-  f.loaded = trial_load(a, f.spec, target, PEGEN_DTYPE_F32, 2);
-  assert_non_null(f.loaded);
+  f.loaded = held(trial_load(a, f.spec, target, PEGEN_DTYPE_F32, 2));
   f.kernel = run_kernel(f.loaded);
   return f;
 }

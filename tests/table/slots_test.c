@@ -105,8 +105,7 @@ static void as_rows(const char *line, int pair) {
   SCOPED world w = open_world(line);
   unsigned dtypes = pair ? PEGEN_DTYPE_BF16 | PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3 : 0;
   for (int target = 0, round = 0; target < w.n_targets; target++) {
-    SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(w.memory, w.spec, w.targets[target], dtypes, 1));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       number_type read = pair ? NUMBER_BF16 : (number_type)type;
       one_call(&w, run_kernel(loaded), read, pair ? NUMBER_F8E4M3 : read, round);

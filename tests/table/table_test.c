@@ -394,8 +394,7 @@ static void tables_hold(void **state) {
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     f.kernel = run_kernel(loaded);
     check_rows(&f);
     check_streamed(&f);

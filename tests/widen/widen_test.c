@@ -65,8 +65,7 @@ static void golden(const char *name, const char *line, int axes, int parabolas, 
   int ran = 0;
   for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
-    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
-    assert_non_null(loaded);
+    loaded_kernel *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3));
     const pegen_kernel *kernel = run_kernel(loaded);
     uint64_t random = 1;
     widen_shape shape = {1, HEADS, HEADS, TOKENS, TOKENS};
@@ -111,8 +110,7 @@ TEST(sincos_of_volumes) {
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
-    SCOPED_KERNEL *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3));
     DLTensor *in = tensor_rows(a, NUMBER_F32, ROWS_BHND, SUM_BATCH, 1, TOKENS, SUM_CHANNELS), *out = tensor_copy(a, in);
     for (int64_t i = 0; i < count; i++)
       number_store(NUMBER_F32,
@@ -139,8 +137,7 @@ static int columns_in_use(const pegen_width *w) {
 static void expect_columns(const char *line, int f32, int bf16) {
   SCOPED arena *a = arena_create();
   spec *s = described(a, "%s", line);
-  SCOPED_KERNEL *loaded = trial_load(a, s, "native", 0, 1);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, "native", 0, 1));
   const pegen_kernel *kernel = run_kernel(loaded);
   int wanted[] = {f32, bf16};
   for (int type = 0; type < 2; type++) {
@@ -182,8 +179,7 @@ static call make_call(void) {
   arena *a = arena_create();
   call c = {.memory = a};
   spec *s = described(a, "pape axes=2 parabolas=6 heads=2");
-  c.loaded = trial_load(a, s, "native", 0, 1);
-  assert_non_null(c.loaded);
+  c.loaded = held(trial_load(a, s, "native", 0, 1));
   c.kernel = run_kernel(c.loaded);
   static const double positions[] = {0, 0, 1, 2, 3, 1};
   uint64_t random = 5;
@@ -291,8 +287,7 @@ static gradient_call make_gradient_call(const char *defines, const char *target,
   arena *a = arena_create();
   gradient_call c = {.memory = a};
   spec *s = described(a, "pape %s", defines);
-  c.loaded = trial_load_gradients(a, s, target, 0, 1);
-  assert_non_null(c.loaded);
+  c.loaded = held(trial_load_gradients(a, s, target, 0, 1));
   c.kernel = run_kernel(c.loaded);
   uint64_t random = 11;
   double *positions = arena_array(a, double, GRAD_TOKENS * s->n_axes);
@@ -463,8 +458,7 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
   const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0,
                                      number % 4 == 1 ? "true" : "false");
   spec *s = described(a, "./random %s", defines);
-  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, 0, optimize);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, target, 0, optimize));
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + s->skip_tokens, k_tokens = 9 + s->skip_tokens;
