@@ -5,35 +5,22 @@
 
 #include "fixture.h"
 
-static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines);
+static void as_apart(const char *what);
 
-static void plain(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "attention", 0, NULL);
-}
+TEST(plain) { as_apart("attention"); }
 
 /* Prefix tokens, so that tiles of keys begin between pages' ends. */
-static void biased(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "alibi", 2, (loader_define[]){{"heads", "4"}, {"skip_tokens", "2"}});
-}
+TEST(biased) { as_apart("alibi heads=4 skip_tokens=2"); }
 
-static void hiding(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "lookhere", 1, (loader_define[]){{"heads", "12"}});
-}
+TEST(hiding) { as_apart("lookhere heads=12"); }
 
 /* Inputs of queries. */
-static void polynomial(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "pape", 2, (loader_define[]){{"role", "pairwise"}, {"heads", "4"}});
-}
+TEST(polynomial) { as_apart("pape role=pairwise heads=4"); }
 
 /* Rows that are turned, a panel of keys at a time. */
-static void turned(void **state) {
-  (void)state;
-  as_apart(LOCAL_DIR, "rows_turned", 1, (loader_define[]){{"heads", "4"}});
-  as_apart(LOCAL_DIR, "values", 1, (loader_define[]){{"heads", "4"}});
+TEST(turned) {
+  as_apart("./rows_turned heads=4");
+  as_apart("./values heads=4");
 }
 
 #endif

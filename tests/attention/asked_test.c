@@ -4,18 +4,12 @@
  *
  *     attention_asked_test SEED COUNT [TARGET [TEST]]    so many calls of each description
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static uint64_t seed = 1;
@@ -139,70 +133,54 @@ static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
   assert_added(f, kernel, &g);
 }
 
-static void asked_for_or_not(void **state) {
-  (void)state;
+TEST(asked_for_or_not) {
   static const struct {
-    const char *name;
-    int n_defines;
-    loader_define defines[6];
+    const char *line;
     bool gains;
   } cases[] = {
-      {"../tests/attention/slopes", 3, {{"heads", "4"}, {"head_dim", "20"}, {"skip_tokens", "2"}}, true},
-      {"../tests/attention/steep", 0, {{NULL, NULL}}, true},
-      {"../tests/attention/steep", 1, {{"grid", "3,35"}}, true},
-      {"../tests/attention/turning", 2, {{"skip_tokens", "2"}, {"heads", "2"}}, true},
-      {"../tests/attention/turning", 2, {{"combine", "mean"}, {"head_dim", "7"}}, true},
-      {"../tests/attention/turning", 2, {{"combine", "sum"}, {"grid", "4,9"}}, true},
-      {"../tests/attention/rows_turned", 3, {{"head_dim", "6"}, {"skip_tokens", "2"}, {"value_dim", "3"}}, true},
-      {"../tests/attention/values", 1, {{"head_dim", "6"}}, true},
-      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "4"}, {"kind", "learned"}}, false},
-      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "1"}, {"grid", "5,9"}}, true},
-      {"relative_bias_table", 2, {{"heads", "2"}, {"head_dim", "16"}}, true},
-      {"relative_bias_table", 3, {{"grid", "6,7"}, {"heads", "2"}, {"head_dim", "16"}}, true},
-      {"pape", 4, {{"role", "pairwise"}, {"parabolas", "19"}, {"head_dim", "20"}, {"skip_tokens", "1"}}, true},
-      {"alibi", 4, {{"axes", "3"}, {"heads", "4"}, {"head_dim", "17"}, {"value_dim", "40"}}, false},
-      {"../tests/attention/mirrors", 1, {{"skip_tokens", "2"}}, false},
-      {"../tests/attention/rope_pairwise", 0, {{NULL, NULL}}, false},
-      {"lingeope", 2, {{"head_dim", "10"}, {"value_dim", "9"}}, false},
-      {"attention", 2, {{"head_dim", "5"}, {"value_dim", "33"}}, false},
-      {"../tests/attention/scores", 2, {{"kind", "both"}, {"skip_tokens", "2"}}, false},
-      {"../tests/attention/score_inputs", 2, {{"kind", "mixed"}, {"skip_tokens", "2"}}, true},
-      {"../tests/attention/score_inputs", 2, {{"kind", "stays"}, {"heads", "3"}}, true},
+      {"./slopes heads=4 head_dim=20 skip_tokens=2", true},
+      {"./steep", true},
+      {"./steep grid=3,35", true},
+      {"./turning skip_tokens=2 heads=2", true},
+      {"./turning combine=mean head_dim=7", true},
+      {"./turning combine=sum grid=4,9", true},
+      {"./rows_turned head_dim=6 skip_tokens=2 value_dim=3", true},
+      {"./values head_dim=6", true},
+      {"./values head_dim=6 heads=4 kind=learned", false},
+      {"./values head_dim=6 heads=1 grid=5,9", true},
+      {"relative_bias_table heads=2 head_dim=16", true},
+      {"relative_bias_table grid=6,7 heads=2 head_dim=16", true},
+      {"pape role=pairwise parabolas=19 head_dim=20 skip_tokens=1", true},
+      {"alibi axes=3 heads=4 head_dim=17 value_dim=40", false},
+      {"./mirrors skip_tokens=2", false},
+      {"./rope_pairwise", false},
+      {"lingeope head_dim=10 value_dim=9", false},
+      {"attention head_dim=5 value_dim=33", false},
+      {"./scores kind=both skip_tokens=2", false},
+      {"./score_inputs kind=mixed skip_tokens=2", true},
+      {"./score_inputs kind=stays heads=3", true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, wanted, seed + i);
-    if (!is_on(f.spec)) {
-      arena_destroy(f.memory);
-      continue;
-    }
+    SCOPED fixture f = fixture_open(wanted, seed + i, "%s", cases[i].line);
+    if (!is_on(f.spec)) continue;
     int target = random_below(&f.random, f.n_targets);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    print_message("%s %s\n", cases[i].name, f.targets[target]);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    print_message("%s %s\n", cases[i].line, f.targets[target]);
     for (int k = 0; k < count; k++) random_call(&f, run_kernel(loaded), cases[i].gains);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* Tensor cores have a program of their own for gradients of values where rows are long, and programs of rows alone
  * beside those in which operands, inputs and positions gain, too. */
-static void rows_of_tensor_cores(void **state) {
-  (void)state;
-  static const struct {
-    const char *name;
-    loader_define defines[2];
-  } cases[] = {{"attention", {{"head_dim", "256"}, {"value_dim", "0"}}},
-               {"attention", {{"head_dim", "64"}, {"value_dim", "256"}}},
-               {"attention", {{"head_dim", "64"}, {"value_dim", "48"}}},
-               {"../tests/attention/slopes", {{"head_dim", "32"}, {"heads", "4"}}},
-               {"../tests/attention/slopes", {{"head_dim", "192"}, {"heads", "2"}}},
-               {"../tests/attention/score_inputs", {{"kind", "mixed"}, {"heads", "2"}}},
-               {"../tests/attention/turning", {{"combine", "mean"}, {"head_dim", "16"}}},
-               {"lingeope", {{"head_dim", "32"}, {"value_dim", "16"}}}};
+TEST(rows_of_tensor_cores) {
+  static const char *const lines[] = {"attention head_dim=256 value_dim=0", "attention head_dim=64 value_dim=256",
+                                      "attention head_dim=64 value_dim=48", "./slopes head_dim=32 heads=4",
+                                      "./slopes head_dim=192 heads=2",      "./score_inputs kind=mixed heads=2",
+                                      "./turning combine=mean head_dim=16", "lingeope head_dim=32 value_dim=16"};
   if (!wanted || strncmp(wanted, "sm_", 3) != 0) return;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, 2, cases[i].defines, wanted, seed + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    SCOPED fixture f = fixture_open(wanted, seed + i, "%s", lines[i]);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_BF16, 1);
     attention_trial t = trial_of(&f, NUMBER_BF16);
     attention_gradients g;
     assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), toss(&f), 1, ROWS_BHND, &f.random),
@@ -210,15 +188,12 @@ static void rows_of_tensor_cores(void **state) {
     if (has_places(f.spec)) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
     assert_int_equal(call(run_kernel(loaded), &g, 1), 0);
     assert_some(&f, run_kernel(loaded), &g);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   wanted = argc > 3 ? argv[3] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not), cmocka_unit_test(rows_of_tensor_cores)};
   if (argc > 4) cmocka_set_test_filter(argv[4]);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -3,33 +3,21 @@
  *
  *     attention_backward_test [TARGET [TEST]]
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *wanted; /* a target; NULL: all that this machine runs */
 
 static bool is_gpu(void) { return wanted && strncmp(wanted, "sm_", 3) == 0; }
 
-static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  return fixture_open(folder, name, n_defines, defines, wanted, 11);
-}
-
 /* dtypes: PEGEN_DTYPE_ bits; 0: all. */
 static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2));
 }
 
 /* The last `count` tokens of a tensor of rows or of numbers of tokens. */
@@ -46,11 +34,11 @@ static DLTensor *last_tokens(arena *a, const DLTensor *of, int64_t count) {
 
 /* What a query gains is the same to the bit in a full tile and in one whose queries fill one register, or not even
  * that. */
-static void queries_of_their_own(void **state) {
-  (void)state;
-  fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+TEST(queries_of_their_own) {
+  if (is_gpu()) skip();
+  SCOPED fixture f = fixture_open(wanted, 11, "attention");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 64, 75}, NUMBER_F32, ROWS_BNHD, &f.random);
     attention_gradients all, some;
@@ -69,21 +57,17 @@ static void queries_of_their_own(void **state) {
       assert_int_equal(attention_gradients_call(run_kernel(loaded), &some, 1), 0);
       assert_true(tensor_identical(some.q, last_tokens(f.memory, all.q, count)));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Of positions of their own for each batch, added to or not, in float32; those that batches share gain the sum, and
  * k's own are apart from q's. What has a grid takes none, and what is no function of them has none. */
-static void positions(void **state) {
-  (void)state;
+TEST(positions) {
   enum { BATCHES = 3, PLACES = 20 };
   static const char *const names[] = {"turning", "slopes"};
   for (int i = 0; i < 2; i++) {
-    loader_define heads = {"heads", "2"};
-    fixture f = open_spec(LOCAL_DIR, names[i], 1, &heads);
-    loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+    SCOPED fixture f = fixture_open(wanted, 11, "./%s heads=2", names[i]);
+    SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){BATCHES, 2, 1, PLACES, PLACES}, NUMBER_F32, ROWS_BHND,
@@ -129,17 +113,14 @@ static void positions(void **state) {
       wrong = *shared.positions, wrong.data = taken[n];
       assert_int_equal(attention_gradients_call(kernel, &own, 1), PEGEN_ERROR_OVERLAP);
     }
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* A query that sees nothing gains nothing, nor does a key that nobody sees. */
-static void nothing_seen(void **state) {
-  (void)state;
-  fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+TEST(nothing_seen) {
+  SCOPED fixture f = fixture_open(wanted, 11, "./blind");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = {.spec = f.spec, .causal = 1};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 50, 40}, NUMBER_F32, ROWS_BHND, &f.random);
     double *numbers = arena_array(f.memory, double, 50);
@@ -157,9 +138,7 @@ static void nothing_seen(void **state) {
       for (int64_t n = 0; n < 40; n++)
         for (int c = 0; c < 16; c++) assert_true(*(float *)tensor_at(g.v, 0, 1, n, c) == 0);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 static void spoil(const DLTensor *rows, int64_t token, int channel, double value) {
@@ -198,15 +177,13 @@ static void assert_no_trace(fixture *f, const pegen_kernel *kernel, attention_tr
 
 /* Keys and values, queries and what comes in that are no numbers leave no trace in pairs that do not see each other,
  * rotated, by pairs or by rows, or not; nor do positions that are none. */
-static void unseen_rows_leave_no_trace(void **state) {
-  (void)state;
-  loader_define grid = {"grid", "6,15"};
-  static const char *const names[] = {"attention", "lingeope", "../tests/attention/rope_pairwise", "lingeope"};
+TEST(unseen_rows_leave_no_trace) {
+  static const char *const lines[] = {"attention", "lingeope", "./rope_pairwise", "lingeope grid=6,15"};
   for (int i = 0; i < 4; i++) {
-    fixture f = open_spec(SPECS_DIR, names[i], i == 3, &grid);
+    SCOPED fixture f = fixture_open(wanted, 11, "%s", lines[i]);
     int placed = i == 1 || i == 2, loses = placed && !is_gpu();
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = load(&f, target, 0);
+      SCOPED_KERNEL *loaded = load(&f, target, 0);
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
         for (int of_keys = 0, lost = 0; lost <= loses; lost += of_keys, of_keys ^= 1) {
           attention_trial t = {.spec = f.spec, .causal = 1, .splits = i == 2}; /* rows are turned in a workspace */
@@ -216,9 +193,7 @@ static void unseen_rows_leave_no_trace(void **state) {
           if (placed) t.k_positions = fixture_positions(&f, NUMBER_F32, 0, TOKENS);
           assert_no_trace(&f, run_kernel(loaded), &t, of_keys, lost);
         }
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
@@ -280,11 +255,9 @@ static int run(const pegen_kernel *kernel, call *c) {
     assert_int_equal(run(kernel, c), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
-  loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "6"}};
-  fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
-  loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+TEST(refusals) {
+  SCOPED fixture f = fixture_open(wanted, 11, "attention head_dim=8 value_dim=6");
+  SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   call *c = arena_new(f.memory, call);
   fill(c);
@@ -328,17 +301,13 @@ static void refusals(void **state) {
   REFUSED(OVERLAP, c->tensor[T_GV].data = c->memory[T_GK]);
   REFUSED(OVERLAP, c->args.workspace = c->memory[T_K]);
   REFUSED(OVERLAP, c->args.workspace = c->memory[T_GV]);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Of operands: shapes, types, memory, and what is added to. */
-static void operands(void **state) {
-  (void)state;
+TEST(operands) {
   enum { TOKENS = 12, HEADS = 3 };
-  loader_define heads = {"heads", "3"};
-  fixture f = open_spec(LOCAL_DIR, "slopes", 1, &heads);
-  loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+  SCOPED fixture f = fixture_open(wanted, 11, "./slopes heads=3");
+  SCOPED_KERNEL *loaded = load(&f, 0, PEGEN_DTYPE_F32);
   const pegen_kernel *kernel = run_kernel(loaded);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, HEADS, HEADS, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND,
@@ -377,17 +346,10 @@ static void operands(void **state) {
     wrong = slope, wrong.data = taken[i];
     assert_int_equal(attention_gradients_call(kernel, &g, 1), PEGEN_ERROR_OVERLAP);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_seen), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(unseen_rows_leave_no_trace), cmocka_unit_test(operands),
-                                     cmocka_unit_test(positions)};
-  const struct CMUnitTest of_processors[] = {cmocka_unit_test(queries_of_their_own)};
   if (argc > 2) cmocka_set_test_filter(argv[2]);
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  return is_gpu() ? failed : failed + cmocka_run_group_tests(of_processors, NULL, NULL);
+  return run_listed();
 }

@@ -1,15 +1,9 @@
 /* dots_test: attention in bfloat16 where this processor multiplies pairs of it by an instruction: that it
  * does, rows that are copied first, and numbers that are not finite; rows_test has sizes. Where it does not, all
  * but the first test hold of float32 products. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,8 +17,7 @@ typedef struct compiled {
 } compiled;
 
 static compiled compile(const char *head_dim, const char *value_dim) {
-  loader_define defines[] = {{"head_dim", head_dim}, {"value_dim", value_dim}};
-  compiled c = {.f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 11)};
+  compiled c = {.f = fixture_open(NULL, 11, "attention head_dim=%s value_dim=%s", head_dim, value_dim)};
   c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
@@ -66,8 +59,7 @@ static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
 }
 
 /* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
-static void are_used(void **state) {
-  (void)state;
+TEST(are_used) {
   compiled c = compile("2", "2");
   attention_trial t = fill(&c, (attention_sizes){1, 2, 2, 40, 2}, ROWS_BHND);
   t.scale = 1;
@@ -89,8 +81,7 @@ static void are_used(void **state) {
 }
 
 /* What came in for two queries cancels where their weights are alike, as they are rounded: .5 and .5 + 2^-12. */
-static void are_used_by_gradients(void **state) {
-  (void)state;
+TEST(are_used_by_gradients) {
   compiled c = compile("2", "2");
   attention_trial t = fill(&c, (attention_sizes){1, 1, 1, 2, 2}, ROWS_BHND);
   t.scale = 1;
@@ -119,8 +110,7 @@ static DLTensor *reordered(arena *a, const DLTensor *of) {
 }
 
 /* Rows that are 4096 bytes apart are copied first: the same bits as without. */
-static void copied_rows(void **state) {
-  (void)state;
+TEST(copied_rows) {
   compiled c = compile("64", "64");
   attention_trial t = fill(&c, (attention_sizes){1, 32, 32, 40, 71}, ROWS_BNHD);
   DLTensor *out = call(&c, &t, 1);
@@ -140,8 +130,7 @@ static void copied_rows(void **state) {
 }
 
 /* Keys that a query does not see leave no trace in it, the other one of a pair too. */
-static void unseen_keys(void **state) {
-  (void)state;
+TEST(unseen_keys) {
   enum { TOKENS = 75, WIDTH = 34 };
   compiled c = compile("34", "34");
   for (int64_t spoilt = 50; spoilt < 52; spoilt++) {
@@ -171,8 +160,7 @@ static void unseen_keys(void **state) {
 }
 
 /* A key that is seen keeps what it holds, also where it is the last one and has no partner. */
-static void infinite_values(void **state) {
-  (void)state;
+TEST(infinite_values) {
   static const int64_t keys[] = {37, 38};
   compiled c = compile("32", "32");
   for (int i = 0; i < 2; i++) {
@@ -187,9 +175,4 @@ static void infinite_values(void **state) {
   finish(&c);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(are_used), cmocka_unit_test(are_used_by_gradients),
-                                     cmocka_unit_test(copied_rows), cmocka_unit_test(unseen_keys),
-                                     cmocka_unit_test(infinite_values)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

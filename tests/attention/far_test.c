@@ -2,14 +2,9 @@
  * documents by their numbers. Displacements are as exact there as near 0, of every type of positions, forward and back.
  *
  * Scores are as large as the largest distance, so that errors are compared with 1, not with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial_attention_backward.h"
 
 #include <math.h>
@@ -117,40 +112,32 @@ static void call_pattern(fixture *f, const loaded_kernel *loaded, int pattern, n
   }
 }
 
-static void displacements_are_exact(void **state) {
-  (void)state;
+TEST(displacements_are_exact) {
   static const struct {
     const char *name;
     bool moves; /* positions have gradients */
   } kinds[] = {{"slope", true}, {"table", false}, {"documents", false}, {"window", true}};
   for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
-    loader_define define = {"kind", kinds[kind].name};
-    fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+    SCOPED fixture f = fixture_open(wanted, 3, "./far kind=%s", kinds[kind].name);
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
       for (int pattern = 0; pattern < PATTERNS; pattern++)
         for (int whole = 0; whole <= patterns[pattern].is_whole; whole++)
           call_pattern(&f, loaded, pattern, whole ? NUMBER_I64 : NUMBER_F64, kinds[kind].moves,
                        arena_printf(f.memory, "%s, %s, %s, %s", f.targets[target], kinds[kind].name,
                                     patterns[pattern].name, whole ? "int64" : "float64"));
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* Documents by numbers of 64 bits, as hashes are, and by small ones, which the reference counts with. */
-static void numbers_of_64_bits_differ(void **state) {
-  (void)state;
+TEST(numbers_of_64_bits_differ) {
   static const int64_t names[] = {(1LL << 62) + 1, INT64_MIN, (1LL << 62) + 2, INT64_MAX,
                                   (1LL << 62) + 3, 5,         INT64_MAX - 1,   INT64_MIN + 1};
   enum { NAMES = sizeof names / sizeof *names };
-  loader_define define = {"kind", "documents"};
-  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(wanted, 3, "./far kind=documents");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
       attention_trial t = trial_of(&f, tokens, KEYS), small = t;
@@ -171,20 +158,15 @@ static void numbers_of_64_bits_differ(void **state) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
       compare(&f, &small, out, arena_printf(f.memory, "%s, round %d", f.targets[target], round));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Queries and keys whose positions have different types. */
-static void types_mix(void **state) {
-  (void)state;
+TEST(types_mix) {
   static const number_type types[][2] = {{NUMBER_I64, NUMBER_F64}, {NUMBER_F64, NUMBER_I64}};
-  loader_define define = {"kind", "slope"};
-  fixture f = fixture_open(LOCAL_DIR, "far", 1, &define, wanted, 3);
+  SCOPED fixture f = fixture_open(wanted, 3, "./far kind=slope");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       int tokens = round % 2 ? 3 : TOKENS;
       attention_trial t = trial_of(&f, tokens, KEYS);
@@ -194,14 +176,10 @@ static void types_mix(void **state) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
       compare(&f, &t, out, f.targets[target]);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(displacements_are_exact),
-                                     cmocka_unit_test(numbers_of_64_bits_differ), cmocka_unit_test(types_mix)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

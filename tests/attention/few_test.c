@@ -1,13 +1,8 @@
 /* few_test: few queries against many keys, which go another way (kernel/attention_few.c): against the reference, in
  * every number of queries, and the same bits in parts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,13 +17,12 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 }
 
 /* 1 to 15 queries of 1 to 12 heads that share keys, causal or not, all types, strides and targets. */
-static void queries_and_groups(const char *folder, const char *name, int n_defines, const loader_define *defines) {
+static void queries_and_groups(const char *what) {
   static const int groups[] = {1, 3, 2, 12, 6, 4};
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 11);
+  SCOPED fixture f = fixture_open(NULL, 11, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 2));
     for (int queries = 1; queries <= 15; queries++)
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
         if (queries > 6 && (queries + type + target) % 3) continue;
@@ -49,49 +43,31 @@ static void queries_and_groups(const char *folder, const char *name, int n_defin
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
         assert_true(tensor_identical(parts, out));
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  queries_and_groups(SPECS_DIR, "attention", 0, NULL);
-}
+TEST(plain) { queries_and_groups("attention"); }
 
 /* Rows that no register divides, of both kinds, and prefix tokens without a bias. */
-static void biased(void **state) {
-  (void)state;
-  loader_define defines[] = {{"heads", "12"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
-  queries_and_groups(SPECS_DIR, "alibi", 4, defines);
-}
+TEST(biased) { queries_and_groups("alibi heads=12 head_dim=24 value_dim=43 skip_tokens=2"); }
 
-static void hiding(void **state) {
-  (void)state;
-  loader_define defines[] = {{"heads", "12"}, {"head_dim", "80"}};
-  queries_and_groups(SPECS_DIR, "lookhere", 2, defines);
-}
+TEST(hiding) { queries_and_groups("lookhere heads=12 head_dim=80"); }
 
-static void indexed(void **state) {
-  (void)state;
-  queries_and_groups(LOCAL_DIR, "slopes", 1, (loader_define[]){{"heads", "12"}});
-}
+TEST(indexed) { queries_and_groups("./slopes heads=12"); }
 
 /* Functions of the product, of indices, and of inputs of queries and keys. */
-static void scored(void **state) {
-  (void)state;
-  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "softcap"}});
-  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "nested"}});
-  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"skip_tokens", "1"}});
-  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"kind", "documents"}});
+TEST(scored) {
+  queries_and_groups("./scores kind=softcap");
+  queries_and_groups("./scores kind=nested");
+  queries_and_groups("./score_inputs skip_tokens=1");
+  queries_and_groups("./score_inputs kind=documents");
 }
 
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */
-static void unseen(void **state) {
-  (void)state;
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 5);
+TEST(unseen) {
+  SCOPED fixture f = fixture_open(NULL, 5, "attention");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 2);
     attention_trial t = {.spec = f.spec, .causal = 1};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 6, 2, 3, 150}, NUMBER_F32, ROWS_BNHD, &f.random);
     DLTensor *clean = attention_trial_out(f.memory, &t, ROWS_BHND), *out = attention_trial_out(f.memory, &t, ROWS_BHND);
@@ -106,13 +82,7 @@ static void unseen(void **state) {
         assert_memory_equal(tensor_at(out, 0, head, token, 0), tensor_at(clean, 0, head, token, 0), 64 * sizeof(float));
       assert_true(isnan(*(float *)tensor_at(out, 0, head, 2, 5)));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),   cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(indexed), cmocka_unit_test(scored), cmocka_unit_test(unseen)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

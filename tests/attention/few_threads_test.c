@@ -1,14 +1,9 @@
 /* few_threads_test TARGET: few queries of 16-bit rows on a GPU whose threads run here: against the reference, with keys
  * in one chunk and in several, the same bits each time; numbers that are not finite; calls that the entry leaves to
  * others; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/run_threads.h"
 
 #include <math.h>
@@ -77,43 +72,30 @@ static void one_call(fixture *f, const pegen_kernel *kernel, const attention_tri
 }
 
 /* Groups of 1, 4 and 8 heads; keys that no tile divides, in 1 up to 11 chunks; queries that see no key. */
-static void against_the_reference(const char *name, int n_defines, const loader_define *defines) {
+static void against_the_reference(const char *what) {
   static const struct {
     attention_sizes sizes;
     int64_t chunks;
   } cases[] = {{{1, HEADS, 8, 1, 100}, 1}, {{1, HEADS, 8, 3, 131}, 2},   {{2, HEADS, 2, 1, 700}, 6},
                {{1, HEADS, 2, 3, 513}, 5}, {{1, HEADS, 1, 1, 1300}, 11}, {{2, HEADS, 1, 3, 257}, 3},
                {{1, HEADS, 1, 4, 2}, 1},   {{1, HEADS, 4, 16, 200}, 2},  {{1, HEADS, 8, 1, 0}, 1}};
-  fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, target, 7);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2);
-  assert_non_null(loaded);
+  SCOPED fixture f = fixture_open(target, 7, "%s", what);
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 2));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     attention_trial t = trial_of(&f, (int)i, &cases[i].sizes, i % 2 ? NUMBER_F16 : NUMBER_BF16);
     one_call(&f, run_kernel(loaded), &t, cases[i].chunks);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  against_the_reference("attention", 2, (loader_define[]){{"head_dim", "24"}, {"value_dim", "40"}});
-}
+TEST(plain) { against_the_reference("attention head_dim=24 value_dim=40"); }
 
 /* Slopes of heads, and prefix tokens. */
-static void biased(void **state) {
-  (void)state;
-  against_the_reference(
-      "alibi", 4, (loader_define[]){{"heads", "8"}, {"head_dim", "32"}, {"value_dim", "16"}, {"skip_tokens", "2"}});
-}
+TEST(biased) { against_the_reference("alibi heads=8 head_dim=32 value_dim=16 skip_tokens=2"); }
 
 /* Scores that read inputs: of heads of keys that k has, too, and of more, which other entries serve. */
-static void inputs(void **state) {
-  (void)state;
-  fixture f =
-      fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"skip_tokens", "2"}}, target, 5);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2);
-  assert_non_null(loaded);
+TEST(inputs) {
+  fixture f = fixture_open(target, 5, "./score_inputs kind=mixed skip_tokens=2");
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, target, PEGEN_DTYPE_BF16, 2));
   attention_sizes sizes = {2, 4, 2, 3, 300};
   for (int64_t heads = 1; heads <= 4; heads *= 2) {
     attention_trial t = trial_of(&f, 1, &sizes, NUMBER_BF16);
@@ -140,7 +122,6 @@ static void inputs(void **state) {
     assert_int_equal(run_kernel(loaded)->attention_finish(&args, 0, 1), 0);
     compare(&f, run_kernel(loaded), &t, out);
   }
-  run_unload(loaded);
   arena_destroy(f.memory);
 }
 
@@ -155,9 +136,8 @@ typedef struct small {
 } small;
 
 static small open_small(const attention_sizes *sizes, int causal) {
-  small s = {.f = fixture_open(SPECS_DIR, "attention", 1, (loader_define[]){{"head_dim", "16"}}, target, 3)};
-  s.loaded = trial_load(s.f.memory, s.f.spec, target, PEGEN_DTYPE_BF16, 1);
-  assert_non_null(s.loaded);
+  small s = {.f = fixture_open(target, 3, "attention head_dim=16")};
+  s.loaded = held(trial_load(s.f.memory, s.f.spec, target, PEGEN_DTYPE_BF16, 1));
   s.kernel = run_kernel(s.loaded);
   s.trial = (attention_trial){.spec = s.f.spec, .causal = causal};
   attention_trial_fill(s.f.memory, &s.trial, sizes, NUMBER_BF16, ROWS_BHND, &s.f.random);
@@ -176,8 +156,7 @@ static double number_of(const DLTensor *t, int64_t head, int64_t token, int64_t 
 }
 
 /* What a key that a query does not see holds is no matter, in the chunk of others that it sees, too. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   small s = open_small(&(attention_sizes){1, 4, 1, 2, 300}, 1);
   DLTensor *clean = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   call_split(s.kernel, &s.trial, clean, 0xff);
@@ -199,8 +178,7 @@ static void unseen(void **state) {
 }
 
 /* A chunk whose weight is 0 beside another's adds nothing, whatever its values are. */
-static void outweighed(void **state) {
-  (void)state;
+TEST(outweighed) {
   small s = open_small(&(attention_sizes){1, 1, 1, 1, 300}, 0);
   int64_t width = s.f.spec->pairwise->value_dim;
   s.trial.scale = 100;
@@ -228,8 +206,7 @@ static void expect_refused(const small *s, const pegen_args *args, int error) {
   assert_memory_equal(held, room, sizeof room);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   small s = open_small(&(attention_sizes){1, 4, 2, 1, 300}, 0);
   pegen_args sound = attention_trial_args(s.kernel, &s.trial, s.out), args;
   sound.split_keys = 1;
@@ -258,7 +235,5 @@ static void refused(void **state) {
 
 int main(int argc, char **argv) {
   target = argc > 1 ? argv[1] : "sm_80";
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),  cmocka_unit_test(biased),     cmocka_unit_test(inputs),
-                                     cmocka_unit_test(unseen), cmocka_unit_test(outweighed), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,9 +1,9 @@
-/* fixture.h: a description of attention, the targets that it is run for, and positions to run it at; behind cmocka's
- * header. */
+/* fixture.h: a description of attention, the targets that it is run for, and positions to run it at. */
 #ifndef PEGEN_TESTS_ATTENTION_FIXTURE_H
 #define PEGEN_TESTS_ATTENTION_FIXTURE_H
 
-#include "loader.h"
+#include "described.h"
+#include "test.h"
 #include "verify/run_threads.h"
 #include "verify/trial_attention.h"
 
@@ -18,12 +18,14 @@ typedef struct fixture {
   uint64_t random;
 } fixture;
 
-/* wanted: a target; NULL: all that this machine runs. */
-static inline fixture fixture_open(const char *folder, const char *name, int n_defines, const loader_define *defines,
-                                   const char *wanted, uint64_t seed) {
+/* wanted: a target; NULL: all that this machine runs. format: a line of described.h. */
+__attribute__((format(printf, 3, 4))) static inline fixture fixture_open(const char *wanted, uint64_t seed,
+                                                                         const char *format, ...) {
   fixture f = {.memory = arena_create(), .random = seed};
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", folder, name), DSL_DIR, n_defines, defines);
-  assert_non_null(f.spec);
+  va_list arguments;
+  va_start(arguments, format);
+  f.spec = described_line(f.memory, arena_vprintf(f.memory, format, arguments));
+  va_end(arguments);
   f.n_targets = trial_targets(f.memory, wanted, &f.targets);
   assert_true(f.n_targets > 0);
   return f;

@@ -4,42 +4,21 @@
  *                                  finite
  *   fused_test SEED N [TARGET]     N random biases from SEED on against the definition
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial_widen.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const long double BOUND = 0x1p-18L;
 
 static const char *wanted; /* target; NULL: this machine's own, or all that it runs */
 
-static spec *load(arena *a, const char *path, const char *defines) {
-  loader_define define[16];
-  int count = 0;
-  for (char *word = strtok(arena_strdup(a, defines), " "); word; word = strtok(NULL, " ")) {
-    char *value = strchr(word, '=');
-    *value = 0;
-    define[count++] = (loader_define){word, value + 1};
-  }
-  spec *s = loader_load(a, path, DSL_DIR, count, define);
-  assert_non_null(s);
-  return s;
-}
-
 /* target: NULL: the one that is wanted. */
 static loaded_kernel *compiled(arena *a, const spec *s, const char *target, int optimize) {
-  loaded_kernel *loaded = trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize));
 }
 
 static double *random_places(arena *a, const spec *s, int64_t tokens, double extent, uint64_t *random) {
@@ -61,16 +40,15 @@ static void compare(arena *a, const pegen_kernel *kernel, const attention_trial 
 
 /* ---- against widened rows and plain attention ---- */
 
-static void one_description(const char *name, const char *defines, double extent) {
+static void one_description(const char *line, double extent) {
   enum { HEADS = 4, K_HEADS = 2, QUERIES = 41, KEYS = 77 };
-  arena *a = arena_create();
-  const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
-  spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)),
-       *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
-  loaded_kernel *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "%s role=pairwise head_dim=24 value_dim=19", line),
+       *wide = described(a, "%s head_dim=24", line);
+  SCOPED_KERNEL *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
   int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
-  spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
-  loaded_kernel *attention = compiled(a, plain, "native", 3);
+  spec *plain = described(a, "attention head_dim=%d value_dim=19", width);
+  SCOPED_KERNEL *attention = compiled(a, plain, "native", 3);
 
   uint64_t random = 3;
   attention_trial t = {.spec = s, .scale = 0.3};
@@ -99,34 +77,28 @@ static void one_description(const char *name, const char *defines, double extent
     int64_t row = i / 19, b = row / (HEADS * QUERIES), h = row / QUERIES % HEADS;
     double x = number_load(NUMBER_F32, tensor_at(out, b, h, row % QUERIES, i % 19)),
            y = number_load(NUMBER_F32, tensor_at(other, b, h, row % QUERIES, i % 19));
-    if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s %s: %g fused, %g by columns", name, defines, x, y);
+    if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s: %g fused, %g by columns", line, x, y);
     moved = fmax(moved, fabs(x));
   }
   assert_true(moved > 0.1);
-  run_unload(fused);
-  run_unload(widening);
-  run_unload(attention);
-  arena_destroy(a);
 }
 
-static void fused_and_unfused(void **state) {
-  (void)state;
-  one_description("pape", "axes=2", 1);
-  one_description("pape", "axes=3 heads=4 parabolas=13", 1);
-  one_description("pape_ri", "axes=3 heads=4", 2);
-  one_description("polynomial", "axes=2 degree=3", 3);
-  one_description("polynomial", "axes=1 degree=5 leading=softplus terms=3", 3);
+TEST(fused_and_unfused) {
+  one_description("pape axes=2", 1);
+  one_description("pape axes=3 heads=4 parabolas=13", 1);
+  one_description("pape_ri axes=3 heads=4", 2);
+  one_description("polynomial axes=2 degree=3", 3);
+  one_description("polynomial axes=1 degree=5 leading=softplus terms=3", 3);
 }
 
 /* ---- sizes ---- */
 
 /* Where the origin is does not matter, neither to the bits of whole numbers nor to what float32 holds of distances. */
-static void far_from_the_origin(void **state) {
-  (void)state;
+TEST(far_from_the_origin) {
   enum { TOKENS = 45 };
-  arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=4 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "polynomial role=pairwise axes=2 degree=4 head_dim=8");
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 4;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -141,16 +113,13 @@ static void far_from_the_origin(void **state) {
     compare(a, run_kernel(loaded), &t, out[i], 1);
   }
   assert_true(tensor_identical(out[0], out[1]));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- refusals ---- */
 
-static void bad_calls_are_refused(void **state) {
-  (void)state;
+TEST(bad_calls_are_refused) {
   arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
   loaded_kernel *loaded = compiled(a, s, NULL, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = 5;
@@ -223,12 +192,11 @@ static double allowed(const loaded_kernel *loaded, const attention_trial *t, DLT
 }
 
 /* An input that is no number spoils its own query, of its own head. */
-static void nan_stays_in_its_query(void **state) {
-  (void)state;
+TEST(nan_stays_in_its_query) {
   enum { TOKENS = 37, QUERY = 20 };
-  arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=20 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=20 head_dim=8");
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 6;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -245,8 +213,6 @@ static void nan_stays_in_its_query(void **state) {
       if (h == 1 && n == QUERY)
         for (int c = 0; c < 8; c++) assert_true(isnan(*(float *)tensor_at(out, 0, h, n, c)));
       else assert_true(!fixture_rows_differ(good, out, h, n, within));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* Sets a coordinate of a token to what is no number. */
@@ -265,12 +231,11 @@ static attention_trial placed_trial(arena *a, const spec *s, attention_sizes siz
 }
 
 /* A key that a query does not see leaves no trace in it, be its place or its rows no numbers. */
-static void unseen_keys_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 75, SPOILT = 50 };
-  arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "pape role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   attention_trial t = placed_trial(a, s, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, true, 8);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
@@ -285,17 +250,14 @@ static void unseen_keys_leave_no_trace(void **state) {
     for (int64_t n = 0; n < TOKENS; n++)
       assert_true(n < SPOILT ? !fixture_rows_differ(good, bad, h, n, within)
                              : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* Pairs with a prefix token have no bias, whatever inputs and places say; a query that sees nothing gives zeros. */
-static void prefix_tokens_have_no_bias(void **state) {
-  (void)state;
+TEST(prefix_tokens_have_no_bias) {
   enum { SKIP = 2, TOKENS = 40, KEYS = 38 }; /* causal: query n sees keys below n - 1 */
-  arena *a = arena_create();
-  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "polynomial role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
+  SCOPED_KERNEL *loaded = compiled(a, s, NULL, 3);
   for (int causal = 0; causal < 2; causal++) {
     attention_trial t = placed_trial(a, s, (attention_sizes){1, 2, 2, TOKENS, KEYS}, causal, 9);
     DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
@@ -313,8 +275,6 @@ static void prefix_tokens_have_no_bias(void **state) {
         for (int c = 0; causal && n < 2 && c < 8; c++) assert_true(*(float *)tensor_at(bad, 0, h, n, c) == 0);
       }
   }
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- random biases ---- */
@@ -322,9 +282,8 @@ static void prefix_tokens_have_no_bias(void **state) {
 static int seed = 0, count = 0;
 
 static void one_random(arena *a, int number, const char *target, int optimize) {
-  spec *s =
-      load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
-  loaded_kernel *loaded = compiled(a, s, target, optimize);
+  spec *s = described(a, "../tests/widen/random role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0);
+  SCOPED_KERNEL *loaded = compiled(a, s, target, optimize);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + number % 40, keys = 9 + number * 7 % 80;
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
@@ -343,34 +302,25 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
       compare(a, run_kernel(loaded), &t, parts, 5); /* rows at multiples of 16 bytes have tiles of their own */
     else assert_true(tensor_identical(parts, out));
   }
-  run_unload(loaded);
 }
 
-static void random_biases(void **state) {
-  (void)state;
-  arena *outer = arena_create();
+TEST(random_biases) {
+  if (!count) skip();
+  SCOPED arena *outer = arena_create();
   const char **targets;
   int n_targets = trial_targets(outer, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     one_random(a, seed + i, targets[i % n_targets], i % 4);
-    arena_destroy(a);
   }
-  arena_destroy(outer);
 }
 
 int main(int arguments, char **argument) {
   if (arguments > 2) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
-    wanted = arguments > 3 ? argument[3] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_test_filter("random_biases");
   }
-  wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fused_and_unfused),          cmocka_unit_test(far_from_the_origin),
-      cmocka_unit_test(bad_calls_are_refused),      cmocka_unit_test(nan_stays_in_its_query),
-      cmocka_unit_test(unseen_keys_leave_no_trace), cmocka_unit_test(prefix_tokens_have_no_bias)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  wanted = arguments % 2 ? NULL : argument[arguments - 1]; /* alone, or behind a seed and a count */
+  return run_listed();
 }

@@ -1,8 +1,8 @@
-/* gradients.h: what a call for gradients of attention gave, against the reference and against other calls; behind
- * cmocka's header. */
+/* gradients.h: what a call for gradients of attention gave, against the reference and against other calls. */
 #ifndef PEGEN_TESTS_ATTENTION_GRADIENTS_H
 #define PEGEN_TESTS_ATTENTION_GRADIENTS_H
 
+#include "test.h"
 #include "verify/trial_attention_backward.h"
 
 #include <string.h>

@@ -1,14 +1,9 @@
 /* pages_test: keys and values in pages (kernel/attention_pages.c): each sequence is that of a call of its own whose
  * keys follow each other, for any number of parts, wherever pages lie, of positions near the origin and far from it;
  * and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "apart.h"
+#include "scoped.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -242,12 +237,11 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const paged *p, D
   }
 }
 
-static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 31);
+static void as_apart(const char *what) {
+  SCOPED fixture f = fixture_open(NULL, 31, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
       for (size_t v = 0; v < sizeof variants / sizeof *variants; v++, round++) {
@@ -268,37 +262,31 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
           assert_memory_equal(p.trial.lse->data, lse->data, sums);
         }
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Indices of queries and keys count from the sequence's end. */
-static void scored(void **state) {
-  (void)state;
-  as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "prefix"}, {"head_dim", "64"}});
-  as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "softcap"}, {"head_dim", "64"}});
+TEST(scored) {
+  as_apart("./scores kind=prefix head_dim=64");
+  as_apart("./scores kind=softcap head_dim=64");
 }
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
-static void keyed(void **state) {
-  (void)state;
-  static const char *const kinds[] = {"forgetting", "mixed", "turned", "padded"};
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    as_apart(LOCAL_DIR, "score_inputs", 3,
-             (loader_define[]){{"kind", kinds[i]}, {"head_dim", "64"}, {"skip_tokens", i == 1 ? "2" : "0"}});
+TEST(keyed) {
+  static const char *const kinds[] = {
+      "./score_inputs kind=forgetting head_dim=64", "./score_inputs kind=mixed head_dim=64 skip_tokens=2",
+      "./score_inputs kind=turned head_dim=64", "./score_inputs kind=padded head_dim=64"};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) as_apart(kinds[i]);
 }
 
 /* ---- rows whose sums are taken in another order, page by page ---- */
 
 /* Of few queries whose rows fill less than four registers the sums of a page are closed at its end: near those of keys
  * that follow each other, and the same wherever pages lie. */
-static void narrow(void **state) {
-  (void)state;
-  loader_define defines[] = {{"head_dim", "8"}, {"value_dim", "20"}};
-  fixture f = fixture_open(SPECS_DIR, "attention", 2, defines, NULL, 37);
+TEST(narrow) {
+  SCOPED fixture f = fixture_open(NULL, 37, "attention head_dim=8 value_dim=20");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
       static paged p;
@@ -325,17 +313,14 @@ static void narrow(void **state) {
       assert_int_equal(call(kernel, &args, 3), 0);
       assert_true(tensor_identical(out, again));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* What the cache holds behind a sequence's last key, or where a mask hides it, is no matter: pages_of left NaN there. A
  * key that is none is seen by its own sequence alone. */
-static void unseen(void **state) {
-  (void)state;
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 41);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(unseen) {
+  SCOPED fixture f = fixture_open(NULL, 41, "attention");
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int many = 0; many < 2; many++) {
     static paged p;
@@ -357,8 +342,6 @@ static void unseen(void **state) {
         else assert_memory_equal(&now, &then, sizeof now);
       }
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
@@ -383,10 +366,9 @@ static void unseen(void **state) {
     (field)[at] = held; \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
-  fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 43);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(refused) {
+  SCOPED fixture f = fixture_open(NULL, 43, "alibi heads=4");
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   static paged p;
   make_paged(&p, &f, kernel, NUMBER_F32, &variants[3], 2);
@@ -445,15 +427,11 @@ static void refused(void **state) {
           (other.data = out->data, memcpy(out->data, p.table, sizeof p.table), args.block_table = &other));
   REFUSED(PEGEN_ERROR_OVERLAP, (other = p.lengths_tensor, other.data = out->data,
                                 memcpy(out->data, p.lengths, sizeof p.lengths), args.lengths = &other));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* What inputs of keys must be: as many pages as k, of as many keys; and what is written is none of them. */
-static void refused_inputs(void **state) {
-  (void)state;
-  fixture f =
-      fixture_open(LOCAL_DIR, "score_inputs", 2, (loader_define[]){{"kind", "mixed"}, {"head_dim", "64"}}, NULL, 53);
+TEST(refused_inputs) {
+  fixture f = fixture_open(NULL, 53, "./score_inputs kind=mixed head_dim=64");
   loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   enum { OF_KEY = 1, KEY_ROWS = 3, ALL = 4 }; /* [pages,page_size,H], [pages,page_size,H,4] */
@@ -506,12 +484,11 @@ static void refused_inputs(void **state) {
 }
 
 /* The workspace of a call with chunks of keys. */
-static void refused_room(void **state) {
-  (void)state;
-  fixture f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 47);
+TEST(refused_room) {
+  SCOPED fixture f = fixture_open(NULL, 47, "attention");
   int seen = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     static paged p;
     make_paged(&p, &f, kernel, NUMBER_F32, &variants[5], 2);
@@ -528,15 +505,12 @@ static void refused_room(void **state) {
       assert_int_equal(kernel->attention_finish(&args, 0, 1), errors[i]);
     }
     assert_true(tensor_identical(before, out));
-    run_unload(loaded);
   }
   assert_true(seen > 0);
-  arena_destroy(f.memory);
 }
 
 /* Entries that have none say so. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   int32_t numbers[1] = {1};
   int64_t shape[] = {1, 1};
   DLTensor some = integers(numbers, 2, shape, NULL);
@@ -544,25 +518,15 @@ static void elsewhere(void **state) {
   for (int i = 0; i < 6; i++) {
     pegen_args args = {.struct_size = sizeof args};
     *(i % 2 ? &args.block_table : &args.lengths) = &some;
-    fixture f = fixture_open(SPECS_DIR, names[i / 2], 0, NULL, i / 2 == 2 ? "sm_80" : NULL, 3);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(i / 2 == 2 ? "sm_80" : NULL, 3, "%s", names[i / 2]);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->encode,           k->prepare,
                               k->encode_backward,  k->attention_backward,
                               k->prepare_backward, i / 2 == 2 ? k->attention : NULL};
     for (int e = 0; e < 6; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_PAGES);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plain),      cmocka_unit_test(biased),         cmocka_unit_test(hiding),
-      cmocka_unit_test(polynomial), cmocka_unit_test(turned),         cmocka_unit_test(scored),
-      cmocka_unit_test(keyed),      cmocka_unit_test(narrow),         cmocka_unit_test(unseen),
-      cmocka_unit_test(refused),    cmocka_unit_test(refused_inputs), cmocka_unit_test(refused_room),
-      cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,16 +1,10 @@
 /* parts_test: parts of the gradients of attention run at the same time, so no byte is written by two of them; sizes of
  * calls without rows may be any; and a list of gradients is as long as its caller says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial_attention_backward.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Few units of heads: the table of displacements has more elements than the heads of q that share a unit. */
@@ -48,13 +42,10 @@ static void place_gradients(call *c) {
 static call *open_call(void) {
   arena *a = arena_create();
   call *c = arena_new(a, call);
-  loader_define defines[] = {{"heads", "16"}, {"head_dim", "16"}};
-  const spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 2, defines);
-  assert_non_null(s);
+  const spec *s = described(a, "relative_bias_table heads=16 head_dim=16");
   memset(c, 0, sizeof *c);
   c->memory = a;
-  c->loaded = trial_load_gradients(a, s, NULL, 0, 2);
-  assert_non_null(c->loaded);
+  c->loaded = held(trial_load_gradients(a, s, NULL, 0, 2));
   c->kernel = run_kernel(c->loaded);
   for (int t = 0; t < 6; t++)
     for (int i = 0; i < ROWS; i++) c->read[t][i] = (float)((i * 37 + t * 11) % 101) / 50 - 1;
@@ -100,8 +91,7 @@ static void mark(call *c, int part, int parts, unsigned char *marks) {
   place_gradients(c);
 }
 
-static void no_byte_is_of_two_parts(void **state) {
-  (void)state;
+TEST(no_byte_is_of_two_parts) {
   static const int parts[] = {2, 3, 4, 5, 17, MOST_PARTS};
   for (int rows_alone = 0; rows_alone < 2; rows_alone++) {
     call *c = open_call();
@@ -123,8 +113,7 @@ static void no_byte_is_of_two_parts(void **state) {
 }
 
 /* Nothing is gained of no rows, at once, however many heads and batches they are of. */
-static void no_rows_of_any_size(void **state) {
-  (void)state;
+TEST(no_rows_of_any_size) {
   call *c = open_call();
   memcpy(c->rows, (int64_t[]){(int64_t)1 << 40, HEADS, 0, DIM}, sizeof c->rows);
   c->tokens[0] = 0;
@@ -139,24 +128,16 @@ static void no_rows_of_any_size(void **state) {
 }
 
 /* Inputs' gradients are as many as inputs. */
-static void short_lists(void **state) {
-  (void)state;
-  arena *a = arena_create();
-  loader_define role = {"role", "pairwise"};
-  const spec *s = loader_load(a, SPECS_DIR "/pape.lua", DSL_DIR, 1, &role);
-  loaded_kernel *loaded = trial_load_gradients(a, s, NULL, 0, 2);
+TEST(short_lists) {
+  SCOPED arena *a = arena_create();
+  const spec *s = described(a, "pape role=pairwise");
+  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, NULL, 0, 2);
   DLTensor **none = malloc(1); /* nothing that may be read */
   pegen_grad_args grad = {.struct_size = sizeof grad, .inputs = none};
   pegen_args args = {.struct_size = sizeof args, .grad = &grad};
   assert_in_range(run_kernel(loaded)->n_inputs, 1, 8);
   assert_int_equal(run_kernel(loaded)->attention_backward(&args, 0, 1), PEGEN_ERROR_MISSING_INPUT);
   free(none);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_byte_is_of_two_parts), cmocka_unit_test(no_rows_of_any_size),
-                                     cmocka_unit_test(short_lists)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -4,18 +4,12 @@
  *     polynomial_backward_test [TARGET]
  *     polynomial_backward_test SEED COUNT [TARGET]    of random biases
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *wanted; /* a target; NULL: all that this machine runs */
@@ -26,9 +20,7 @@ static bool is_gpu(void) { return wanted && strncmp(wanted, "sm_", 3) == 0; }
 
 /* dtypes: PEGEN_DTYPE_ bits; 0: all. */
 static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 2));
 }
 
 static const DLTensor *places(fixture *f, int64_t tokens, double extent) {
@@ -62,12 +54,10 @@ static void called(const pegen_kernel *kernel, const attention_gradients *g, int
 /* ---- against the reference ---- */
 
 /* A second call doubles what inputs, operands and positions gain, and rows stay. */
-static void added_to(void **state) {
-  (void)state;
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 7);
+TEST(added_to) {
+  SCOPED fixture f = fixture_open(wanted, 7, "pape role=pairwise parabolas=21 skip_tokens=3");
   int first = is_gpu() ? NUMBER_BF16 : 0, end = is_gpu() ? NUMBER_BF16 + 1 : NUMBER_CHANNEL_TYPES;
-  loaded_kernel *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
+  SCOPED_KERNEL *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
   for (int type = first; type < end; type++) {
     attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 37, 37}, (number_type)type, ROWS_BHND);
     attention_gradients g = filled(&f, &t, run_kernel(loaded), true), twice = attention_gradients_room(f.memory, &g);
@@ -88,21 +78,17 @@ static void added_to(void **state) {
     for (int k = 0; k < 42; k++)
       assert_true(2 * ((double *)g.operands[0]->data)[k] == ((double *)twice.operands[0]->data)[k]);
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- what is not seen ---- */
 
 /* Keys that are nowhere and hold nothing, from some on, reach those queries alone that see them; prefix tokens' inputs
  * are not read and gain 0. */
-static void unseen_keys_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_keys_leave_no_trace) {
   enum { TOKENS = 70, SPOILT = 50, SKIP = 2 };
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}, {"skip_tokens", "2"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 9);
+  SCOPED fixture f = fixture_open(wanted, 9, "pape role=pairwise parabolas=5 head_dim=8 skip_tokens=2");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+    SCOPED_KERNEL *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND);
     t.causal = 1;
     for (int i = 0; i < 5 * SKIP; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
@@ -125,17 +111,13 @@ static void unseen_keys_leave_no_trace(void **state) {
         else assert_memory_equal(x, y, 5 * sizeof *x);
         for (int c = 0; c < 5 && n < SKIP; c++) assert_true(x[c] == 0);
       }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
 
-static void refusals(void **state) {
-  (void)state;
-  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 9);
+TEST(refusals) {
+  fixture f = fixture_open(wanted, 9, "pape role=pairwise parabolas=5 head_dim=8");
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 6, 6}, NUMBER_BF16, ROWS_BHND);
   attention_gradients g = filled(&f, &t, run_kernel(loaded), false);
@@ -180,10 +162,10 @@ static void one_random(int number) {
   char seed_text[16], skip_text[16];
   snprintf(seed_text, sizeof seed_text, "%d", number);
   snprintf(skip_text, sizeof skip_text, "%d", number % 3 == 0 ? 2 : 0);
-  loader_define defines[] = {{"role", "pairwise"}, {"seed", seed_text}, {"skip_tokens", skip_text}};
-  fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, wanted, (uint64_t)number * 77 + 5);
+  SCOPED fixture f = fixture_open(wanted, (uint64_t)number * 77 + 5,
+                                  "../tests/widen/random role=pairwise seed=%s skip_tokens=%s", seed_text, skip_text);
   unsigned dtype = 1u << number % NUMBER_CHANNEL_TYPES;
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : 2, tokens = 5 + number % 40, keys = 9 + number * 7 % 60;
   attention_trial t = trial_of(&f, &(attention_sizes){2, heads, heads, tokens, keys},
                                (number_type)(number % NUMBER_CHANNEL_TYPES), (row_order)(number % ROW_ORDER_COUNT));
@@ -201,12 +183,10 @@ static void one_random(int number) {
   attention_gradients parted = attention_gradients_room(f.memory, &g);
   called(run_kernel(loaded), &parted, 5);
   assert_true(attention_gradients_same(&g, &parted));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void random_biases(void **state) {
-  (void)state;
+TEST(random_biases) {
+  if (!count) skip();
   for (int i = 0; i < count; i++) one_random(seed + i);
 }
 
@@ -214,12 +194,8 @@ int main(int arguments, char **argument) {
   if (arguments > 2) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
-    wanted = arguments > 3 ? argument[3] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_test_filter("random_biases");
   }
-  wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(added_to), cmocka_unit_test(unseen_keys_leave_no_trace),
-                                     cmocka_unit_test(refusals)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  wanted = arguments % 2 ? NULL : argument[arguments - 1]; /* alone, or behind a seed and a count */
+  return run_listed();
 }

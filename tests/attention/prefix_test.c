@@ -1,13 +1,8 @@
 /* prefix_test [TARGET]: prefix tokens are the first of the keys' sequence, at whose end queries end, too: what the last
  * queries of a call give alone is what they give in it, however few they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -15,16 +10,11 @@ enum { KEYS = 75, HEADS = 4, SKIP = 3 };
 
 static const char *wanted; /* NULL: all that this machine runs */
 
-static const struct {
-  const char *folder, *name;
-  loader_define options[4];
-} cases[] = {
-    {SPECS_DIR, "alibi", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"axes", "2"}}},
-    {LOCAL_DIR, "rows_turned", {{"skip_tokens", "3"}, {"head_dim", "12"}, {"heads", "4"}, {"inverse", "true"}}},
-    {LOCAL_DIR, "score_inputs", {{"skip_tokens", "3"}, {"heads", "4"}, {"kind", "mixed"}, {"head_dim", "12"}}},
-    {SPECS_DIR, "polynomial", {{"skip_tokens", "3"}, {"heads", "4"}, {"head_dim", "16"}, {"role", "pairwise"}}},
-};
-enum { CASES = sizeof cases / sizeof *cases };
+static const char *const lines[] = {"alibi skip_tokens=3 heads=4 head_dim=16 axes=2",
+                                    "./rows_turned skip_tokens=3 head_dim=12 heads=4 inverse=true",
+                                    "./score_inputs skip_tokens=3 heads=4 kind=mixed head_dim=12",
+                                    "polynomial skip_tokens=3 heads=4 head_dim=16 role=pairwise"};
+enum { CASES = sizeof lines / sizeof *lines };
 
 /* The last `count` of a tensor's rows, of the dimension that has KEYS of them. */
 static DLTensor *last_rows(arena *a, const DLTensor *all, int axis, int64_t count) {
@@ -68,10 +58,9 @@ static void compare_last(const DLTensor *all, const DLTensor *last, const char *
 
 static void run_case(int at) {
   static const int64_t counts[] = {1, 3, 40, KEYS - 2, KEYS - 1};
-  fixture f = fixture_open(cases[at].folder, cases[at].name, 4, cases[at].options, wanted, 5);
+  SCOPED fixture f = fixture_open(wanted, 5, "%s", lines[at]);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     attention_trial all = {.spec = f.spec, .causal = target % 2};
     attention_trial_fill(f.memory, &all, &(attention_sizes){1, HEADS, 2, KEYS, KEYS}, NUMBER_F32, ROWS_BHND, &f.random);
     all.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
@@ -79,24 +68,20 @@ static void run_case(int at) {
     DLTensor *out = attention_trial_out(f.memory, &all, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &all, out, 2), 0);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-      const char *what = arena_printf(f.memory, "%s, %s", cases[at].name, f.targets[target]);
+      const char *what = arena_printf(f.memory, "%s, %s", lines[at], f.targets[target]);
       attention_trial t = last_queries(f.memory, &all, counts[i]);
       DLTensor *last = attention_trial_out(f.memory, &t, ROWS_BHND);
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, last, 2), 0);
       compare_last(out, last, what);
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
-static void last_queries_alone(void **state) {
-  (void)state;
+TEST(last_queries_alone) {
   for (int at = 0; at < CASES; at++) run_case(at);
 }
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(last_queries_alone)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

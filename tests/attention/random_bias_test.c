@@ -4,6 +4,7 @@
  * jumps (where, floor) is asked of whole coordinates alone.
  */
 #include "loader.h"
+#include "scoped.h"
 #include "verify/trial_attention.h"
 
 #include <math.h>
@@ -137,7 +138,7 @@ static const DLTensor *places(draw *d, int64_t tokens) {
 }
 
 static bool agrees(draw *d, const spec *s, const char *target, trial_error *worst) {
-  loaded_kernel *loaded = trial_load(d->memory, s, target, PEGEN_DTYPE_F32, 1);
+  SCOPED_KERNEL *loaded = trial_load(d->memory, s, target, PEGEN_DTYPE_F32, 1);
   if (!loaded) return false;
   attention_trial t = {.spec = s, .causal = below(d, 2)};
   attention_sizes sizes = {1, d->heads, d->heads, 1 + below(d, 40), 1 + below(d, 90)};
@@ -148,13 +149,12 @@ static bool agrees(draw *d, const spec *s, const char *target, trial_error *wors
   DLTensor *out = attention_trial_out(d->memory, &t, ROWS_BHND);
   int error = attention_trial_call(run_kernel(loaded), &t, out, 1);
   if (!error) attention_trial_compare(d->memory, run_kernel(loaded), &t, out, 1, worst);
-  run_unload(loaded);
   return !error && !worst->spoilt && worst->error <= BOUND;
 }
 
 static bool one(uint64_t seed, int index, const char *const *targets, int n_targets, long double *largest) {
   uint64_t which = (uint64_t)index;
-  draw d = {.memory = arena_create(), .random = seed};
+  SCOPED draw d = {.memory = arena_create(), .random = seed};
   d.random = random_next(&d.random) ^ random_next(&which);
   d.axes = 1 + below(&d, 3);
   d.heads = 1 + below(&d, 3);
@@ -172,19 +172,17 @@ static bool one(uint64_t seed, int index, const char *const *targets, int n_targ
     printf("FAILED: seed %llu case %d, target %s; kept as %s\n%s%s\n", (unsigned long long)seed, index, target, path,
            text, trial_error_text(d.memory, &worst));
   *largest = fmaxl(*largest, worst.error);
-  arena_destroy(d.memory);
   return passed;
 }
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
   int count = argc > 2 ? atoi(argv[2]) : 60, failed = 0;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char **targets;
   int n_targets = trial_targets(a, argc > 3 ? argv[3] : NULL, &targets);
   long double largest = 0;
   for (int i = 0; i < count; i++) failed += !one(seed, i, targets, n_targets, &largest);
   printf("%d of %d failed; largest error 2^%.1Lf\n", failed, count, log2l(largest));
-  arena_destroy(a);
   return failed != 0;
 }

@@ -1,18 +1,15 @@
 /* refuse_test [TARGET]: what a call of attention refuses, each in a call that is right but for one thing, and that
  * nothing is written then. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
 #include "runtime/launch.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial_attention.h"
 
 #include <math.h>
 #include <string.h>
+
+#define TABLE "relative_bias_table head_dim=8 heads=4 window_h=3 window_w=3 value_dim=6"
 
 enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 6 };
 
@@ -29,12 +26,13 @@ typedef struct call {
 
 static const pegen_kernel *kernel;
 static const char *target = "native";
+static call only, *const c = &only;
 
 static DLTensor tensor(void *data, int rank, int64_t *shape, DLDataType type) {
   return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = shape};
 }
 
-static void fill(call *c) {
+static void fill(void) {
   const DLDataType f32 = {kDLFloat, 32, 1};
   memset(c, 0, sizeof *c);
   memcpy(c->q_shape, (int64_t[]){B, H, N, D}, sizeof c->q_shape);
@@ -67,7 +65,7 @@ static void fill(call *c) {
 }
 
 /* Runs it; where it was refused, the output must be as before. */
-static int run(call *c) {
+static int run(void) {
   int error = kernel->attention(&c->args, 0, 1);
   for (size_t i = 0; error && i < sizeof c->memory_of[3]; i++)
     assert_int_equal(((unsigned char *)c->memory_of[3])[i], 0x5a);
@@ -76,15 +74,14 @@ static int run(call *c) {
 
 #define REFUSED(error, change) \
   do { \
-    fill(c); \
+    fill(); \
     change; \
-    assert_int_equal(run(c), PEGEN_ERROR_##error); \
+    assert_int_equal(run(), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  call *c = *state;
-  fill(c);
-  assert_int_equal(run(c), 0);
+TEST(refusals) {
+  fill();
+  assert_int_equal(run(), 0);
   assert_int_equal(kernel->attention(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
   assert_int_equal(kernel->attention(&c->args, 1, 1), PEGEN_ERROR_PART);
   REFUSED(STRUCT_SIZE, c->args.struct_size -= 1);
@@ -147,29 +144,21 @@ static void refusals(void **state) {
 }
 
 /* A kernel with tables of its grid takes no other positions, and as many tokens as the grid has. */
-static void grid_alone(void **state) {
-  call *c = *state;
-  arena *a = arena_create();
-  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"},     {"window_h", "3"},
-                             {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
-  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
-  assert_non_null(s);
-  loaded_kernel *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
-  assert_non_null(loaded);
+TEST(grid_alone) {
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, TABLE " grid=1,5");
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, target, PEGEN_DTYPE_F32, 1));
   const pegen_kernel *other = kernel;
   kernel = run_kernel(loaded);
   REFUSED(GRID_ONLY, c->args.positions = NULL);
   REFUSED(GRID_ONLY, c->args.k_positions = NULL);
   REFUSED(GRID_SIZE, c->args.positions = c->args.k_positions = NULL);
   kernel = other;
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* PTX that was compiled before attention wrote the log-sum-exp has no parameters for it. */
-static void without_lse(void **state) {
-  call *c = *state;
-  fill(c);
+TEST(without_lse) {
+  fill();
   pegen_kernel old = *kernel;
   if (!old.ptx) return;
   pegen_ptx ptx = *old.ptx;
@@ -187,24 +176,22 @@ static void without_lse(void **state) {
 
 /* Indices of a learned table are of displacements, which may be anything: what is read lies inside the table, here of
  * ones, and the mean of rows of ones is one. */
-static void places_that_are_none(void **state) {
+TEST(places_that_are_none) {
   static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0x1p31f, -0x1p31f, 1e30f, -1e30f, 0x1p-149f, -0.5f};
-  call *c = *state;
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
     for (int where = 0; where < 2; where++) {
-      fill(c);
+      fill();
       for (int k = 0; k < B * HKV * M * DV; k++) c->memory_of[2][k] = 1;
       for (int k = 0; k < 5 * 5 * 4; k++) c->memory_of[6][k] = 1;
       for (int k = 0; k < 2 * N; k++) c->memory_of[4 + where][k] = odd[i];
-      assert_int_equal(run(c), 0);
+      assert_int_equal(run(), 0);
       for (int k = 0; k < B * H * N * DV; k++) assert_float_equal(c->memory_of[3][k], 1, 1e-5);
     }
 }
 
 /* A launch counts blocks and tokens in 32 bits. */
-static void blocks_are_counted(void **state) {
+TEST(blocks_are_counted) {
   const int64_t most = INT32_MAX - 1024; /* launch_attention.c */
-  call *c = *state;
   assert_int_equal(pegen_launch_tiles(0, 16, 4, 2), 0);
   assert_int_equal(pegen_launch_tiles(17, 16, 0, 2), 0);
   assert_int_equal(pegen_launch_tiles(17, 16, 4, 0), 0);
@@ -217,7 +204,7 @@ static void blocks_are_counted(void **state) {
   assert_int_equal(pegen_launch_tiles(32, 16, INT64_MAX / 2 + 1, 1), -1);
   assert_int_equal(pegen_launch_tiles(16, 16, INT64_MAX / 2, 3), -1);
   for (int more = 0; kernel->ptx && more < 2; more++) {
-    fill(c); /* keys in memory that nobody looks at, far from all other tensors */
+    fill(); /* keys in memory that nobody looks at, far from all other tensors */
     c->k_shape[2] = c->v_shape[2] = c->k_place_shape[0] = most + more;
     c->k.data = (void *)((uintptr_t)1 << 44);
     c->v.data = (void *)((uintptr_t)1 << 45);
@@ -228,8 +215,7 @@ static void blocks_are_counted(void **state) {
 }
 
 /* Every refusal has a sentence of its own. */
-static void sentences(void **state) {
-  (void)state;
+TEST(sentences) {
   static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM,       PEGEN_ERROR_HEAD_GROUPS,
                                PEGEN_ERROR_SCALE,          PEGEN_ERROR_INDEXED_OPERAND, PEGEN_ERROR_LSE};
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
@@ -237,21 +223,9 @@ static void sentences(void **state) {
 }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   if (argc > 1) target = argv[1];
-  loader_define defines[] = {
-      {"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
-  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
-  loaded_kernel *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
-  if (!loaded) return 1;
+  SCOPED_KERNEL *loaded = held(trial_load(a, described(a, TABLE), target, PEGEN_DTYPE_F32, 1));
   kernel = run_kernel(loaded);
-  static call c;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_prestate(refusals, &c),           cmocka_unit_test_prestate(grid_alone, &c),
-      cmocka_unit_test_prestate(without_lse, &c),        cmocka_unit_test_prestate(places_that_are_none, &c),
-      cmocka_unit_test_prestate(blocks_are_counted, &c), cmocka_unit_test(sentences)};
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  run_unload(loaded);
-  arena_destroy(a);
-  return failed;
+  return run_listed();
 }

@@ -4,27 +4,15 @@
  *     attention_rows_test [TARGET [ROW]]    one processor or a GPU's threads; without it, all that this machine runs
  *     attention_rows_test --table           what is covered: a line for each row and description
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum {
-  MOST = 20,
-  ALL_SUBSETS = 22,
-  MOST_OPTIONS = 8,
-  F32 = PEGEN_DTYPE_F32,
-  BF16 = PEGEN_DTYPE_BF16,
-  F16 = PEGEN_DTYPE_F16
-};
+enum { MOST = 20, ALL_SUBSETS = 22, F32 = PEGEN_DTYPE_F32, BF16 = PEGEN_DTYPE_BF16, F16 = PEGEN_DTYPE_F16 };
 
 /* How a row's calls differ from the usual ones, where types, memory orders, scales and masks take turns. */
 enum {
@@ -223,21 +211,6 @@ static bool leaves_out(const row *r, int size, number_type type) {
   return !takes_all && type == (size % 2 ? NUMBER_F16 : NUMBER_BF16);
 }
 
-static fixture open_description(const char *description) {
-  char text[256], *word = text;
-  loader_define defines[MOST_OPTIONS];
-  int count = 0;
-  snprintf(text, sizeof text, "%s", description);
-  const char *name = strtok(word, " ");
-  while ((word = strtok(NULL, " "))) {
-    char *value = strchr(word, '=');
-    assert_true(value && count < MOST_OPTIONS);
-    *value = 0;
-    defines[count++] = (loader_define){word, value + 1};
-  }
-  return fixture_open(SPECS_DIR, name, count, defines, wanted, 11);
-}
-
 /* The n-th of a row's types, from the first again behind the last. */
 static number_type nth_type(const row *r, int n) {
   number_type types[NUMBER_CHANNEL_TYPES];
@@ -420,18 +393,16 @@ static void run_row(void **state) {
   const row *r = *state;
   int round = 0, made = 0;
   for (int i = 0; i < MOST && r->descriptions[i]; i++) {
-    fixture f = open_description(r->descriptions[i]);
+    SCOPED fixture f = fixture_open(wanted, 11, "%s", r->descriptions[i]);
     for (int target = 0; target < f.n_targets; target++) {
       if ((r->flags & ONE_TARGET && target != i % f.n_targets) || (r->flags & NEWEST && target)) continue;
       unsigned types = r->flags & TYPE_BY_KERNEL ? 1u << nth_type(r, made) : r->types;
-      loaded_kernel *loaded = (r->flags & FORWARD ? trial_load : trial_load_gradients)(
+      SCOPED_KERNEL *loaded = (r->flags & FORWARD ? trial_load : trial_load_gradients)(
           f.memory, f.spec, f.targets[target], types, is_gpu() ? 1 : 2);
       assert_non_null(loaded);
       print_message("             %s, %s\n", r->descriptions[i], f.targets[target]);
       round = run_sizes(&f, run_kernel(loaded), r, made++, round);
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
@@ -454,8 +425,6 @@ static void print_row(const row *r) {
 }
 
 int main(int arguments, char **argument) {
-  struct CMUnitTest tests[COUNT];
-  size_t count = 0;
   wanted = arguments > 1 ? argument[1] : NULL;
   if (wanted && strcmp(wanted, "--table") == 0) {
     printf("row\tdescription\ttypes\tbatch,heads:k's,tokens:keys\tunlike others\n");
@@ -463,9 +432,7 @@ int main(int arguments, char **argument) {
     return 0;
   }
   for (int i = 0; i < COUNT; i++)
-    if (!(ROWS[i].flags & (is_gpu() ? PROCESSORS : GPUS)))
-      tests[count++] =
-          (struct CMUnitTest){.name = ROWS[i].name, .test_func = run_row, .initial_state = (void *)(uintptr_t)&ROWS[i]};
+    if (!(ROWS[i].flags & (is_gpu() ? PROCESSORS : GPUS))) list_row(ROWS[i].name, run_row, &ROWS[i]);
   if (arguments > 2) cmocka_set_test_filter(argument[2]);
-  return _cmocka_run_group_tests("rows", tests, count, NULL, NULL);
+  return run_listed();
 }

@@ -1,15 +1,10 @@
 /* score_inputs_test [sm_80]: scores that read inputs of queries and of keys, against the reference: of heads of their
  * own, of those of k, of one head or one batch for all, in any strides; gradients, in any number of parts and added to
  * what is there; rows of keys that nobody sees; sequences of different lengths; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -20,8 +15,7 @@ enum { BATCHES = 2, HEADS = 4, K_HEADS = 2, TOKENS = 37, FEW = 3, KEYS = 53 };
 static const char *wanted; /* a GPU, whose threads run here; NULL: processors */
 
 static fixture open_kind(const char *kind, int skipped, uint64_t seed) {
-  loader_define defines[] = {{"kind", kind}, {"skip_tokens", skipped ? "2" : "0"}};
-  return fixture_open(LOCAL_DIR, "score_inputs", 2, defines, wanted, seed);
+  return fixture_open(wanted, seed, "./score_inputs kind=%s skip_tokens=%s", kind, skipped ? "2" : "0");
 }
 
 /* Inputs of all heads or of fewer, of all batches or of one; with gaps between rows. */
@@ -88,36 +82,31 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int round) {
   add_again(f, kernel, &g);
 }
 
-static void against_the_reference(void **state) {
-  (void)state;
+TEST(against_the_reference) {
+  if (wanted) skip();
   static const char *const kinds[] = {"forgetting", "padding", "documents", "tempered", "mixed",
                                       "turned",     "stays",   "padded",    "leaning"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    fixture f = open_kind(kinds[i], i % 2, 3 + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED fixture f = open_kind(kinds[i], i % 2, 3 + i);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(f.memory, f.spec, f.targets[(int)i % f.n_targets], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) one_call(&f, run_kernel(loaded), round);
     for (int round = 6; round < 12 && !f.spec->pairwise->rotates; round += 1 + (f.spec->polynomial != NULL)) /* few */
       one_call(&f, run_kernel(loaded), round);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* As a GPU's threads: keys' inputs of one head, of k's and of q's. */
-static void of_threads(void **state) {
-  (void)state;
+TEST(of_threads) {
+  if (!wanted) skip();
   static const struct {
     const char *kind;
     int round;
   } cases[] = {{"padding", 1}, {"mixed", 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1));
     one_call(&f, run_kernel(loaded), cases[i].round);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -144,11 +133,10 @@ static void hide(attention_trial *t, float value) {
     }
 }
 
-static void unseen(void **state) {
-  (void)state;
-  fixture f = open_kind("mixed", 0, 41);
+TEST(unseen) {
+  SCOPED fixture f = open_kind("mixed", 0, 41);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     attention_trial t = trial_of(&f, 1);
     attention_gradients g;
     hide(&t, 0);
@@ -165,9 +153,7 @@ static void unseen(void **state) {
       assert_int_equal(attention_gradients_call(run_kernel(loaded), &other, 5), 0);
       assert_true(attention_gradients_same(&g, &other));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Beside a polynomial: every third key is padding, and what else is known of it no number. */
@@ -193,11 +179,11 @@ static void keep_seen(const attention_gradients *g) {
     }
 }
 
-static void padded(void **state) {
-  (void)state;
-  fixture f = open_kind("padded", 0, 53);
+TEST(padded) {
+  if (wanted) skip();
+  SCOPED fixture f = open_kind("padded", 0, 53);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *kernel = run_kernel(loaded);
     assert_int_equal(kernel->pair_inputs, 3);
     assert_int_equal(kernel->key_inputs, 2);
@@ -218,16 +204,14 @@ static void padded(void **state) {
       assert_int_equal(attention_gradients_call(kernel, &other, 5), 0);
       assert_true(attention_gradients_same(&g, &other));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Inputs of the polynomial are of the rows' number type or float32, those of the score float32 whatever these are. */
-static void types(void **state) {
-  (void)state;
-  fixture f = open_kind("padded", 0, 59);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
+TEST(types) {
+  if (wanted) skip();
+  SCOPED fixture f = open_kind("padded", 0, 59);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = {.spec = f.spec};
   attention_sizes sizes = {BATCHES, HEADS, K_HEADS, TOKENS, KEYS};
   attention_trial_fill(f.memory, &t, &sizes, NUMBER_BF16, ROWS_BHND, &f.random);
@@ -245,16 +229,14 @@ static void types(void **state) {
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), PEGEN_ERROR_INPUT_DTYPE);
     t.inputs.tensors[i] = was;
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- programs that the description becomes elsewhere ---- */
 
-static void refused(void **state) {
-  (void)state;
-  fixture f = open_kind("mixed", 0, 43);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
+TEST(refused) {
+  if (wanted) skip();
+  SCOPED fixture f = open_kind("mixed", 0, 43);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   assert_int_equal(kernel->pair_inputs, 15);
   assert_int_equal(kernel->key_inputs, 10);
@@ -282,8 +264,6 @@ static void refused(void **state) {
       if (what == 5) inputs[i] = NULL, wanted = PEGEN_ERROR_MISSING_INPUT;
       assert_int_equal(kernel->attention(&args, 0, 1), wanted);
     }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- sequences ---- */
@@ -369,10 +349,10 @@ static void in_one_call(fixture *f, const pegen_kernel *kernel, attention_gradie
   for (int part = 0; part < parts; part++) assert_int_equal(kernel->attention_backward_finish(&args, part, parts), 0);
 }
 
-static void sequences(void **state) {
-  (void)state;
-  fixture f = open_kind("mixed", 0, 47);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[f.n_targets - 1], PEGEN_DTYPE_F32, 1);
+TEST(sequences) {
+  if (wanted) skip();
+  SCOPED fixture f = open_kind("mixed", 0, 47);
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[f.n_targets - 1], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int round = 0; round < 4; round++) {
     attention_trial t = trial_of(&f, round);
@@ -393,19 +373,9 @@ static void sequences(void **state) {
     assert_true(tensor_identical(apart.out, together.out));
     assert_true(attention_gradients_same(&apart, &together));
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest on_gpus[] = {cmocka_unit_test(of_threads), cmocka_unit_test(unseen)};
-  if (wanted) return cmocka_run_group_tests(on_gpus, NULL, NULL);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(against_the_reference),
-                                     cmocka_unit_test(unseen),
-                                     cmocka_unit_test(padded),
-                                     cmocka_unit_test(types),
-                                     cmocka_unit_test(refused),
-                                     cmocka_unit_test(sequences)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,13 +1,8 @@
 /* sequences_test: sequences of different lengths in one call (kernel/attention.c) are those of calls of their
  * own, to the bit, for any number of parts; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "apart.h"
+#include "scoped.h"
+#include "test.h"
 #include "windows.h"
 
 #include <math.h>
@@ -79,12 +74,11 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const ragged_call
   }
 }
 
-static void as_apart(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  fixture f = fixture_open(folder, name, n_defines, defines, NULL, 19);
+static void as_apart(const char *what) {
+  SCOPED fixture f = fixture_open(NULL, 19, "%s", what);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       ragged_call r = ragged_of(&f, kernel, (number_type)type, round);
@@ -107,9 +101,7 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
         assert_memory_equal(r.trial.lse->data, lse->data, sums);
       }
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals ---- */
@@ -131,10 +123,9 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
     (field)[at] = held; \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
-  fixture f = fixture_open(SPECS_DIR, "alibi", 1, (loader_define[]){{"heads", "4"}}, NULL, 23);
-  loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(refused) {
+  SCOPED fixture f = fixture_open(NULL, 23, "alibi heads=4");
+  SCOPED_KERNEL *loaded = trial_load(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   ragged_call r = ragged_of(&f, kernel, NUMBER_F32, 1);
   pegen_args sound = r.args;
@@ -176,31 +167,21 @@ static void refused(void **state) {
   REFUSED(PEGEN_ERROR_OVERLAP, (other.data = memcpy(out->data, k_bounds, sizeof k_bounds), args.k_cu_seqlens = &other));
   pegen_args backward = sound;
   assert_int_equal(kernel->attention_workspace(&backward), 0);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Entries that have none say so: a call of rows without them would be another one. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   DLTensor bounds = bounds_of(q_bounds);
   pegen_args args = {.struct_size = sizeof args, .cu_seqlens = &bounds};
   static const char *const names[] = {"rope", "attention"};
   for (int i = 0; i < 2; i++) {
-    fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 1 ? "sm_80" : NULL, 3);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(i == 1 ? "sm_80" : NULL, 3, "%s", names[i]);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {k->prepare, k->prepare_backward, i == 1 ? k->attention : NULL};
     for (int e = 0; e < 3; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SEQUENCES);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),      cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(polynomial), cmocka_unit_test(turned), cmocka_unit_test(refused),
-                                     cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,30 +1,18 @@
 /* sizes_test [TARGET]: attention's properties that rows_test does not ask of every call: strides that are copied first,
  * queries that see nothing, heads that are walked together, rows that are not finite. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double BOUND = 0x1p-18;
 
 static const char *wanted; /* target; NULL: all that this machine runs */
 
-static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  return fixture_open(folder, name, n_defines, defines, wanted, 7);
-}
-
 static loaded_kernel *load(const fixture *f, int target) {
-  loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 2);
-  assert_non_null(loaded);
-  return loaded;
+  return held(trial_load(f->memory, f->spec, f->targets[target], 0, 2));
 }
 
 static void compare(const fixture *f, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
@@ -35,10 +23,9 @@ static void compare(const fixture *f, const pegen_kernel *kernel, const attentio
 }
 
 /* Rows whose strides are powers of two are copied first: the same bits as without. */
-static void unkind_strides(void **state) {
-  (void)state;
-  fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
-  loaded_kernel *loaded = load(&f, 0);
+TEST(unkind_strides) {
+  SCOPED fixture f = fixture_open(wanted, 7, "attention");
+  SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD,
                        &f.random); /* 4096 bytes a token */
@@ -55,16 +42,13 @@ static void unkind_strides(void **state) {
   }
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, again, 1), 0);
   assert_true(tensor_identical(out, again));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* Queries that see nothing give zeros: hidden by the bias, or causal before the first key. */
-static void nothing_seen(void **state) {
-  (void)state;
-  fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+TEST(nothing_seen) {
+  SCOPED fixture f = fixture_open(wanted, 7, "./blind");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = load(&f, target);
+    SCOPED_KERNEL *loaded = load(&f, target);
     attention_trial t = {.spec = f.spec};
     attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 50, 40}, NUMBER_F32, ROWS_BHND, &f.random);
     double *places = arena_array(f.memory, double, 50);
@@ -87,9 +71,7 @@ static void nothing_seen(void **state) {
           if (lse) assert_true(lse[1] == -INFINITY && (!blind || lse[0] == -INFINITY));
         }
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
@@ -105,16 +87,14 @@ static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
 
 /* Processors walk some heads of a tile together where all their pairs are rotated alike: numbers of heads that fill no
  * such group, heads that share keys across groups, and every head alone gives the same bits. */
-static void heads_together(void **state) {
-  (void)state;
+TEST(heads_together) {
   static const attention_sizes sizes[] = {
       {1, 1, 1, 20, 70}, {2, 3, 1, 65, 65}, {1, 5, 5, 65, 65}, {1, 6, 2, 65, 65}, {1, 9, 3, 65, 65}};
-  loader_define grid[] = {{"skip_tokens", "2"}, {"grid", "3,21"}};
   for (int round = 0; round < 2 * (int)(sizeof sizes / sizeof *sizes); round++) {
     const attention_sizes *of = &sizes[round / 2];
     if (round % 2 && of->tokens != 65) continue;
-    fixture f = open_spec(LOCAL_DIR, "mirrors", round % 2 ? 2 : 1, grid);
-    loaded_kernel *loaded = load(&f, round % f.n_targets);
+    SCOPED fixture f = fixture_open(wanted, 7, "./mirrors skip_tokens=2%s", round % 2 ? " grid=3,21" : "");
+    SCOPED_KERNEL *loaded = load(&f, round % f.n_targets);
     attention_trial t = {.spec = f.spec, .causal = round / 2 & 1};
     attention_trial_fill(f.memory, &t, of, NUMBER_F32, ROWS_BNHD, &f.random);
     if (round % 2 == 0) {
@@ -138,17 +118,14 @@ static void heads_together(void **state) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &one, to, 1), 0);
     }
     assert_true(tensor_identical(alone, out));
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
 /* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
-static void fused_and_unfused(void **state) {
-  (void)state;
-  fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
-  loader_define dim = {"head_dim", "32"};
-  fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim), plain = open_spec(SPECS_DIR, "attention", 1, &dim);
+TEST(fused_and_unfused) {
+  SCOPED fixture fused = fixture_open(wanted, 7, "./rope_pairwise");
+  SCOPED fixture encoding = fixture_open(wanted, 7, "rope head_dim=32"),
+                 plain = fixture_open(wanted, 7, "attention head_dim=32");
   loaded_kernel *kernels[] = {load(&fused, 0), load(&encoding, 0), load(&plain, 0)};
   attention_trial t = {.spec = fused.spec};
   attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
@@ -165,26 +142,22 @@ static void fused_and_unfused(void **state) {
         assert_true(fabs(number_load(NUMBER_F32, tensor_at(out, 0, h, n, c)) -
                          number_load(NUMBER_F32, tensor_at(other, 0, h, n, c))) < 1e-5);
   for (int i = 0; i < 3; i++) run_unload(kernels[i]);
-  arena_destroy(plain.memory);
-  arena_destroy(encoding.memory);
-  arena_destroy(fused.memory);
 }
 
 /* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do.
  */
-static void unseen_rows_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_rows_leave_no_trace) {
   enum { TOKENS = 75, SPOILT = 3 };
   static const int64_t spoilt[SPOILT] = {30, 50, 74};
   static const float values[SPOILT] = {NAN, INFINITY, -INFINITY};
   static const struct {
-    const char *folder, *name;
+    const char *line;
     int reach; /* of keys that are seen, beside causal; in head 0 */
-  } cases[] = {{LOCAL_DIR, "blind", 2}, {LOCAL_DIR, "rope_pairwise", TOKENS}, {SPECS_DIR, "attention", TOKENS}};
+  } cases[] = {{"./blind", 2}, {"./rope_pairwise", TOKENS}, {"attention", TOKENS}};
   for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
-    fixture f = open_spec(cases[at].folder, cases[at].name, 0, NULL);
+    SCOPED fixture f = fixture_open(wanted, 7, "%s", cases[at].line);
     for (int target = 0; target < f.n_targets; target++) {
-      loaded_kernel *loaded = load(&f, target);
+      SCOPED_KERNEL *loaded = load(&f, target);
       for (int round = 0; round < 2 * NUMBER_CHANNEL_TYPES; round++) {
         number_type type = (number_type)(round / 2);
         attention_trial t = {.spec = f.spec, .causal = round % 2};
@@ -216,23 +189,19 @@ static void unseen_rows_leave_no_trace(void **state) {
               int roundings = type == NUMBER_F32 ? 16 : 1;
               double off = again ? (double)(roundings * number_half_ulp(type, 1) + 2 * number_half_ulp(type, x)) : 0;
               if (reached ? isfinite(y) : !(fabs(x - y) <= off))
-                fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].name, (int)h,
+                fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].line, (int)h,
                          (int)n, c, x, y);
             }
           }
       }
-      run_unload(loaded);
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* A bias of distances does not know where the origin is. */
-static void far_from_the_origin(void **state) {
-  (void)state;
-  loader_define defines[] = {{"axes", "2"}, {"heads", "1"}, {"head_dim", "8"}};
-  fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
-  loaded_kernel *loaded = load(&f, 0);
+TEST(far_from_the_origin) {
+  SCOPED fixture f = fixture_open(wanted, 7, "alibi axes=2 heads=1 head_dim=8");
+  SCOPED_KERNEL *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
   attention_trial_fill(f.memory, &t, &(attention_sizes){1, 1, 1, 30, 30}, NUMBER_F32, ROWS_BHND, &f.random);
   double values[60];
@@ -241,15 +210,9 @@ static void far_from_the_origin(void **state) {
   DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
   compare(&f, run_kernel(loaded), &t, out);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unkind_strides),      cmocka_unit_test(nothing_seen),
-      cmocka_unit_test(heads_together),      cmocka_unit_test(fused_and_unfused),
-      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

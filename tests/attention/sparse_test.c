@@ -5,7 +5,8 @@
  * Masks are comparisons of whole numbers below 2^24, which float32 computes as the reference does, on their borders
  * too.
  */
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
 #include "verify/trial_attention_backward.h"
 
 #include <math.h>
@@ -109,7 +110,7 @@ static void ask_of(draw *d, const spec *s, const char *name, bool has_gradients,
   const char *target = d->targets[below(d, d->n_targets)];
   unsigned dtype = number_type_info(type)->dtype;
   int more = type == NUMBER_F32 ? 1 : 2;
-  loaded_kernel *loaded =
+  SCOPED_KERNEL *loaded =
       has_gradients ? trial_load_gradients(d->memory, s, target, dtype, 1) : trial_load(d->memory, s, target, dtype, 1);
   if (!loaded) exit(2);
   for (size_t i = 0; i < sizeof LAYOUTS / sizeof *LAYOUTS; i++) {
@@ -126,7 +127,6 @@ static void ask_of(draw *d, const spec *s, const char *name, bool has_gradients,
     forward(d, run_kernel(loaded), &t, what);
     if (has_gradients && sizes.keys) gradients(d, run_kernel(loaded), &t, what);
   }
-  run_unload(loaded);
 }
 
 static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
@@ -135,8 +135,7 @@ static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
 
 /* Keys that a window hides because they are nowhere, the first among them, from which others may not count. */
 static void nowhere(draw *d, const spec *s, const char *target) {
-  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, number_type_info(d->type)->dtype, 1);
-  if (!loaded) exit(2);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(d->memory, s, target, number_type_info(d->type)->dtype, 1));
   for (int tokens = 3; tokens <= 60; tokens += 57) { /* few queries, and many */
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, tokens, 60};
@@ -153,18 +152,15 @@ static void nowhere(draw *d, const spec *s, const char *target) {
     forward(d, run_kernel(loaded), &t, "keys nowhere");
     gradients(d, run_kernel(loaded), &t, "keys nowhere");
   }
-  run_unload(loaded);
 }
 
 /* Keys that a score hides, whose rows are no numbers: what is added to the product, and a choice. */
 static void hidden_faults_of(draw *d, number_type type) {
   static const char *const kinds[] = {"document", "window"};
   for (int i = 0; i < 2; i++) {
-    loader_define define = {"kind", kinds[i]};
-    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 1, &define);
-    loaded_kernel *loaded =
-        s ? trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1) : NULL;
-    if (!loaded) exit(2);
+    const spec *s = described(d->memory, "./scores kind=%s", kinds[i]);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], number_type_info(type)->dtype, 1));
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 40, 60};
     attention_trial_fill(d->memory, &t, &sizes, type, ROWS_BHND, &d->random);
@@ -180,7 +176,6 @@ static void hidden_faults_of(draw *d, number_type type) {
     t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
     forward(d, run_kernel(loaded), &t, "hidden faults of a score");
     gradients(d, run_kernel(loaded), &t, "hidden faults of a score");
-    run_unload(loaded);
   }
 }
 
@@ -215,11 +210,9 @@ static void lone_fault(draw *d, const pegen_kernel *kernel, attention_trial *t, 
 
 static void sliding(draw *d) {
   static const layout in_order = {"in order", 0, 1, NUMBER_F32, 4096, false};
-  loader_define define = {"kind", "sliding"};
-  const spec *s = loader_load(d->memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
-  for (int i = 0; s && i < d->n_targets; i++) {
-    loaded_kernel *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
-    if (!loaded) exit(2);
+  const spec *s = described(d->memory, "./masked kind=sliding");
+  for (int i = 0; i < d->n_targets; i++) {
+    SCOPED_KERNEL *loaded = held(trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1));
     for (int round = 0; round < 4; round++) {
       attention_trial t = {.spec = s, .causal = round % 2};
       attention_sizes sizes = {1, 2, 2, 100, round < 2 ? 100 : 93};
@@ -231,7 +224,6 @@ static void sliding(draw *d) {
       forward(d, run_kernel(loaded), &t, what);
       for (int64_t key = 0; key < sizes.keys; key += 1 + below(d, 12)) lone_fault(d, run_kernel(loaded), &t, key, what);
     }
-    run_unload(loaded);
   }
   if (!s) d->failed++;
 }
@@ -255,8 +247,7 @@ static DLTensor *behind_first_page(draw *d, const DLTensor *of, char **room) {
 static void unread(draw *d, const spec *s) {
   for (int i = 0; i < d->n_targets; i++) {
     if (!strcmp(d->targets[i], "x86-64-v2")) continue; /* which goes by tiles */
-    loaded_kernel *loaded = trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1);
-    if (!loaded) exit(2);
+    SCOPED_KERNEL *loaded = held(trial_load(d->memory, s, d->targets[i], PEGEN_DTYPE_F32, 1));
     int64_t keys = 4 * sysconf(_SC_PAGESIZE) / (s->head_dim * (int64_t)sizeof(float));
     attention_trial t = {.spec = s}, other;
     attention_sizes sizes = {1, 2, 1, 3, keys};
@@ -277,15 +268,13 @@ static void unread(draw *d, const spec *s) {
     size_t bytes = (size_t)(keys * s->head_dim) * sizeof(float);
     munmap(room[0], bytes);
     munmap(room[1], bytes);
-    run_unload(loaded);
   }
 }
 
 /* A GPU reads no tile that is unseen: of few queries, of many, and where these gain. Rows are of 16 bits and 16
  * channels, so that a page has two tiles. */
 static void unread_tiles(draw *d, const spec *s, const char *target) {
-  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1);
-  if (!loaded) exit(2);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_BF16, 1));
   for (int tokens = 3; tokens <= 100; tokens += 97) {
     int64_t keys = 4 * sysconf(_SC_PAGESIZE) / (s->head_dim * 2LL);
     attention_trial t = {.spec = s}, other;
@@ -318,18 +307,15 @@ static void unread_tiles(draw *d, const spec *s, const char *target) {
     munmap(room[0], bytes);
     munmap(room[1], bytes);
   }
-  run_unload(loaded);
 }
 
 /* Prefix tokens see and are seen whatever the mask is: of places, and of the tokens' own indices. */
 static void prefixed(draw *d) {
   static const char *const kinds[] = {"window", "causal"};
   for (int i = 0; i < 2; i++) {
-    loader_define define[] = {{"kind", kinds[i]}, {"skip_tokens", "2"}};
-    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 2, define);
-    if (!s) exit(2);
-    loaded_kernel *loaded = trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1);
-    if (!loaded) exit(2);
+    const spec *s = described(d->memory, "./scores kind=%s skip_tokens=2", kinds[i]);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(d->memory, s, d->targets[0], number_type_info(d->type)->dtype, 1));
     attention_trial t = {.spec = s};
     attention_sizes sizes = {1, 2, 2, 290, 290};
     attention_trial_fill(d->memory, &t, &sizes, d->type, ROWS_BHND, &d->random);
@@ -337,7 +323,6 @@ static void prefixed(draw *d) {
     t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
     forward(d, run_kernel(loaded), &t, "prefix tokens");
     if (i == 0) gradients(d, run_kernel(loaded), &t, "prefix tokens");
-    run_unload(loaded);
   }
 }
 
@@ -398,14 +383,12 @@ int main(int argc, char **argv) {
   const char *target = argc > 3 ? argv[3] : NULL; /* a GPU: rows of 16 bits; keys that are nowhere, or hidden */
   static const char *const kinds[] = {"window", "document", "ring",   "corner", "learned",  "dilated",
                                       "table",  "clamped",  "nested", "never",  "logarithm"};
-  draw d = {.memory = arena_create(), .random = seed};
+  SCOPED draw d = {.memory = arena_create(), .random = seed};
   d.n_targets = trial_targets(d.memory, NULL, &d.targets);
   d.type = target ? NUMBER_BF16 : NUMBER_F32;
   if (target) d.targets = &target, d.n_targets = 1;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    loader_define define = {"kind", kinds[i]};
-    const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
-    if (!s) return 2;
+    const spec *s = described(d.memory, "./masked kind=%s", kinds[i]);
     /* To compile a GPU's code takes seconds: of some kinds, of one with gradients. */
     if (!target || i % 3 == 0) ask_of(&d, s, kinds[i], target ? i == 3 : i % 2 == 0, d.type);
     if (i == 0) nowhere(&d, s, d.targets[0]);
@@ -413,9 +396,7 @@ int main(int argc, char **argv) {
   }
   static const char *const beside[] = {"window", "document", "ring", "corner", "dilated", "clamped", "nested"};
   for (size_t i = 0; i < sizeof beside / sizeof *beside && !target; i++) {
-    loader_define define[] = {{"kind", beside[i]}, {"columns", "true"}};
-    const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 2, define);
-    if (!s) return 2;
+    const spec *s = described(d.memory, "./masked kind=%s columns=true", beside[i]);
     ask(&d, s, arena_printf(d.memory, "%s beside a polynomial", beside[i]), i % 2 == 0);
     if (i == 0) nowhere(&d, s, d.targets[0]);
   }
@@ -427,6 +408,5 @@ int main(int argc, char **argv) {
   else sliding(&d);
   hidden_faults(&d);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
-  arena_destroy(d.memory);
   return d.failed != 0;
 }

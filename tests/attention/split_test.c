@@ -1,13 +1,8 @@
 /* split_test: few queries whose keys go in chunks (kernel/attention_items.c): the same bits for any number of parts,
  * against the reference, of a sequence the same in any batch; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,13 +48,12 @@ static attention_trial trial_of(fixture *f, int round, const attention_sizes *si
   return t;
 }
 
-static void parts_and_targets(const char *name, int n_defines, const loader_define *defines) {
+static void parts_and_targets(const char *what) {
   static const int keys[] = {513, 600, 1030};
-  fixture f = fixture_open(SPECS_DIR, name, n_defines, defines, NULL, 7);
+  SCOPED fixture f = fixture_open(NULL, 7, "%s", what);
   int heads = f.spec->heads > 1 ? f.spec->heads : 6, groups[] = {2, heads, 1}, round = 0, split = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], 0, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       attention_sizes sizes = {1 + round % 2, heads, heads / groups[round % 3], 1 + round % 4, keys[round % 3]};
@@ -81,30 +75,19 @@ static void parts_and_targets(const char *name, int n_defines, const loader_defi
         if (sums) assert_memory_equal(t.lse->data, sums, bytes);
       }
     }
-    run_unload(loaded);
   }
   assert_true(split > 0);
-  arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  parts_and_targets("attention", 0, NULL);
-}
+TEST(plain) { parts_and_targets("attention"); }
 
 /* Rows that no register divides, and prefix tokens: also more of them than a chunk. */
-static void biased(void **state) {
-  (void)state;
-  loader_define defines[] = {{"heads", "6"}, {"head_dim", "24"}, {"value_dim", "43"}, {"skip_tokens", "2"}};
-  parts_and_targets("alibi", 4, defines);
-  loader_define many[] = {{"heads", "6"}, {"head_dim", "16"}, {"skip_tokens", "550"}};
-  parts_and_targets("alibi", 3, many);
+TEST(biased) {
+  parts_and_targets("alibi heads=6 head_dim=24 value_dim=43 skip_tokens=2");
+  parts_and_targets("alibi heads=6 head_dim=16 skip_tokens=550");
 }
 
-static void hiding(void **state) {
-  (void)state;
-  parts_and_targets("lookhere", 1, (loader_define[]){{"heads", "12"}});
-}
+TEST(hiding) { parts_and_targets("lookhere heads=12"); }
 
 /* ---- one call in small ---- */
 
@@ -119,7 +102,7 @@ typedef struct small {
 
 /* With the first target that splits. */
 static small open_small(const attention_sizes *sizes, int causal) {
-  small s = {.f = fixture_open(SPECS_DIR, "attention", 0, NULL, NULL, 3)};
+  small s = {.f = fixture_open(NULL, 3, "attention")};
   for (int target = 0; target < s.f.n_targets; target++) {
     s.loaded = trial_load(s.f.memory, s.f.spec, s.f.targets[target], PEGEN_DTYPE_F32, 1);
     s.kernel = run_kernel(s.loaded);
@@ -152,8 +135,7 @@ static DLTensor *of_batch(const small *s, const DLTensor *all, int64_t batch) {
   return one;
 }
 
-static void batches(void **state) {
-  (void)state;
+TEST(batches) {
   small s = open_small(&(attention_sizes){3, 6, 2, 2, 1100}, 1);
   assert_int_equal(call_split(s.kernel, &s.trial, s.out, 3, 2), 0);
   for (int64_t batch = 0; batch < 3; batch++) {
@@ -168,8 +150,7 @@ static void batches(void **state) {
 }
 
 /* Numbers that a query does not see, whole chunks of them too, and queries that see nothing at all. */
-static void unseen(void **state) {
-  (void)state;
+TEST(unseen) {
   small s = open_small(&(attention_sizes){1, 2, 1, 2, 1537}, 1);
   DLTensor *clean = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   assert_int_equal(call_split(s.kernel, &s.trial, clean, 2, 1), 0);
@@ -193,8 +174,7 @@ static void expect_refused(const small *s, int error) {
   assert_memory_equal(held, room, sizeof room);
 }
 
-static void refused(void **state) {
-  (void)state;
+TEST(refused) {
   small s = open_small(&(attention_sizes){1, 2, 1, 1, 700}, 0);
   pegen_args sound = s.args;
   s.args.workspace = NULL;
@@ -219,8 +199,7 @@ static void refused(void **state) {
 }
 
 /* Without split_keys, also in a struct that ends before it, a workspace is not looked at; nor where keys are few. */
-static void unsplit(void **state) {
-  (void)state;
+TEST(unsplit) {
   small s = open_small(&(attention_sizes){1, 6, 2, 1, 900}, 0);
   DLTensor *plain_out = attention_trial_out(s.f.memory, &s.trial, ROWS_BHND);
   assert_int_equal(attention_trial_call(s.kernel, &s.trial, plain_out, 1), 0);
@@ -240,9 +219,4 @@ static void unsplit(void **state) {
   close_small(&s);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),   cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(batches), cmocka_unit_test(unseen), cmocka_unit_test(refused),
-                                     cmocka_unit_test(unsplit)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,13 +1,8 @@
 /* values_test [TARGET]: values that turn with their keys, where the position of a key that nobody sees is no number. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fixture.h"
 #include "gradients.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,8 +12,7 @@ enum { HEADS = 4, K_HEADS = 2, TOKENS = 11, KEYS = 37 };
 static const char *wanted; /* NULL: all that this machine runs */
 
 static fixture open_kind(const char *kind) {
-  loader_define defines[] = {{"kind", kind}, {"heads", "4"}, {"head_dim", "6"}};
-  return fixture_open(LOCAL_DIR, "values", 3, defines, wanted, 5);
+  return fixture_open(wanted, 5, "./values kind=%s heads=4 head_dim=6", kind);
 }
 
 static attention_trial trial_of(fixture *f, int64_t tokens, int64_t k_heads) {
@@ -46,19 +40,17 @@ static void assert_same_but_last(const DLTensor *x, const DLTensor *y) {
 
 /* Fills g for a call of the trial by the target's kernel. */
 static loaded_kernel *loaded_with(fixture *f, int target, attention_trial *t, attention_gradients *g) {
-  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], PEGEN_DTYPE_F32, 1);
-  assert_non_null(loaded);
+  loaded_kernel *loaded = held(trial_load_gradients(f->memory, f->spec, f->targets[target], PEGEN_DTYPE_F32, 1));
   assert_int_equal(attention_gradients_fill(f->memory, g, t, run_kernel(loaded), false, 1, ROWS_BHND, &f->random), 0);
   return loaded;
 }
 
-static void unseen_keys_are_nowhere(void **state) {
-  (void)state;
-  fixture f = open_kind("planes");
+TEST(unseen_keys_are_nowhere) {
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, KEYS, K_HEADS);
     attention_gradients g, other;
-    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
+    SCOPED_KERNEL *loaded = loaded_with(&f, target, &t, &g);
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
     ((float *)t.k_positions->data)[2 * (KEYS - 1)] = NAN; /* which the last query alone sees */
     other = attention_gradients_room(f.memory, &g);
@@ -68,19 +60,16 @@ static void unseen_keys_are_nowhere(void **state) {
     assert_int_equal(attention_gradients_call(run_kernel(loaded), &other, 1), 0);
     assert_same_but_last(other.out, g.out);
     assert_same_but_last(other.q, g.q);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* Heads that share keys turn them in their own ways, and what keys gain is theirs before it is added up. */
-static void keys_of_no_queries_gain_zeros(void **state) {
-  (void)state;
-  fixture f = open_kind("planes");
+TEST(keys_of_no_queries_gain_zeros) {
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
     attention_trial t = trial_of(&f, 0, K_HEADS);
     attention_gradients g;
-    loaded_kernel *loaded = loaded_with(&f, target, &t, &g);
+    SCOPED_KERNEL *loaded = loaded_with(&f, target, &t, &g);
     const DLTensor *gained[] = {g.k, g.v};
     for (int i = 0; i < 2; i++)
       for (int64_t h = 0; h < K_HEADS; h++)
@@ -89,18 +78,14 @@ static void keys_of_no_queries_gain_zeros(void **state) {
     for (int i = 0; i < 2; i++)
       for (int64_t h = 0; h < K_HEADS; h++)
         for (int64_t n = 0; n < KEYS; n++) assert_true(((const float *)tensor_at(gained[i], 0, h, n, 0))[0] == 0);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 /* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
-static void rows_have_room(void **state) {
-  (void)state;
-  fixture f = open_kind("planes");
+TEST(rows_have_room) {
+  SCOPED fixture f = open_kind("planes");
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     attention_trial t = trial_of(&f, TOKENS, HEADS);
     t.splits = true;
@@ -113,14 +98,10 @@ static void rows_have_room(void **state) {
     assert_int_equal(attention_trial_call(kernel, &t, out, 1), 0);
     attention_trial_compare(f.memory, kernel, &t, out, 1, &worst);
     if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("out: %s", trial_error_text(f.memory, &worst));
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int arguments, char **argument) {
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(unseen_keys_are_nowhere), cmocka_unit_test(rows_have_room),
-                                     cmocka_unit_test(keys_of_no_queries_gain_zeros)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

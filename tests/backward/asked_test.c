@@ -4,19 +4,13 @@
  *
  *     backward_asked_test SEED COUNT [SPEC]
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference_gradient.h"
 #include "verify/trial.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MARGIN = 4096, FILL = 0xff, MOST_OPERANDS = 8 };
@@ -220,7 +214,7 @@ static void against_reference(const trial *t, const gains *g) {
 /* ---- random calls ---- */
 
 static void random_call(const spec *s, const pegen_kernel *kernel, uint64_t *random) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   trial t = open_trial(a, s, kernel, random);
   gains all = all_gains(&t);
   call(&t, &all, 1);
@@ -241,46 +235,34 @@ static void random_call(const spec *s, const pegen_kernel *kernel, uint64_t *ran
   for (int i = 0; i < s->n_operands; i++)
     for (int64_t k = 0; k < elements_of(all.operands[i]); k++)
       assert_true(2 * ((double *)all.operands[i]->data)[k] == ((double *)twice.operands[i]->data)[k]);
-  arena_destroy(a);
 }
 
-static void asked_for_or_not(void **state) {
-  (void)state;
-  static const struct {
-    const char *name;
-    int n_defines;
-    loader_define defines[4];
-  } cases[] = {
-      {"liere", 2, {{"heads", "2"}, {"head_dim", "16"}}},
-      {"comrope_ld", 2, {{"heads", "2"}, {"head_dim", "16"}}},
-      {"comrope_ap", 2, {{"heads", "2"}, {"head_dim", "18"}}},
-      {"string_cayley", 1, {{"head_dim", "20"}}},
-      {"string_cayley", 3, {{"head_dim", "12"}, {"inverse", "true"}, {"skip_tokens", "2"}}},
-      {"rope_mixed", 3, {{"heads", "2"}, {"head_dim", "16"}, {"skip_tokens", "3"}}},
-      {"care", 1, {{"skip_tokens", "2"}}},
-      {"geope3d", 0, {{NULL, NULL}}},
+TEST(asked_for_or_not) {
+  static const char *const lines[] = {
+      "liere heads=2 head_dim=16",
+      "comrope_ld heads=2 head_dim=16",
+      "comrope_ap heads=2 head_dim=18",
+      "string_cayley head_dim=20",
+      "string_cayley head_dim=12 inverse=true skip_tokens=2",
+      "rope_mixed heads=2 head_dim=16 skip_tokens=3",
+      "care skip_tokens=2",
+      "geope3d",
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    if (only && strcmp(cases[i].name, only) != 0) continue;
-    arena *a = arena_create();
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    if (only && strncmp(lines[i], only, strlen(only)) != 0) continue;
+    SCOPED arena *a = arena_create();
     uint64_t random = seed + i;
-    const spec *s = loader_load(a, arena_printf(a, SPECS_DIR "/%s.lua", cases[i].name), DSL_DIR, cases[i].n_defines,
-                                cases[i].defines);
-    assert_non_null(s);
+    const spec *s = described(a, "%s", lines[i]);
     const char **targets;
     int n_targets = trial_targets(a, NULL, &targets), target = random_below(&random, n_targets);
-    loaded_kernel *loaded = trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
-    print_message("%s %s\n", cases[i].name, targets[target]);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, targets[target], PEGEN_DTYPE_F32, 1));
+    print_message("%s %s\n", lines[i], targets[target]);
     for (int k = 0; k < count; k++) random_call(s, run_kernel(loaded), &random);
-    run_unload(loaded);
-    arena_destroy(a);
   }
 }
 
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
   only = argc > 3 ? argv[3] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

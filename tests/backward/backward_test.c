@@ -7,6 +7,7 @@
  * tests/linear, tests/parts).
  */
 #include "fixture.h"
+#include "scoped.h"
 
 #include "forms/form.h"
 #include "variants.h"
@@ -390,13 +391,12 @@ static void of_operands(fixture *f, const char *name) {
 static void holds(const spec *s, const pegen_kernel *kernel, const char *name) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     if (!(kernel->dtypes & (uint32_t)number_type_info(type)->dtype)) continue;
-    fixture f = open_fixture(s, kernel, (number_type)type);
+    SCOPED fixture f = open_fixture(s, kernel, (number_type)type);
     is_adjoint(&f, name);
     is_same_everywhere(&f);
     is_adjoint_by_table(&f, name);
     spoils_its_block(&f);
     of_operands(&f, name);
-    arena_destroy(f.memory);
   }
 }
 
@@ -404,7 +404,7 @@ static bool of_more; /* specs/more */
 
 static void of_rows(void **state) {
   variant *v = *state;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   loaded_kernel *loaded;
   const char **targets;
   int count = v->n_defines || of_more ? 1 : trial_targets(a, NULL, &targets);
@@ -424,32 +424,29 @@ static void of_rows(void **state) {
     holds(s, load(a, s, v->target, VARIANT_DTYPES, &loaded), v->name);
     run_unload(loaded);
   }
-  arena_destroy(a);
 }
 
 static bool has_gradients(const variant *v) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
   const form *f = s ? form_of(s) : NULL;
   bool has = f && f->entries.encode_backward && !f->out_dim; /* of columns: tests/widen */
   has = has && !spec_turns_rows(s) && !spec_needs_input(s) && !s->n_parts;
-  arena_destroy(a);
   return has;
 }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
   of_more = argc > 1 && strcmp(argv[1], "--more") == 0;
   const char *folder = of_more ? SPECS_DIR "/more" : SPECS_DIR, *only = argc > 1 && !of_more ? argv[1] : NULL;
-  int count = variants_read(a, folder, VARIANTS, only, &variants), n = 0, specs = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
+  int count = variants_read(a, folder, VARIANTS, only, &variants), specs = 0;
   for (int i = 0; i < count; i++) {
     if (!has_gradients(&variants[i])) continue;
     specs += variants[i].n_defines == 0;
-    tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
+    list_row(variants[i].name, of_rows, &variants[i]);
   }
-  int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
+  int failed = run_listed();
   if (of_more && specs < LEAST_MORE) {
     print_error("%d specs in specs/more have gradients\n", specs);
     failed++;
@@ -464,6 +461,5 @@ int main(int argc, char **argv) {
                 compared_tables);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

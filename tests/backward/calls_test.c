@@ -1,9 +1,8 @@
 /* Calls of gradients of no description in particular: what is refused, positions of k alone, gradients that repeat, no
  * rows, and finishing in parts.
  */
+#include "described.h"
 #include "fixture.h"
-
-#include "loader.h"
 #include "variants.h"
 
 #include <math.h>
@@ -20,11 +19,10 @@
     assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   arena *a = arena_create();
   loaded_kernel *loaded;
-  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const spec *s = described(a, "rope_mixed");
   const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
   fixture f = open_fixture(s, kernel, NUMBER_F32);
   const pegen_grad_args sound_grad = {
@@ -95,11 +93,10 @@ static void refusals(void **state) {
 }
 
 /* What grad->table is refused for, in the call that fills it and in the one that reads it. */
-static void refusals_of_tables(void **state) {
-  (void)state;
+TEST(refusals_of_tables) {
   arena *a = arena_create();
   loaded_kernel *loaded;
-  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const spec *s = described(a, "rope_mixed");
   const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
   fixture f = open_fixture(s, kernel, NUMBER_F32);
   pegen_args prepare = {
@@ -197,10 +194,8 @@ typedef struct unusual {
 
 /* A sound call for the gradients of rows, of the operand and of positions. */
 static void open_unusual(unusual *u, const char *name) {
-  loader_define head_dim = {"head_dim", "16"};
   u->memory = arena_create();
-  const spec *s = loader_load(u->memory, arena_printf(u->memory, SPECS_DIR "/%s.lua", name), DSL_DIR, 1, &head_dim);
-  assert_non_null(s);
+  const spec *s = described(u->memory, "%s head_dim=16", name);
   const pegen_kernel *kernel = load(u->memory, s, NULL, VARIANT_DTYPES, &u->loaded);
   u->f = open_fixture(s, kernel, NUMBER_F32);
   fixture *f = &u->f;
@@ -249,8 +244,7 @@ static void same_elements(const DLTensor *a, const DLTensor *b) {
 }
 
 /* One tensor given for the positions of q and for those of k is as two that are equal. */
-static void positions_twice(void **state) {
-  (void)state;
+TEST(positions_twice) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   u.args.k_positions = tensor_copy(u.f.memory, u.f.positions);
@@ -271,8 +265,7 @@ static void positions_twice(void **state) {
 
 /* Gradients that come in and are written nowhere may repeat their elements, as those of sums do, and be what is kept.
  */
-static void rows_repeat(void **state) {
-  (void)state;
+TEST(rows_repeat) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   DLTensor once[2], *whole[2];
@@ -327,15 +320,13 @@ static void no_rows_of(const char *name) {
   close_unusual(&u);
 }
 
-static void no_rows(void **state) {
-  (void)state;
+TEST(no_rows) {
   no_rows_of("rope_mixed");
   no_rows_of("liere");
 }
 
 /* Each part of `finish` writes elements of its own, some but not all, and together they write all of them. */
-static void finish_is_shared(void **state) {
-  (void)state;
+TEST(finish_is_shared) {
   unusual u;
   open_unusual(&u, "rope_mixed");
   int64_t all = elements_of(u.gained[0]), written = 0;
@@ -351,11 +342,4 @@ static void finish_is_shared(void **state) {
   close_unusual(&u);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refusals),        cmocka_unit_test(refusals_of_tables),
-      cmocka_unit_test(positions_twice), cmocka_unit_test(rows_repeat),
-      cmocka_unit_test(no_rows),         cmocka_unit_test(finish_is_shared),
-  };
-  return cmocka_run_group_tests_name("backward calls", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

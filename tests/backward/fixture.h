@@ -2,13 +2,7 @@
 #ifndef PEGEN_TESTS_BACKWARD_FIXTURE_H
 #define PEGEN_TESTS_BACKWARD_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "test.h"
 #include "verify/trial.h"
 
 enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2 };

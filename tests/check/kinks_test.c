@@ -1,7 +1,7 @@
 /* Operands that `check` draws lie on both sides of every kind of kink. */
-#include "unit.h"
-
-#include "dsl/loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/kinks.h"
 
 #include <math.h>
@@ -16,13 +16,11 @@ static bool is_beyond(const kink *k, double w) { return k->edge > 0 ? w > k->edg
 
 static void crosses(void **state) {
   const kink *k = *state;
-  const loader_define kind = {"kind", k->kind};
   enum { MOST = 64 };
   double w[MOST];
   double *const operands[] = {w};
-  arena *a = arena_create();
-  const spec *s = loader_load(a, KINKS, DSL_DIR, 1, &kind);
-  assert_non_null(s);
+  SCOPED arena *a = arena_create();
+  const spec *s = described(a, "./kinks kind=%s", k->kind);
   assert_true(s->n_operands == 1 && s->n_blocks <= MOST);
   int beyond = 0;
   uint64_t random = 3;
@@ -30,14 +28,10 @@ static void crosses(void **state) {
   kinks_cross(s, NUMBER_F32, &random, operands);
   for (int i = 0; i < s->n_blocks; i++) beyond += is_beyond(k, w[i]);
   assert_true(beyond > 0);
-  arena_destroy(a);
 }
 
 int main(void) {
   static kink all[] = {{"max", 5}, {"min", -5}, {"floor", 63}, {"where", 3}, {"abs", 5}};
-  enum { COUNT = sizeof all / sizeof *all };
-  struct CMUnitTest tests[COUNT];
-  for (int i = 0; i < COUNT; i++)
-    tests[i] = (struct CMUnitTest){.name = all[i].kind, .test_func = crosses, .initial_state = &all[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) list_row(all[i].kind, crosses, &all[i]);
+  return run_listed();
 }

@@ -1,11 +1,6 @@
 /* One caller, compiled with the header of one version and linked with objects of another: every entry beside sums that
  * are written out here, what an object says of itself, and what it refuses rather than leave out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 #include <math.h>
 #include <string.h>
 
@@ -58,8 +53,7 @@ static void expect_turned(float (*x)[H][N][D], float (*y)[H][N][D], int sense) {
         }
 }
 
-static void test_described(void **state) {
-  (void)state;
+TEST_BETWEEN(test_described, set_up, NULL) {
   assert_int_equal(pegen_kernel_supported(&rope_mixed_kernel), 1);
   assert_string_equal(rope_mixed_kernel.name, "rope_mixed");
   assert_int_equal(rope_mixed_kernel.head_dim, D);
@@ -75,8 +69,7 @@ static void test_described(void **state) {
   assert_string_equal(pegen_strerror(44), pegen_strerror(PEGEN_ERROR_UNKNOWN_FIELD));
 }
 
-static void test_encode(void **state) {
-  (void)state;
+TEST_BETWEEN(test_encode, set_up, NULL) {
   DLTensor x = tensor(q, 4, row_shape), y = tensor(out, 4, row_shape), at = tensor(places, 2, place_shape);
   DLTensor f = tensor(freqs, 3, freq_shape);
   const DLTensor *operands[] = {&f};
@@ -98,8 +91,7 @@ static _Alignas(64) char table[1 << 14];
 static float gained[AXES][H][PAIRS];
 static int64_t line_shape[] = {N, 1};
 
-static void test_table(void **state) {
-  (void)state;
+TEST_BETWEEN(test_table, set_up, NULL) {
   DLTensor x = tensor(q, 4, row_shape), y = tensor(out, 4, row_shape), at = tensor(places, 2, place_shape);
   DLTensor f = tensor(freqs, 3, freq_shape);
   const DLTensor *operands[] = {&f};
@@ -117,8 +109,7 @@ static void test_table(void **state) {
   assert_int_equal(rope_mixed_encode(&args, 0, 1), PEGEN_ERROR_MISSING_POSITIONS);
 }
 
-static void test_backward(void **state) {
-  (void)state;
+TEST_BETWEEN(test_backward, set_up, NULL) {
   DLTensor y = tensor(q, 4, row_shape), g = tensor(k, 4, row_shape), at = tensor(places, 2, place_shape);
   DLTensor f = tensor(freqs, 3, freq_shape), x = tensor(back, 4, row_shape), sums = tensor(gained, 3, freq_shape);
   const DLTensor *operands[] = {&f};
@@ -148,8 +139,7 @@ static void test_backward(void **state) {
       }
 }
 
-static void test_attention(void **state) {
-  (void)state;
+TEST_BETWEEN(test_attention, set_up, NULL) {
   DLTensor x = tensor(q, 4, row_shape), y = tensor(k, 4, row_shape), o = tensor(out, 4, row_shape);
   DLTensor at = tensor(places, 2, line_shape);
   pegen_args args = {
@@ -171,8 +161,7 @@ static void test_attention(void **state) {
 }
 
 /* What an object does not know it refuses; a struct that is longer and 0 behind what it knows is as good as its own. */
-static void test_grown(void **state) {
-  (void)state;
+TEST_BETWEEN(test_grown, set_up, NULL) {
   struct {
     pegen_args args;
     uint64_t later[16]; /* more than the interface has grown by since the oldest caller here */
@@ -199,13 +188,4 @@ static void test_grown(void **state) {
 }
 #endif
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_described, set_up), cmocka_unit_test_setup(test_encode, set_up),
-#ifndef FIRST_OBJECT
-      cmocka_unit_test_setup(test_table, set_up),     cmocka_unit_test_setup(test_backward, set_up),
-      cmocka_unit_test_setup(test_attention, set_up), cmocka_unit_test_setup(test_grown, set_up),
-#endif
-  };
-  return cmocka_run_group_tests_name("compatibility", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,24 +1,21 @@
 /* compiler_test FOLDER: pegen/compiler.h with the program of this build, in a folder of its own. */
 #include "failing.h"
 #include "pegen/compiler.h"
+#include "test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h> /* what cmocka.h wants before it */
-
-#include <cmocka.h>
 
 enum { PATH = 512 };
 static char root[PATH], folder[PATH + 16];
@@ -118,8 +115,7 @@ static void expect_error(const pegen_compile_request *request, const char *text)
 
 /* ---- what is compiled ---------------------------------------------------------------- */
 
-static void test_file_and_text(void **state) {
-  (void)state;
+TEST_BETWEEN(test_file_and_text, set_up, NULL) {
   write_file("turn.lua", rope, 0644);
   pegen_compile_request file = request_of(path_of("turn.lua"), NULL), text = request_of(NULL, rope);
   expect_kernel(&file, 0);
@@ -141,8 +137,7 @@ static void test_file_and_text(void **state) {
 }
 
 /* A path that is one from here only, and a folder whose name make would not take. */
-static void test_paths(void **state) {
-  (void)state;
+TEST_BETWEEN(test_paths, set_up, NULL) {
   char before[PATH];
   assert_non_null(getcwd(before, sizeof before));
   assert_int_equal(mkdir(path_of("rate=0.1 x"), 0755), 0);
@@ -157,8 +152,7 @@ static void test_paths(void **state) {
   assert_int_equal(chdir(before), 0);
 }
 
-static void test_explain(void **state) {
-  (void)state;
+TEST_BETWEEN(test_explain, set_up, NULL) {
   pegen_compile_request request = request_of(NULL, rope);
   pegen_compiled *c = pegen_explain(&request);
   assert_null(c->error);
@@ -169,8 +163,7 @@ static void test_explain(void **state) {
   pegen_compiled_free(c);
 }
 
-static void test_errors(void **state) {
-  (void)state;
+TEST_BETWEEN(test_errors, set_up, NULL) {
   pegen_compile_request r = request_of(NULL, "local pe = require 'pegen'\nreturn pe.encoding { name = 3 }\n");
   expect_error(&r, "description:2: error: ");
   r.label = "model.lua";
@@ -202,8 +195,7 @@ static void test_errors(void **state) {
 
 /* ---- the program --------------------------------------------------------------------- */
 
-static void test_program(void **state) {
-  (void)state;
+TEST_BETWEEN(test_program, set_up, NULL) {
   pegen_compile_request r = request_of(NULL, rope);
   r.program = path_of("none");
   expect_error(&r, "cannot run the compiler");
@@ -232,9 +224,8 @@ static void test_program(void **state) {
 }
 
 /* A program in the middle of its output, killed: what it wrote is no kernel. */
-static void test_killed_while_writing(void **state) {
+TEST_BETWEEN(test_killed_while_writing, set_up, NULL) {
   char script[3 * PATH];
-  (void)state;
   snprintf(script, sizeof script, "#!/bin/sh\n%s \"$@\" | head -c 5000\nkill -9 $$\n", PEGEN_PROGRAM);
   write_file("half", script, 0755);
   pegen_compile_request r = request_of(NULL, rope);
@@ -264,9 +255,8 @@ static void *compile_in_thread(void *data) {
   return c;
 }
 
-static void test_threads(void **state) {
+TEST_BETWEEN(test_threads, set_up, NULL) {
   pthread_t thread[THREADS];
-  (void)state;
   write_counting();
   pegen_compile_request r = request_of(NULL, rope);
   r.program = path_of("counting");
@@ -298,10 +288,9 @@ static void *fork_around(void *data) {
   return NULL;
 }
 
-static void test_forks(void **state) {
+TEST_BETWEEN(test_forks, set_up, NULL) {
   bool stop = false;
   pthread_t thread;
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   r.cache = "";
   alarm(120); /* instead of for ever */
@@ -313,9 +302,8 @@ static void test_forks(void **state) {
 }
 
 /* A fork while another thread compiles: its turn is not the child's. */
-static void test_fork_with_turn(void **state) {
+TEST_BETWEEN(test_fork_with_turn, set_up, NULL) {
   pthread_t thread;
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   r.cache = "";
   assert_int_equal(pthread_create(&thread, NULL, compile_in_thread, &r), 0);
@@ -335,8 +323,7 @@ static void test_fork_with_turn(void **state) {
   pegen_compiled_free(c);
 }
 
-static void test_children_ignored(void **state) {
-  (void)state;
+TEST_BETWEEN(test_children_ignored, set_up, NULL) {
   pegen_compile_request r = request_of(NULL, rope);
   signal(SIGCHLD, SIG_IGN);
   expect_kernel(&r, 0);
@@ -347,10 +334,9 @@ static void test_children_ignored(void **state) {
 
 /* ---- the cache ----------------------------------------------------------------------- */
 
-static void test_processes(void **state) {
+TEST_BETWEEN(test_processes, set_up, NULL) {
   enum { PROCESSES = 5 };
   pid_t child[PROCESSES];
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   for (int i = 0; i < PROCESSES; i++)
     if (!(child[i] = fork())) {
@@ -378,10 +364,9 @@ static void change_byte(const char *path, long at, int whence, int by) {
   fclose(f);
 }
 
-static void test_damage(void **state) {
+TEST_BETWEEN(test_damage, set_up, NULL) {
   char entry[2 * PATH], list[2 * PATH];
   struct stat file;
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   expect_kernel(&r, 0);
   assert_int_equal(count_entries(".so", entry), 1);
@@ -425,9 +410,8 @@ static void expect_width(const pegen_compile_request *r, int width, int from_cac
 }
 
 /* What the description requires is part of it. */
-static void test_modules(void **state) {
+TEST_BETWEEN(test_modules, set_up, NULL) {
   char spec[1024];
-  (void)state;
   snprintf(spec, sizeof spec, "local d = require 'width'\n%s", rope);
   *strstr(spec, "8, 'ch") = 'd';
   write_file("turn.lua", spec, 0644);
@@ -446,10 +430,9 @@ static void test_modules(void **state) {
 
 /* Another file moved into the description's place while it is compiled, older than that by its time of writing: the
  * kernel of the first is not stored as that of the second. */
-static void test_moved_during_compilation(void **state) {
+TEST_BETWEEN(test_moved_during_compilation, set_up, NULL) {
   char spec[1024], script[5 * PATH];
   const struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
-  (void)state;
   write_file("turn.lua", rope, 0644);
   snprintf(spec, sizeof spec, "%s", rope);
   memcpy(strstr(spec, "8, 'ch"), "6", 1);
@@ -466,8 +449,7 @@ static void test_moved_during_compilation(void **state) {
 }
 
 /* What comes over a pipe is there once: nothing is read from it but by the compiler, and nothing is stored. */
-static void test_pipe(void **state) {
-  (void)state;
+TEST_BETWEEN(test_pipe, set_up, NULL) {
   const char *pipe = path_of("pipe.lua");
   assert_int_equal(mkfifo(pipe, 0600), 0);
   pegen_compile_request r = request_of(pipe, NULL);
@@ -509,8 +491,7 @@ static bool is_left(const char *name) {
 #define OTHER "fedcba9876543210fedcba9876543210"
 
 /* What was used least recently goes, once an entry is stored and the folder is too large; what is not ours stays. */
-static void test_trimmed(void **state) {
-  (void)state;
+TEST_BETWEEN(test_trimmed, set_up, NULL) {
   const char *oldest = KEY "-" KEY ".so", *older = KEY ".sources", *newer = "0" KEY, *broken = KEY ".sources.aBc123";
   const char *being_written = KEY "-" KEY ".so.xYz789", *foreign = "notes.so";
   pegen_compile_request r = request_of(NULL, rope);
@@ -549,10 +530,9 @@ static void test_trimmed(void **state) {
 }
 
 /* Five processes that store, find and trim in one folder all get their kernels. */
-static void test_trimmed_by_all(void **state) {
+TEST_BETWEEN(test_trimmed_by_all, set_up, NULL) {
   enum { PROCESSES = 5, ROUNDS = 6 };
   pid_t child[PROCESSES];
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   r.max_cache = 1;
   expect_kernel(&r, 0);
@@ -576,8 +556,7 @@ static void test_trimmed_by_all(void **state) {
   }
 }
 
-static void test_no_room(void **state) {
-  (void)state;
+TEST_BETWEEN(test_no_room, set_up, NULL) {
   pegen_compile_request r = request_of(NULL, rope);
   r.cache = "";
   expect_kernel(&r, 0);
@@ -612,14 +591,13 @@ static void expect_kept(const char *cache, bool kept) {
 
 /* A folder in whose place somebody else could put another one is not used: one that its group or anybody may write to,
  * or below one whose entries others may rename. */
-static void test_folders_of_others(void **state) {
+TEST_BETWEEN(test_folders_of_others, set_up, NULL) {
   static const struct {
     mode_t above, itself;
     bool kept;
   } rows[] = {{0755, 0700, true},  {0755, 0755, true},   {0755, 0770, false}, {0755, 0702, false},
               {0770, 0700, false}, {0777, 0700, false},  {01777, 0700, true}, {01770, 0700, true},
               {0702, 0700, false}, {01777, 0777, false}, {0755, 01777, false}};
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char name[64];
     snprintf(name, sizeof name, "above%zu", i);
@@ -640,9 +618,8 @@ static void test_folders_of_others(void **state) {
 }
 
 /* The bytes that were checked are those that run, whatever becomes of the file. */
-static void test_changed_after_found(void **state) {
+TEST_BETWEEN(test_changed_after_found, set_up, NULL) {
   char entry[2 * PATH];
-  (void)state;
   pegen_compile_request r = request_of(NULL, rope);
   expect_kernel(&r, 0);
   pegen_compiled *c = pegen_compile(&r);
@@ -655,29 +632,7 @@ static void test_changed_after_found(void **state) {
 
 int main(int argc, char **argv) {
   if (argc != 2 || snprintf(root, sizeof root, "%s-%d", argv[1], (int)getpid()) < 0 || mkdir(root, 0755)) return 2;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_file_and_text, set_up),
-      cmocka_unit_test_setup(test_paths, set_up),
-      cmocka_unit_test_setup(test_explain, set_up),
-      cmocka_unit_test_setup(test_errors, set_up),
-      cmocka_unit_test_setup(test_program, set_up),
-      cmocka_unit_test_setup(test_killed_while_writing, set_up),
-      cmocka_unit_test_setup(test_threads, set_up),
-      cmocka_unit_test_setup(test_forks, set_up),
-      cmocka_unit_test_setup(test_fork_with_turn, set_up),
-      cmocka_unit_test_setup(test_children_ignored, set_up),
-      cmocka_unit_test_setup(test_processes, set_up),
-      cmocka_unit_test_setup(test_damage, set_up),
-      cmocka_unit_test_setup(test_moved_during_compilation, set_up),
-      cmocka_unit_test_setup(test_pipe, set_up),
-      cmocka_unit_test_setup(test_modules, set_up),
-      cmocka_unit_test_setup(test_trimmed, set_up),
-      cmocka_unit_test_setup(test_trimmed_by_all, set_up),
-      cmocka_unit_test_setup(test_no_room, set_up),
-      cmocka_unit_test_setup(test_folders_of_others, set_up),
-      cmocka_unit_test_setup(test_changed_after_found, set_up),
-  };
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = run_listed();
   char command[PATH + 16];
   snprintf(command, sizeof command, "rm -rf '%s'", root);
   return system(command) || failed;

@@ -5,36 +5,22 @@
  * operand" and "underflow" of MXCSR stay set once raised, so they are cleared before a call and read after it. And as
  * there is nothing to flush, the caller's flush-to-zero changes no bit.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial_attention.h"
 
 #include <math.h>
 #include <string.h>
 #include <xmmintrin.h>
 
-enum { DENORMAL_OPERAND = 2, UNDERFLOW = 16, FLAGS = 63, FLUSH = 0x8040, MOST_DEFINES = 3 };
+enum { DENORMAL_OPERAND = 2, UNDERFLOW = 16, FLAGS = 63, FLUSH = 0x8040 };
 
 typedef struct description {
-  const char *name;
+  const char *line;
   double spacing; /* of positions: whole numbers times this */
   int64_t tokens;
-  loader_define defines[MOST_DEFINES];
 } description;
-
-static spec *load_spec(arena *a, const description *d) {
-  int count = 0;
-  while (count < MOST_DEFINES && d->defines[count].name) count++;
-  spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, d->name), DSL_DIR, count, d->defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* Points of a cube, the first of them 0: displacements and phases of 0 are what turns small numbers into smaller. */
 static const DLTensor *places(arena *a, const spec *s, const description *d) {
@@ -64,7 +50,7 @@ static unsigned flags_of(call *run, void *context, unsigned flush) {
 
 static void expect_none(const description *d, const char *target, unsigned flags) {
   if (flags & (DENORMAL_OPERAND | UNDERFLOW))
-    fail_msg("%s, %s:%s%s", d->name, target, flags & DENORMAL_OPERAND ? " a denormal operand" : "",
+    fail_msg("%s, %s:%s%s", d->line, target, flags & DENORMAL_OPERAND ? " a denormal operand" : "",
              flags & UNDERFLOW ? " an underflow" : "");
 }
 
@@ -82,31 +68,29 @@ static int attend(void *context) {
 }
 
 static const description ATTENTION[] = {
-    {"attention", 1, 100, {{NULL}}},
-    {"alibi", 1, 500, {{NULL}}},
-    {"alibi", 0.7, 500, {{"axes", "2"}, {"heads", "12"}}},
-    {"alibi", 1, 256, {{"axes", "2"}, {"heads", "4"}, {"grid", "4,64"}}},
-    {"lookhere", 2.5, 500, {{NULL}}},
-    {"relative_bias_table", 1, 200, {{NULL}}},
-    {"lingeope", 1, 100, {{"grid", "5,20"}}},
-    {"lingeope", 1, 64, {{NULL}}},
-    {"pape", 1, 400, {{"role", "pairwise"}, {"heads", "2"}}},
-    {"pape_ri", 1, 400, {{"role", "pairwise"}, {"heads", "2"}}},
-    {"polynomial", 0.3, 200, {{"role", "pairwise"}}},
+    {"attention", 1, 100},
+    {"alibi", 1, 500},
+    {"alibi axes=2 heads=12", 0.7, 500},
+    {"alibi axes=2 heads=4 grid=4,64", 1, 256},
+    {"lookhere", 2.5, 500},
+    {"relative_bias_table", 1, 200},
+    {"lingeope grid=5,20", 1, 100},
+    {"lingeope", 1, 64},
+    {"pape role=pairwise heads=2", 1, 400},
+    {"pape_ri role=pairwise heads=2", 1, 400},
+    {"polynomial role=pairwise", 0.3, 200},
 };
 
-static void attention_has_none(void **state) {
-  (void)state;
+TEST(attention_has_none) {
   for (size_t i = 0; i < sizeof ATTENTION / sizeof *ATTENTION; i++) {
     const description *d = &ATTENTION[i];
-    arena *a = arena_create();
-    spec *s = load_spec(a, d);
+    SCOPED arena *a = arena_create();
+    spec *s = described(a, "%s", d->line);
     uint64_t random = 5;
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 2));
       for (number_type type = NUMBER_F32; type <= NUMBER_BF16; type++) {
         attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
         attention_sizes sizes = {1, heads, heads, d->tokens, d->tokens};
@@ -118,29 +102,23 @@ static void attention_has_none(void **state) {
         flags_of(attend, &flushed, FLUSH);
         assert_true(tensor_identical(with.out, flushed.out));
       }
-      run_unload(loaded);
     }
-    arena_destroy(a);
   }
 }
 
 /* The flags are seen through a call: with denormal values they are raised. */
-static void flags_are_seen(void **state) {
-  (void)state;
-  arena *a = arena_create();
-  spec *s = load_spec(a, &ATTENTION[0]);
+TEST(flags_are_seen) {
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "%s", ATTENTION[0].line);
   uint64_t random = 5;
   const char **targets;
   assert_true(trial_targets(a, NULL, &targets) > 0);
-  loaded_kernel *loaded = trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[0], PEGEN_DTYPE_F32, 2));
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 1, 1, 8, 8}, NUMBER_F32, ROWS_BHND, &random);
   *(float *)tensor_at(t.v, 0, 0, 3, 5) = 0x1p-130f;
   attending with = {run_kernel(loaded), &t, attention_trial_out(a, &t, ROWS_BHND)};
   assert_true(flags_of(attend, &with, 0) & DENORMAL_OPERAND);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* ---- encode ---- */
@@ -158,28 +136,27 @@ static int encode(void *context) {
 }
 
 static const description ENCODE[] = {
-    {"rope", 1, 50, {{NULL}}},
-    {"rope_axial", 1, 50, {{NULL}}},
-    {"rope_mixed", 1, 50, {{"heads", "3"}}},
-    {"geope1d", 1, 50, {{NULL}}},
-    {"geope2d", 1, 50, {{NULL}}},
-    {"geope3d", 1, 50, {{NULL}}},
-    {"spherical", 1, 50, {{NULL}}},
-    {"quatro", 1, 50, {{"heads", "3"}}},
-    {"care", 1, 50, {{"heads", "3"}}},
-    {"comrope_ap", 1, 50, {{"heads", "2"}}},
-    {"liere", 0.1, 50, {{"heads", "2"}, {"block", "4"}}},
-    {"string_cayley", 1, 50, {{"heads", "2"}}},
+    {"rope", 1, 50},
+    {"rope_axial", 1, 50},
+    {"rope_mixed heads=3", 1, 50},
+    {"geope1d", 1, 50},
+    {"geope2d", 1, 50},
+    {"geope3d", 1, 50},
+    {"spherical", 1, 50},
+    {"quatro heads=3", 1, 50},
+    {"care heads=3", 1, 50},
+    {"comrope_ap heads=2", 1, 50},
+    {"liere heads=2 block=4", 0.1, 50},
+    {"string_cayley heads=2", 1, 50},
 };
 
 /* On x86-64-v2 results alone: cvtsd2ss leaves the upper lanes of a register as they were, LLVM computes with all of
  * them where the lowest counts, and what a caller had there may be anything. */
-static void encode_has_none(void **state) {
-  (void)state;
+TEST(encode_has_none) {
   for (size_t i = 0; i < sizeof ENCODE / sizeof *ENCODE; i++) {
     const description *d = &ENCODE[i];
-    arena *a = arena_create();
-    spec *s = load_spec(a, d);
+    SCOPED arena *a = arena_create();
+    spec *s = described(a, "%s", d->line);
     uint64_t random = 5;
     const char **targets;
     int heads = s->heads > 1 ? s->heads : 2, n_targets = trial_targets(a, NULL, &targets);
@@ -192,23 +169,13 @@ static void encode_has_none(void **state) {
     tensor_randomize(e.q, &random);
     tensor_randomize(e.k, &random);
     for (int target = 0; target < n_targets; target++) {
-      loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2));
       e.kernel = run_kernel(loaded);
       unsigned flags = flags_of(encode, &e, 0);
       if (!strcmp(targets[target], "x86-64-v2")) flags &= ~(unsigned)DENORMAL_OPERAND;
       expect_none(d, targets[target], flags);
-      run_unload(loaded);
     }
-    arena_destroy(a);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(flags_are_seen),
-      cmocka_unit_test(attention_has_none),
-      cmocka_unit_test(encode_has_none),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,22 +1,16 @@
 /* pegen_fold_basis end to end: scores of the kernel with basis=folded on folded weights are those of the reference with
  * basis=channels on the weights as they were, within 2^-18 of |q||k|. And what it refuses, and leaves alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/number.h"
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
 
 #include "pegen/fold.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TOKENS = 7, INPUTS = 33 };
@@ -55,14 +49,9 @@ typedef struct fixture {
 } fixture;
 
 static spec *load(fixture *f, const char *basis) {
-  arena *a = f->memory;
-  loader_define defines[] = {{"head_dim", arena_printf(a, "%d", f->e->head_dim)},
-                             {"heads", arena_printf(a, "%d", f->e->heads)},
-                             {"basis", basis},
-                             {"block", arena_printf(a, "%d", f->e->block)}};
-  spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, f->e->spec), DSL_DIR, f->e->block ? 4 : 3, defines);
-  assert_non_null(s);
-  return s;
+  const char *block = f->e->block ? arena_printf(f->memory, " block=%d", f->e->block) : "";
+  return described(f->memory, "%s head_dim=%d heads=%d basis=%s%s", f->e->spec, f->e->head_dim, f->e->heads, basis,
+                   block);
 }
 
 static double *numbers(fixture *f, int64_t count, double size, bool narrow) {
@@ -183,7 +172,7 @@ static void compare_scores(const fixture *f, const DLTensor *q, const DLTensor *
 }
 
 static void scores_are_kept(void **state) {
-  fixture f = fixture_open(*state);
+  SCOPED fixture f = fixture_open(*state);
   const encoding *e = f.e;
   number_type type = e->narrow ? NUMBER_F32 : NUMBER_F64;
   const DLTensor *raw = f.operands.tensors[operand_index(f.plain, e->block ? "generators" : "cayley")];
@@ -204,8 +193,7 @@ static void scores_are_kept(void **state) {
                      .q_bias = q_bias};
   assert_int_equal(pegen_fold_basis(&fold), 0);
 
-  loaded_kernel *loaded = trial_load(f.memory, f.folded, NULL, 0, 2);
-  assert_non_null(loaded);
+  SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.folded, NULL, 0, 2));
   trial_operands operands = folded_operands(&f, frequencies);
   DLTensor *q = encoded_rows(&f, run_kernel(loaded), &operands, q_weight, q_bias);
   DLTensor *k = encoded_rows(&f, run_kernel(loaded), &operands, k_weight, NULL);
@@ -215,8 +203,6 @@ static void scores_are_kept(void **state) {
   reference_rows(&f, f.weight[0], f.bias, q_exact);
   reference_rows(&f, f.weight[1], NULL, k_exact);
   compare_scores(&f, q, k, q_exact, k_exact);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* ---- refusals, and what is left alone ---- */
@@ -269,8 +255,7 @@ static void refused(pieces *p, int error) {
   pieces_set(p);
 }
 
-static void wrong_calls_are_refused(void **unused) {
-  (void)unused;
+TEST(wrong_calls_are_refused) {
   static pieces p;
   pieces_set(&p);
   assert_int_equal(pegen_fold_basis(NULL), PEGEN_ERROR_NULL_ARGS);
@@ -302,8 +287,7 @@ static void wrong_calls_are_refused(void **unused) {
 }
 
 /* Channels of no block keep their bits; a block of matrices that are not numbers spoils itself alone. */
-static void blocks_stand_alone(void **unused) {
-  (void)unused;
+TEST(blocks_stand_alone) {
   static pieces p, clean;
   enum { BAD_HEAD = 1, BAD_BLOCK = 2 };
   pieces_set(&clean);
@@ -326,8 +310,7 @@ static void blocks_stand_alone(void **unused) {
 }
 
 /* Matrices that all heads share fold any number of heads, and q and k may differ in theirs. */
-static void shared_matrices_serve_all_heads(void **unused) {
-  (void)unused;
+TEST(shared_matrices_serve_all_heads) {
   static pieces p, one;
   pieces_set(&p);
   p.raw_shape[0] = p.lambda_shape[0] = 1;
@@ -343,13 +326,7 @@ static void shared_matrices_serve_all_heads(void **unused) {
 }
 
 int main(void) {
-  enum { COUNT = sizeof ENCODINGS / sizeof *ENCODINGS };
-  struct CMUnitTest tests[COUNT + 3];
-  for (int i = 0; i < COUNT; i++)
-    tests[i] = (struct CMUnitTest){ENCODINGS[i].name, scores_are_kept, NULL, NULL, (void *)&ENCODINGS[i]};
-  tests[COUNT] = (struct CMUnitTest){"wrong calls are refused", wrong_calls_are_refused, NULL, NULL, NULL};
-  tests[COUNT + 1] = (struct CMUnitTest){"blocks stand alone", blocks_stand_alone, NULL, NULL, NULL};
-  tests[COUNT + 2] =
-      (struct CMUnitTest){"shared matrices serve all heads", shared_matrices_serve_all_heads, NULL, NULL, NULL};
-  return _cmocka_run_group_tests("fold", tests, COUNT + 3, NULL, NULL);
+  for (size_t i = 0; i < sizeof ENCODINGS / sizeof *ENCODINGS; i++)
+    list_row(ENCODINGS[i].name, scores_are_kept, &ENCODINGS[i]);
+  return run_listed();
 }

@@ -6,14 +6,9 @@
  * row's largest score. bf16 and f16: outputs within that and half a unit in the last place of the reference on rounded
  * inputs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference_attention.h"
 #include "verify/trial_attention.h"
 
@@ -86,7 +81,7 @@ static double largest_score(const fixture *f, int64_t row) {
 }
 
 static void reference_gives_golden(void **state) {
-  fixture f = open_case(*state);
+  SCOPED fixture f = open_case(*state);
   int64_t heads = f.q->shape[1], tokens = f.q->shape[2], keys = f.k->shape[2], D = f.spec->head_dim,
           Dv = f.spec->pairwise->value_dim;
   trial_inputs inputs = inputs_of(&f, false);
@@ -112,7 +107,6 @@ static void reference_gives_golden(void **state) {
     for (int64_t j = 0; j < keys; j++) assert_true(fabsl(scores[j] - f.golden->scores.values[row * keys + j]) < 1e-11L);
     for (int64_t c = 0; c < Dv; c++) assert_true(fabsl(out[c] - f.golden->attention.values[row * Dv + c]) < 1e-11L);
   }
-  arena_destroy(f.memory);
 }
 
 /* Probabilities of keys, as outputs for one-hot values. */
@@ -162,13 +156,12 @@ static void check_outputs(fixture *f, const pegen_kernel *kernel, number_type ty
 }
 
 static void kernels_give_golden(void **state) {
-  fixture f = open_case(*state);
+  SCOPED fixture f = open_case(*state);
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       f.trial.q = rows_of(f.memory, f.q, (number_type)type);
       f.trial.k = rows_of(f.memory, f.k, (number_type)type);
@@ -176,24 +169,18 @@ static void kernels_give_golden(void **state) {
       check_outputs(&f, run_kernel(loaded), (number_type)type);
       if (type == NUMBER_F32) check_scores(&f, run_kernel(loaded));
     }
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   wanted = argc > 1 ? argv[1] : NULL;
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "attention.lua", &cases);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, 2 * count);
   for (int i = 0; i < count; i++) {
-    tests[2 * i] = (struct CMUnitTest){arena_printf(a, "reference %s", cases[i].name), reference_gives_golden, NULL,
-                                       NULL, (void *)&cases[i]};
-    tests[2 * i + 1] = (struct CMUnitTest){arena_printf(a, "kernels %s", cases[i].name), kernels_give_golden, NULL,
-                                           NULL, (void *)&cases[i]};
+    list_row(arena_printf(a, "reference %s", cases[i].name), reference_gives_golden, &cases[i]);
+    list_row(arena_printf(a, "kernels %s", cases[i].name), kernels_give_golden, &cases[i]);
   }
-  int failed = _cmocka_run_group_tests("attention", tests, (size_t)(2 * count), NULL, NULL);
-  arena_destroy(a);
+  int failed = run_listed();
   return failed;
 }

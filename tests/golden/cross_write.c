@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "compile.h"
 #include "cross.h"
+#include "scoped.h"
 #include "verify/oracle.h"
 
 #include <math.h>
@@ -115,7 +116,7 @@ static void write_object(arena *a, const spec *s, const char *target, const char
 int main(int argc, char **argv) {
   if (argc != 3) fail("usage", "cross_write TARGET FOLDER");
   const char *target = argv[1], *folder = argv[2];
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
   int read = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), count = 0;
   golden_case *chosen = arena_array(a, golden_case, read + 1);
@@ -128,7 +129,7 @@ int main(int argc, char **argv) {
   put(numbers, header, sizeof header);
   fputs("#include \"pegen/pegen.h\"\n\n", table);
   for (int i = 0; i < count; i++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     const double **operands;
     spec *s = golden_load(memory, &cases[i], SPECS_DIR, DSL_DIR, &operands);
     if (!s) return 1;
@@ -137,7 +138,6 @@ int main(int argc, char **argv) {
     write_numbers(numbers, memory, s, &cases[i], operands);
     fprintf(table, "extern const pegen_kernel %s_kernel;\n", s->name);
     fprintf(objects, "%s.o\n", s->name);
-    arena_destroy(memory);
   }
   fputs("\nextern const pegen_kernel *const cross_kernels[];\nconst pegen_kernel *const cross_kernels[] = {", table);
   for (int i = 0; i < count; i++) fprintf(table, "%s&%s_kernel", i ? ", " : "", cases[i].name);
@@ -145,6 +145,5 @@ int main(int argc, char **argv) {
   finish(numbers, "cases.bin");
   finish(table, "table.c");
   finish(objects, "objects");
-  arena_destroy(a);
   return 0;
 }

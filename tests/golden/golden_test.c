@@ -8,16 +8,11 @@
  * golden outputs. q alone, q with k, in place, out of place and other strides
  * must give the bits of the first call.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
 #include "gpu/forms.h"
 #include "gpu/target.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/oracle.h"
 
 #include <math.h>
@@ -134,10 +129,8 @@ static void kernels_give_golden(void **state) {
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) check_type(&f, run_kernel(loaded), (number_type)type);
-    run_unload(loaded);
   }
   arena_destroy(f.memory);
 }
@@ -145,14 +138,11 @@ static void kernels_give_golden(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), chosen = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
   for (int i = 0; i < count; i++)
-    if (!cases[i].reference_only)
-      tests[chosen++] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};
-  int failed = _cmocka_run_group_tests("golden", tests, (size_t)chosen, NULL, NULL);
-  arena_destroy(a);
+    if (!cases[i].reference_only) list_row(cases[i].name, kernels_give_golden, &cases[i]);
+  int failed = run_listed();
   return failed;
 }

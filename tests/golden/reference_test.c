@@ -3,14 +3,9 @@
  * The bound is 1e-12 and what float64 loses of the largest phase (of exponentials of b x b matrices b times
  * that): the golden outputs were computed in it, and positions reach 2^17.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "cases.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
 
@@ -18,7 +13,7 @@
 
 static void reference_gives_golden(void **state) {
   const golden_case *c = *state;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const double **operands;
   spec *s = golden_load(a, c, SPECS_DIR, DSL_DIR, &operands);
   assert_non_null(s);
@@ -44,17 +39,13 @@ static void reference_gives_golden(void **state) {
   long double bound = 1e-12L + 0x1p-52L * phase * (s->dense ? s->n_components : 1);
   print_message("             largest difference %.2Lg, largest phase %.6g, bound %.2Lg\n", worst, phase, bound);
   assert_true(worst < bound);
-  arena_destroy(a);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
-  for (int i = 0; i < count; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, reference_gives_golden, NULL, NULL, (void *)&cases[i]};
-  int failed = _cmocka_run_group_tests("reference", tests, (size_t)count, NULL, NULL);
-  arena_destroy(a);
+  for (int i = 0; i < count; i++) list_row(cases[i].name, reference_gives_golden, &cases[i]);
+  int failed = run_listed();
   return failed;
 }

@@ -5,6 +5,7 @@
  * Over the stand-in for libcuda (tests/ptx/fake_cuda.c) the same program runs on any machine.
  */
 #include "gpu_case.h"
+#include "scoped.h"
 
 #include "device.h"
 #include "fake_cuda.h"
@@ -136,16 +137,15 @@ static void all(gpu_case *c) {
 }
 
 static bool has_option(const char *name, int count, const loader_define *defines, const char *option) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
   bool found = false;
   for (int i = 0; s && i < s->n_options; i++) found = found || strcmp(s->option[i].name, option) == 0;
-  arena_destroy(a);
   return found;
 }
 
 static int run_spec(const char *name, int count, const loader_define *defines) {
-  gpu_case c = {.memory = arena_create(), .random = 11};
+  SCOPED gpu_case c = {.memory = arena_create(), .random = 11};
   c.spec = loader_load(c.memory, arena_printf(c.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
   const char *target = target_of(device_chip());
   bool gradients = c.spec && c.spec->polynomial; /* of columns */
@@ -176,7 +176,6 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
   printf("%s, %s: %d of %d calls failed; %d with other bits than on the host\n", name, target, c.failed, c.calls,
          c.other_bits);
   run_unload(threads);
-  arena_destroy(c.memory);
   return c.failed != 0;
 }
 

@@ -1,9 +1,10 @@
 /* The reference's gradients of attention against differences of its outputs and log-sum-exps, for every description of
  * attention; of scores alone, for those that widen q and k.
  */
-#include "unit.h"
-
+#include "described.h"
 #include "difference.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient_attention.h"
@@ -121,7 +122,7 @@ static void prepare(call *c, uint64_t *random) {
 }
 
 static bool check_query(const variant *v, uint64_t *random) {
-  call c = {.memory = arena_create(), .name = v->name};
+  SCOPED call c = {.memory = arena_create(), .name = v->name};
   c.spec = loader_load(c.memory, v->file, DSL_DIR, v->n_defines, v->define);
   assert_non_null(c.spec);
   const spec *s = c.spec;
@@ -154,23 +155,19 @@ static bool check_query(const variant *v, uint64_t *random) {
       compare(&c, s->input[i].name, random, c.inputs[i], to.input[i], s->input[i].size ? s->input[i].size : 1);
     for (int i = VISIBLE * s->head_dim; i < KEYS * s->head_dim; i++) assert_true(to.k[i].value == 0);
   }
-  arena_destroy(c.memory);
   return attends;
 }
 
-static void queries_agree_with_differences(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(queries_agree_with_differences) {
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 13;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
   for (int i = 0; i < count; i++) checked += check_query(&variants[i], &random);
   assert_true(checked >= 5);
-  arena_destroy(memory);
 }
 
-static void scores_agree_with_differences(void **state) {
-  (void)state;
+TEST(scores_agree_with_differences) {
   static const char *const kinds[] = {"softcap", "squared", "learned", "turned", "tempered", "table"};
   uint64_t random = 15;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -180,12 +177,10 @@ static void scores_agree_with_differences(void **state) {
 }
 
 /* Keys that are not seen may hold anything, and a query that sees nothing gains nothing. */
-static void unseen_keys_leave_no_trace(void **state) {
-  (void)state;
+TEST(unseen_keys_leave_no_trace) {
   uint64_t random = 14;
-  call c = {.memory = arena_create(), .name = "alibi"};
-  c.spec = loader_load(c.memory, SPECS_DIR "/alibi.lua", DSL_DIR, 0, NULL);
-  assert_non_null(c.spec);
+  SCOPED call c = {.memory = arena_create(), .name = "alibi"};
+  c.spec = described(c.memory, "alibi");
   int d = c.spec->head_dim, width = c.spec->pairwise->value_dim;
   prepare(&c, &random);
   for (int i = 0; i < d; i++) c.k[VISIBLE * d + i] = NAN;
@@ -199,12 +194,6 @@ static void unseen_keys_leave_no_trace(void **state) {
     for (int i = 0; i < width; i++) assert_true(visible ? isfinite(out[i]) && out[i] != 0 : out[i] == 0);
     for (int i = 0; i < d; i++) assert_true(visible ? isfinite(q[i].value) && q[i].value != 0 : q[i].value == 0);
   }
-  arena_destroy(c.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(queries_agree_with_differences),
-                                     cmocka_unit_test(scores_agree_with_differences),
-                                     cmocka_unit_test(unseen_keys_leave_no_trace)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

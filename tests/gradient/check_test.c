@@ -1,8 +1,8 @@
 /* That check sees what is wrong with gradients: an entry whose results are spoilt behind its back fails, each of what
  * it writes in its turn, and the entry as it is passes. */
-#include "unit.h"
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/check_kind.h"
 
 #include <stdio.h>
@@ -77,15 +77,12 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   return !c.n_failed;
 }
 
-static void what_is_spoilt_fails(void **state) {
-  (void)state;
+TEST(what_is_spoilt_fails) {
   static const char *const specs[] = {"rope_mixed", "geope3d", "sincos", "pape_ri"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    arena *a = arena_create();
-    spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, specs[i]), DSL_DIR, 0, NULL);
-    assert_non_null(s);
-    loaded_kernel *loaded = trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1);
-    assert_non_null(loaded);
+    SCOPED arena *a = arena_create();
+    spec *s = described(a, "%s", specs[i]);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1));
     for (spoilt = 0; spoilt < SPOIL_COUNT; spoilt++) {
       found = 0;
       bool pass = passes(a, s, run_kernel(loaded));
@@ -95,12 +92,7 @@ static void what_is_spoilt_fails(void **state) {
       if (spoilt == SPOIL_Q_BY_TABLE || spoilt == SPOIL_K_BY_TABLE)
         assert_int_equal(found, run_kernel(loaded)->prepare_backward != NULL);
     }
-    run_unload(loaded);
-    arena_destroy(a);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_spoilt_fails)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

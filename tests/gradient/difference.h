@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 
+#include <stdint.h>
 #include <string.h>
 
 typedef long double loss_function(void *call);

@@ -1,10 +1,10 @@
 /* The reference's gradients against differences of the reference's rows, for every description that encodes: of all
  * numbers of the call at once along random directions, and of single ones.
  */
-#include "unit.h"
-
 #include "difference.h"
 #include "forms/form.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient.h"
@@ -112,7 +112,7 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
   memcpy(define, v->define, sizeof v->define);
   define[v->n_defines] = (loader_define){"inverse", "true"};
   define[v->n_defines + 1] = (loader_define){"skip_tokens", "1"};
-  call c = {.memory = arena_create(), .name = v->name};
+  SCOPED call c = {.memory = arena_create(), .name = v->name};
   c.spec = loader_load(c.memory, v->file, DSL_DIR, v->n_defines + 2 * inverse, define);
   assert_non_null(c.spec);
   if (inverse && c.spec->basis) /* which is skipped tokens', too */
@@ -129,13 +129,11 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
       compare(&c, "positions", random, c.positions, c.args.position, c.args.position_sets * TOKENS * s->n_axes, false);
     for (int t = 0; t < 2; t++) compare(&c, t ? "k" : "q", random, c.x[t], tensor(&c, t)->gradient, c.rows[t], true);
   }
-  arena_destroy(c.memory);
   return encodes;
 }
 
-static void rows_agree_with_differences(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(rows_agree_with_differences) {
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 12;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
@@ -145,10 +143,6 @@ static void rows_agree_with_differences(void **state) {
       checked++;
     }
   assert_true(checked >= 14);
-  arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_agree_with_differences)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

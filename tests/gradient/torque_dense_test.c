@@ -1,15 +1,13 @@
 /* The series of commutators by which dense blocks gain of torques.
  */
-#include "unit.h"
-
 #include "algebra/exponential.h"
 #include "algebra/torque_dense.h"
+#include "test.h"
 
 #include <complex.h>
 
 /* (e^z - 1) / z up to the reach that exponentials are scaled to. */
-static void series_reach(void **state) {
-  (void)state;
+TEST(series_reach) {
   enum { POINTS = 400, MOST_KERNEL = 18 };
   for (int is_f64 = 0; is_f64 < 2; is_f64++) {
     double c[TORQUE_MOST_TERMS], reach = 2 * (is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32);
@@ -29,7 +27,4 @@ static void series_reach(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(series_reach)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,18 +2,17 @@
  * reference's matrices, for every description with a closed form and for algebras that no stock one has; and their
  * entire functions.
  */
-#include "unit.h"
-
 #include "algebra/torque.h"
 #include "algebra/torque_group.h"
 #include "forms/form.h"
 #include "hand_spec.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- one block of one head under variation ---- */
@@ -84,7 +83,7 @@ static void assert_near(const trial_block *t, const char *what, int which, long 
 /* The operand's elements that leaves name, against differences of each; positions likewise. */
 static void compare(trial_block *t, const adjoint_scatter *list, int count, const expr_environment *env) {
   const spec *s = t->spec;
-  arena *scratch = arena_create();
+  SCOPED arena *scratch = arena_create();
   int nodes = expr_pool_count(s->pool);
   expr_memo memo = {arena_array(scratch, long double, nodes + 1), arena_alloc(scratch, (size_t)nodes + 1)};
   long double position[SPEC_MAX_AXES] = {0};
@@ -104,7 +103,6 @@ static void compare(trial_block *t, const adjoint_scatter *list, int count, cons
   }
   for (int axis = 0; axis < s->n_axes; axis++)
     assert_near(t, "axis", axis, position[axis], difference(t, &t->positions[axis]));
-  arena_destroy(scratch);
 }
 
 static void check_block(trial_block *t, uint64_t *random) {
@@ -171,7 +169,7 @@ static bool check_spec_file(const variant *v, bool inverse, uint64_t *random) {
   loader_define define[VARIANT_MAX_DEFINES + 1];
   memcpy(define, v->define, sizeof v->define);
   define[v->n_defines] = (loader_define){"inverse", "true"};
-  trial_block t = {.memory = arena_create(), .name = v->name};
+  SCOPED trial_block t = {.memory = arena_create(), .name = v->name};
   t.spec = loader_load(t.memory, v->file, DSL_DIR, v->n_defines + inverse, define);
   assert_non_null(t.spec);
   bool has = has_torques(t.spec);
@@ -180,24 +178,20 @@ static bool check_spec_file(const variant *v, bool inverse, uint64_t *random) {
     t.operands = copied(t.memory, t.spec, &operands);
     check_places(&t, random);
   }
-  arena_destroy(t.memory);
   return has;
 }
 
-static void descriptions_agree_with_differences(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(descriptions_agree_with_differences) {
+  SCOPED arena *memory = arena_create();
   variant *variants;
   uint64_t random = 3;
   int count = variants_read(memory, SPECS_DIR, VARIANTS, NULL, &variants), checked = 0;
   for (int i = 0; i < count; i++)
     if (check_spec_file(&variants[i], false, &random)) checked += check_spec_file(&variants[i], true, &random);
   assert_true(checked >= 12);
-  arena_destroy(memory);
 }
 
-static void algebras_agree_with_differences(void **state) {
-  (void)state;
+TEST(algebras_agree_with_differences) {
   static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {4, 0, 0}, {5, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 1, 0},
                                           {2, 2, 0}, {2, 1, 1}, {0, 3, 0}, {0, 4, 0}, {1, 2, 2}, {3, 0, 2}};
   uint64_t random = 4;
@@ -215,7 +209,7 @@ static void algebras_agree_with_differences(void **state) {
                                 .basis_plane = combine >= COMBINE_PRODUCT && variation == 3,
                                 .inverse = variation == 2,
                                 .amplitude = variation == 1 ? 0.75 : 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         t.name = arena_printf(t.memory, "Cl(%d,%d,%d) combine %d variation %d", algebras[i].p, algebras[i].q,
                               algebras[i].r, combine, variation);
         t.spec = hand_spec(t.memory, &request, &random);
@@ -223,7 +217,6 @@ static void algebras_agree_with_differences(void **state) {
         for (int k = 0; k < t.spec->n_axes * t.spec->heads * t.spec->n_blocks; k++)
           ((double *)t.operands[0])[k] = (float)t.operands[0][k];
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
@@ -251,8 +244,7 @@ static void mix_five(arena *a, spec *s, const double *given, uint64_t *random) {
  * that is null in Cl(4,1), one that is null and turns, one whose squares are conjugate in Cl(3,2), one whose
  * squares are a number and its negative in Cl(3,1,1), one plane. Operands
  * at 0 leave M at a multiple of them, and those at 1e-9 near one. */
-static void mixed_planes_agree_with_differences(void **state) {
-  (void)state;
+TEST(mixed_planes_agree_with_differences) {
   static const double points[][10] = {{.5, -.3, .4, .6, -.7, .2, .1, .8, -.4, .3},
                                       {.6, 0, -.8, 0, .48, 0, .64, .36, 0, -.48},
                                       {0, 0, .5, .5, 0, 0, 0, 0, 0, 0},
@@ -276,7 +268,7 @@ static void mixed_planes_agree_with_differences(void **state) {
                                 .learned = true,
                                 .inverse = k % 2,
                                 .amplitude = 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         spec *s = hand_spec(t.memory, &request, &random);
         mix_five(t.memory, s, points[k], &random);
         t.spec = s;
@@ -286,7 +278,6 @@ static void mixed_planes_agree_with_differences(void **state) {
         for (int axis = 0; axis < s->n_axes; axis++)
           ((double *)t.operands[0])[axis] = axis ? (float)(t.operands[0][axis] * others[k ? variation : 0]) : 1.5;
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
@@ -319,8 +310,7 @@ static spec_function *some_function(arena *a, spec *s, int which) {
   return f;
 }
 
-static void functions_agree_with_differences(void **state) {
-  (void)state;
+TEST(functions_agree_with_differences) {
   static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {0, 3, 0}};
   uint64_t random = 6;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
@@ -335,7 +325,7 @@ static void functions_agree_with_differences(void **state) {
                                 .learned = true,
                                 .inverse = inverse,
                                 .amplitude = 1};
-        trial_block t = {.memory = arena_create()};
+        SCOPED trial_block t = {.memory = arena_create()};
         spec *s = hand_spec(t.memory, &request, &random);
         s->combine = COMBINE_FUNCTION;
         s->function = some_function(t.memory, s, which);
@@ -347,15 +337,13 @@ static void functions_agree_with_differences(void **state) {
         for (int k = 0; k < s->n_axes * s->heads * s->n_blocks; k++)
           ((double *)t.operands[0])[k] = (float)t.operands[0][k];
         check_places(&t, &random);
-        arena_destroy(t.memory);
       }
 }
 
 /* ---- the basis ---- */
 
 /* E_k act on the block as the reference's generators do, and their commutators are what the table says. */
-static void elements_are_closed_under_commutators(void **state) {
-  (void)state;
+TEST(elements_are_closed_under_commutators) {
   static const spec_algebra algebras[] = {{3, 0, 0}, {5, 0, 0}, {2, 1, 1}};
   static const int dimensions[] = {3, 10, 6};
   uint64_t random = 5;
@@ -367,7 +355,7 @@ static void elements_are_closed_under_commutators(void **state) {
                             .heads = 1,
                             .grades = 6,
                             .amplitude = 1};
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     const spec *s = hand_spec(memory, &request, &random);
     torque_basis b;
     torque_basis_of(memory, s, &b);
@@ -387,27 +375,24 @@ static void elements_are_closed_under_commutators(void **state) {
             int expected = b.sign[x][y] ? b.sign[x][y] * e[b.to[x][y]][row * n + column] : 0;
             assert_int_equal(sum, expected);
           }
-    arena_destroy(memory);
   }
 }
 
 /* What rows accumulate is no more than is asked for. */
-static void planes_have_one_torque(void **state) {
-  (void)state;
+TEST(planes_have_one_torque) {
   static const struct {
     const char *file;
     int count;
   } specs[] = {{"rope", 1},   {"rope_axial", 1}, {"rope_mixed", 1}, {"geope3d", 3},
                {"quatro", 3}, {"care", 3},       {"geope1d", 1}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     char *file = arena_printf(memory, "%s/%s.lua", SPECS_DIR, specs[i].file);
     const spec *s = loader_load(memory, file, DSL_DIR, 0, NULL);
     torque_basis basis;
     assert_non_null(s);
     torque_basis_of(memory, s, &basis);
     assert_int_equal(basis.count, specs[i].count);
-    arena_destroy(memory);
   }
 }
 
@@ -426,9 +411,8 @@ static void entire(long double square, long double *f) {
   memcpy(f, sum, sizeof sum);
 }
 
-static void functions_are_exact_everywhere(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(functions_are_exact_everywhere) {
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   const double pi = 3.14159265358979323846;
   double points[] = {0, 1e-300, 1e-30, 1e-16,   1e-8, 1e-4,        0.01, 0.5, 0.999,
@@ -452,15 +436,6 @@ static void functions_are_exact_everywhere(void **state) {
       }
     }
   }
-  arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elements_are_closed_under_commutators), cmocka_unit_test(planes_have_one_torque),
-      cmocka_unit_test(functions_are_exact_everywhere),        cmocka_unit_test(algebras_agree_with_differences),
-      cmocka_unit_test(mixed_planes_agree_with_differences),   cmocka_unit_test(functions_agree_with_differences),
-      cmocka_unit_test(descriptions_agree_with_differences),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

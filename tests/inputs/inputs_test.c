@@ -2,10 +2,10 @@
  * kernels on inputs of any strides, and of one batch or head for all, against the same on whole tensors; refusals.
  * Usage: inputs_test [TARGET], of kernels.
  */
-#include "unit.h"
-
+#include "scoped.h"
+#include "test.h"
 #include "cpu/schedule.h"
-#include "loader.h"
+#include "described.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 #include "interpret/trial.h"
@@ -28,10 +28,8 @@ typedef struct fixture {
 } fixture;
 
 static fixture open_fixture(const char *kind, const char *heads) {
-  loader_define defines[] = {{"kind", kind}, {"heads", heads}, {"skip_tokens", "1"}};
   fixture f = {.memory = arena_create(), .random = 11};
-  f.spec = loader_load(f.memory, INPUTS, DSL_DIR, 3, defines);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "./inputs kind=%s heads=%s skip_tokens=1", kind, heads);
   int64_t count = TOKENS * f.spec->n_axes;
   f.values = arena_array(f.memory, double, count);
   for (int64_t i = 0; i < count; i++) f.values[i] = random_uniform(&f.random, -9, 9);
@@ -78,22 +76,19 @@ static void gives_rows(fixture *f, const program *p) {
     }
 }
 
-static void programs(void **state) {
-  (void)state;
+TEST(programs) {
   static const char *const kinds[] = {"phase", "amplitude", "generator", "chordal", "boost"};
   for (int k = 0; k < 10; k++) {
-    fixture f = open_fixture(kinds[k / 2], k % 2 ? "2" : "1");
+    SCOPED fixture f = open_fixture(kinds[k / 2], k % 2 ? "2" : "1");
     const program *p = trial_program(f.memory, f.spec, "encode");
     gives_rows(&f, p);
     gives_rows(&f, cpu_schedule(f.memory, p));
-    arena_destroy(f.memory);
   }
 }
 
 /* Numbers of a token, outside of its rows, cannot be made of inputs. */
-static void outside_of_rows(void **state) {
-  (void)state;
-  fixture f = open_fixture("phase", "1");
+TEST(outside_of_rows) {
+  SCOPED fixture f = open_fixture("phase", "1");
   const program *p = trial_program(f.memory, f.spec, "encode");
   const plan *how = program_plan(p);
   program_builder b = program_begin(f.memory, f.spec, "encode");
@@ -101,7 +96,6 @@ static void outside_of_rows(void **state) {
   program_eval(&b, how, how->value, how->n_values, NULL, 0);
   program_end_for(&b, 0);
   assert_non_null(strstr(program_fault(f.memory, b.p), "is of a row, outside of rows"));
-  arena_destroy(f.memory);
 }
 
 /* ---- kernels ---- */
@@ -187,8 +181,7 @@ static void fewer_heads(call *c, const DLTensor **inputs) {
       assert_memory_equal(tensor_at(out, b, 0, n, 0), tensor_at(c->k_out, b, 0, n, 0), sizeof(float) * HEAD_DIM);
 }
 
-static void any_inputs(void **state) {
-  (void)state;
+TEST(any_inputs) {
   call c = open_call();
   arena *a = c.f.memory;
   const DLTensor *other[2], *repeated[2], *whole[2];
@@ -287,10 +280,9 @@ static void inputs_gain(fixture *f, const pegen_kernel *kernel, DLTensor **x, DL
 }
 
 /* <g, M x> = <M^T g, x>, each row by its own inputs; gradients of anything but rows are refused. */
-static void gradients(void **state) {
-  (void)state;
-  fixture f = open_fixture("phase", "2");
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
+TEST(gradients) {
+  SCOPED fixture f = open_fixture("phase", "2");
+  SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *x[2], *g[2], *y[2], *back[2];
   for (int t = 0; t < 2; t++) {
@@ -324,12 +316,9 @@ static void gradients(void **state) {
   inputs_gain(&f, kernel, x, y, g, &args);
   args.inputs = NULL;
   assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_MISSING_INPUT);
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   call c = open_call();
   arena *a = c.f.memory;
   const DLTensor *given[2] = {c.f.inputs.tensors[0], c.f.inputs.tensors[1]}, *inputs[2];
@@ -381,12 +370,5 @@ static void refusals(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(programs),
-      cmocka_unit_test(outside_of_rows),
-      cmocka_unit_test(any_inputs),
-      cmocka_unit_test(gradients),
-      cmocka_unit_test(refusals),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

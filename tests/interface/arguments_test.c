@@ -3,15 +3,10 @@
  * No kernel is called: what a kernel says of itself is all that is asked. */
 #include "runtime/arguments.h"
 #include "runtime/launch.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { B = 2, H = 6, G = 3, N = 5, M = 7, D = 8, V = 4, P = 2, MOST = PEGEN_ARGUMENT_COUNT };
 
@@ -249,24 +244,18 @@ static void spoil_gpu(call *c, const pegen_argument_row *row, DLTensor *t) {
   if (fits_device(c)) fail_msg("%s: %s may be on the host", c->entry, name_of(row));
 }
 
-#define TEST(what) \
-  static void test_##what(void **state) { \
-    (void)state; \
-    each(spoil_##what); \
-  }
-TEST(type)
-TEST(rank)
-TEST(size)
-TEST(data)
-TEST(device)
-TEST(need)
-TEST(overlap)
-TEST(agreement)
-TEST(gpu)
+TEST(type) { each(spoil_type); }
+TEST(rank) { each(spoil_rank); }
+TEST(size) { each(spoil_size); }
+TEST(data) { each(spoil_data); }
+TEST(device) { each(spoil_device); }
+TEST(need) { each(spoil_need); }
+TEST(overlap) { each(spoil_overlap); }
+TEST(agreement) { each(spoil_agreement); }
+TEST(gpu) { each(spoil_gpu); }
 
-static void sound_calls_have_no_reason(void **state) {
+TEST(sound_calls_have_no_reason) {
   static call c;
-  (void)state;
   for (int e = 0; e < 7; e++) {
     begin(&c, entries[e]);
     assert_string_equal(explain(&c, 0), "");
@@ -275,7 +264,7 @@ static void sound_calls_have_no_reason(void **state) {
 }
 
 /* Every error has words, whatever the call is, and they end where the caller's memory does. */
-static void every_error_has_words(void **state) {
+TEST(every_error_has_words) {
   static const int values[] = {
 #define VALUE(name, value, text) value,
       PEGEN_ERRORS(VALUE)
@@ -283,7 +272,6 @@ static void every_error_has_words(void **state) {
   };
   static call c;
   char text[16];
-  (void)state;
   for (size_t i = 1; i < sizeof values / sizeof *values; i++)
     for (int e = 0; e < 7; e++) {
       if (values[i] == PEGEN_ERROR_BOUNDS) continue; /* reads what a kernel has read */
@@ -299,11 +287,10 @@ static void every_error_has_words(void **state) {
 }
 
 /* Calls that are wrong in many ways at once: whatever their sizes say, nothing but what tensors say is read. */
-static void any_call_has_words(void **state) {
+TEST(any_call_has_words) {
   static const int64_t sizes[] = {0, 1, 2, 3, 5, 8, -1, INT64_MAX, INT64_MIN, INT64_MAX / 8};
   static call c;
   static int64_t strides[4];
-  (void)state;
   srand(1);
   for (int round = 0; round < 20000; round++) {
     begin(&c, entries[rand() % 7]);
@@ -381,7 +368,7 @@ static void shared(call *c) {
 }
 static void nothing(call *c) { (void)c; }
 
-static void sentences(void **state) {
+TEST(sentences) {
   static const struct {
     const char *entry;
     int error;
@@ -424,7 +411,6 @@ static void sentences(void **state) {
        "have"},
   };
   static call c;
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     begin(&c, rows[i].entry);
     rows[i].spoil(&c);
@@ -432,21 +418,4 @@ static void sentences(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_type),
-      cmocka_unit_test(test_rank),
-      cmocka_unit_test(test_size),
-      cmocka_unit_test(test_data),
-      cmocka_unit_test(test_device),
-      cmocka_unit_test(test_need),
-      cmocka_unit_test(test_overlap),
-      cmocka_unit_test(test_agreement),
-      cmocka_unit_test(sentences),
-      cmocka_unit_test(test_gpu),
-      cmocka_unit_test(any_call_has_words),
-      cmocka_unit_test(sound_calls_have_no_reason),
-      cmocka_unit_test(every_error_has_words),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

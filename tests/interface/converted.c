@@ -4,14 +4,9 @@
  * Linked with a kernel of f32, bf16, f32:f8e4m3, f32:f8e5m2 and bf16:f8e4m3.
  */
 #include "pegen/pegen.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 extern const pegen_kernel rope_kernel;
 
@@ -60,8 +55,7 @@ static world *create(void) {
 static int call(world *w) { return rope_kernel.encode(&w->args, 0, 1); }
 
 /* Position 0 turns nothing: the first token's rows are the inputs, divided by the scale. */
-static void stores_quotients(void **state) {
-  (void)state;
+TEST(stores_quotients) {
   world *w = create();
   assert_int_equal(call(w), 0);
   assert_int_equal(w->q_out[0], 0xc0 | 0x08); /* -1 / .25 = -4 */
@@ -96,8 +90,7 @@ static void other_output(world *w) { w->tk_out.dtype = f16, w->args.k_scale = NU
 static void float8_inputs(world *w) { w->tq.dtype = w->tk.dtype = e4m3; }
 static void not_compiled(world *w) { w->tq.dtype = w->tk.dtype = f16; }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   refuses(PEGEN_ERROR_OUTPUT_SCALE, wide_scale);
   refuses(PEGEN_ERROR_OUTPUT_SCALE, two_scales);
   refuses(PEGEN_ERROR_OUTPUT_SCALE, scale_without_shape);
@@ -114,8 +107,7 @@ static void refusals(void **state) {
 }
 
 /* A struct that ends before the scales has none, whatever lies behind it. */
-static void older_callers(void **state) {
-  (void)state;
+TEST(older_callers) {
   const uint32_t sizes[] = {PEGEN_ARGS_FIRST_SIZE, offsetof(pegen_args, q_scale)};
   world *none = create();
   none->args.q_scale = none->args.k_scale = NULL;
@@ -133,8 +125,7 @@ static void older_callers(void **state) {
 }
 
 /* q and k of one call in different types, any two: each as in a call of its own. */
-static void two_types(void **state) {
-  (void)state;
+TEST(two_types) {
   const DLDataType types[] = {f32, e4m3, e5m2};
   for (int q = 0; q < 3; q++)
     for (int k = 0; k < 3; k++) {
@@ -157,8 +148,4 @@ static void two_types(void **state) {
     }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(stores_quotients), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(older_callers), cmocka_unit_test(two_types)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

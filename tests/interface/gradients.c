@@ -2,14 +2,9 @@
  * gradients, of which operands and positions then gain. The same bits in any number of parts; rows as without it.
  */
 #include "host.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { LAYERS = 2, AXES_MOST = 8, TOKENS_MOST = 16 };
 

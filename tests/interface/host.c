@@ -1,13 +1,8 @@
 /* host.c: see host.h. */
 #include "host.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- numbers ---- */
 

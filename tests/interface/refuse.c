@@ -2,16 +2,12 @@
  * written. Each row of the table spoils one thing of a call that would succeed.
  */
 #include "host.h"
+#include "test.h"
 
 #include "kernel/arguments.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const pegen_kernel *kernel;
 
@@ -224,8 +220,7 @@ static int applies(const mistake *m) {
   }
 }
 
-static void each_mistake_has_its_error(void **state) {
-  (void)state;
+TEST(each_mistake_has_its_error) {
   for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
     const mistake *m = &mistakes[i];
     host h;
@@ -246,7 +241,7 @@ static void each_mistake_has_its_error(void **state) {
 }
 
 /* A call of nothing but an argument that the entry refuses, as the table says. */
-static void arguments_of_other_entries(void **state) {
+TEST(arguments_of_other_entries) {
   static const struct {
     const char *name, *uses;
     int is_number, error;
@@ -270,7 +265,6 @@ static void arguments_of_other_entries(void **state) {
   };
   static DLTensor tensor;
   const int64_t given[] = {(int64_t)(uintptr_t)&tensor, 1};
-  (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (size_t entry = 0; entry < sizeof entries / sizeof *entries && rows[i].error; entry++) {
       pegen_args args = {.struct_size = sizeof args};
@@ -283,11 +277,10 @@ static void arguments_of_other_entries(void **state) {
     }
 }
 
-static void args_and_parts(void **state) {
+TEST(args_and_parts) {
   static const int wrong[][2] = {{-1, 1}, {1, 1}, {0, 0}, {0, -1}, {-2, -1}, {3, 2}};
   host h;
   host_shape shape = host_usual(kernel);
-  (void)state;
   assert_int_equal(kernel->encode(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
   host_begin(&h, kernel, &shape);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -297,10 +290,9 @@ static void args_and_parts(void **state) {
 }
 
 /* Strides of dimensions of size 1 mean nothing, and are not looked at. */
-static void strides_of_single_sizes(void **state) {
+TEST(strides_of_single_sizes) {
   host a, b;
   host_shape shape = host_usual(kernel);
-  (void)state;
   shape.batch = shape.tokens = shape.kv_tokens = 1;
   host_begin(&a, kernel, &shape);
   host_begin(&b, kernel, &shape);
@@ -320,10 +312,9 @@ static void strides_of_single_sizes(void **state) {
   host_end(&b);
 }
 
-static void strides_may_be_missing(void **state) {
+TEST(strides_may_be_missing) {
   host a, b;
   host_shape shape = host_usual(kernel);
-  (void)state;
   host_begin(&a, kernel, &shape);
   host_begin(&b, kernel, &shape);
   b.q.dl.strides = b.k.dl.strides = b.q_out.dl.strides = b.k_out.dl.strides = b.positions.dl.strides = NULL;
@@ -337,14 +328,7 @@ static void strides_may_be_missing(void **state) {
 }
 
 int walk_refusals(const pegen_kernel *tested) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_mistake_has_its_error),
-      cmocka_unit_test(arguments_of_other_entries),
-      cmocka_unit_test(args_and_parts),
-      cmocka_unit_test(strides_of_single_sizes),
-      cmocka_unit_test(strides_may_be_missing),
-  };
   kernel = tested;
   printf("refusals of %s\n", kernel->name);
-  return cmocka_run_group_tests_name(kernel->name, tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,25 +1,20 @@
 /* test_runtime.c: libpegen by itself. */
 #include "pegen/pegen.h"
+#include "test.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void errors_have_words(void **state) {
+TEST(errors_have_words) {
   static const int values[] = {
 #define VALUE(name, value, text) value,
       PEGEN_ERRORS(VALUE)
 #undef VALUE
   };
   int n = sizeof values / sizeof *values;
-  (void)state;
   for (int i = 0; i < n; i++) {
     assert_string_not_equal(pegen_strerror(values[i]), "unknown error");
     assert_memory_equal(pegen_error_name(values[i]), "PEGEN_ERROR_", 12);
@@ -49,8 +44,7 @@ static int count_part(const pegen_args *args, int part, int parts) {
   return part >= fail_from ? 100 + part : 0;
 }
 
-static void every_part_runs_once(void **state) {
-  (void)state;
+TEST(every_part_runs_once) {
   for (int threads = -1; threads <= 64; threads++) {
     int parts = threads < 1 ? 1 : threads;
     for (int i = 0; i < 64; i++) atomic_store(&called[i], 0);
@@ -73,9 +67,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
   return create(thread, attributes, run, data);
 }
 
-static void parts_without_threads_run(void **state) {
+TEST(parts_without_threads_run) {
   enum { PARTS = 6 };
-  (void)state;
   fail_from = 64;
   short_of_threads = 1;
   for (int given = 0; given <= PARTS; given++) {
@@ -88,9 +81,8 @@ static void parts_without_threads_run(void **state) {
   short_of_threads = 0;
 }
 
-static void unknown_kernels(void **state) {
+TEST(unknown_kernels) {
   pegen_kernel k;
-  (void)state;
   memset(&k, 0, sizeof k);
   assert_false(pegen_kernel_supported(NULL));
   assert_false(pegen_kernel_supported(&k));
@@ -106,12 +98,4 @@ static void unknown_kernels(void **state) {
   assert_int_equal(pegen_operand_size(NULL, 0), 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(errors_have_words),
-      cmocka_unit_test(every_part_runs_once),
-      cmocka_unit_test(parts_without_threads_run),
-      cmocka_unit_test(unknown_kernels),
-  };
-  return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -3,16 +3,11 @@
  */
 #include "driver.h"
 #include "host.h"
+#include "test.h"
 #include "twin.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- the numbers ---- */
 
@@ -38,9 +33,8 @@ static void assert_turned(const host *h, const host_tensor *in, const host_tenso
         }
 }
 
-static void numbers_are_right(void **state) {
+TEST(numbers_are_right) {
   const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &twin_tabled_kernel};
-  (void)state;
   for (int i = 0; i < 3; i++) {
     host h;
     host_shape shape = host_usual(kernels[i]);
@@ -59,10 +53,9 @@ static void traced(host *h, int part, int parts) {
   assert_int_equal(h->kernel->encode(&h->args, part, parts), 0);
 }
 
-static void batches_are_outermost(void **state) {
+TEST(batches_are_outermost) {
   host h;
   host_shape shape = host_usual(&twin_plain_kernel); /* 2 batches of 7 tokens */
-  (void)state;
   shape.per_batch = 1; /* nothing to share */
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
@@ -82,10 +75,9 @@ static void batches_are_outermost(void **state) {
   host_end(&h);
 }
 
-static void shared_rotors_cover_batches(void **state) {
+TEST(shared_rotors_cover_batches) {
   host h;
   host_shape shape = host_usual(&twin_learned_kernel);
-  (void)state;
   shape.layout = HOST_BNHD;
   host_begin(&h, &twin_learned_kernel, &shape);
   traced(&h, 0, 1); /* two tiles of heads, each over all batches */
@@ -108,10 +100,9 @@ static void shared_rotors_cover_batches(void **state) {
 
 /* Memory in which a head's tokens are neighbours is walked a few heads at a time over tiles of tokens, and a
  * head at a time where each has rotors of its own. */
-static void far_heads_are_walked_apart(void **state) {
+TEST(far_heads_are_walked_apart) {
   host h;
   host_shape shape = host_usual(&twin_plain_kernel);
-  (void)state;
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
   pegen_tuning tuning;
@@ -150,10 +141,9 @@ static void far_heads_are_walked_apart(void **state) {
   host_end(&h);
 }
 
-static void streams_apart(void **state) {
+TEST(streams_apart) {
   host h;
   host_shape shape = host_usual(&twin_plain_kernel);
-  (void)state;
   shape.k_positions = 1;
   shape.kv_tokens = 4;
   shape.batch = 1;
@@ -168,7 +158,7 @@ static void streams_apart(void **state) {
 }
 
 /* Every kind of processor, as a machine whose last cache does or does not hold what the call reads and writes. */
-static void large_calls_stream(void **state) {
+TEST(large_calls_stream) {
   static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0, 0},
                                              {PEGEN_VENDOR_AMD, 0x19, 0, 0},
                                              {PEGEN_VENDOR_AMD, 0x1a, 0, 0},
@@ -178,7 +168,6 @@ static void large_calls_stream(void **state) {
   const int64_t mib = 1 << 20;
   host h;
   host_shape shape = host_usual(&twin_plain_kernel);
-  (void)state;
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
   assert_int_equal(twin_traced.loop[0].prefetch, 0);
@@ -215,11 +204,10 @@ static void large_calls_stream(void **state) {
 
 /* Where heads have rotors of their own, rows are asked for while these are built, where that was measured to be better
  * than asking ahead: within the last cache of a Xeon. */
-static void rows_are_asked_for_while_rotors_are_built(void **state) {
+TEST(rows_are_asked_for_while_rotors_are_built) {
   static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0, 0}};
   const int64_t mib = 1 << 20;
   int32_t own = *twin_learned_driver.chosen;
-  (void)state;
   for (int i = 0; i < 2 * (int)(sizeof kinds / sizeof *kinds); i++) {
     int fits = i % 2, intel = kinds[i / 2].vendor == PEGEN_VENDOR_INTEL;
     for (int is_small = 0; is_small < 2; is_small++) {
@@ -243,10 +231,9 @@ static void rows_are_asked_for_while_rotors_are_built(void **state) {
 }
 
 /* A cache that is not known, or larger than the number has room for. */
-static void caches_of_any_size(void **state) {
+TEST(caches_of_any_size) {
   static const pegen_processor_id zen_5 = {PEGEN_VENDOR_AMD, 0x1a, 0, 0};
   pegen_tuning tuning;
-  (void)state;
   pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&zen_5), 0));
   assert_int_equal(tuning.stream_above, 16 << 20);
   int32_t large = pegen_choice(254, pegen_processor_row(&zen_5), INT64_MAX);
@@ -263,11 +250,10 @@ static void caches_of_any_size(void **state) {
 }
 
 /* Where dot products are twice as fast, and only where the processor has them, whatever its cache. */
-static void dots_where_they_pay(void **state) {
+TEST(dots_where_they_pay) {
   static const pegen_processor_id zen_4 = {PEGEN_VENDOR_AMD, 0x19, 0, 1}, xeon = {PEGEN_VENDOR_INTEL, 6, 0, 1};
   int32_t any = pegen_choice(254, pegen_processor_row(&zen_4), INT64_MAX);
   pegen_tuning with, without;
-  (void)state;
   pegen_tune(&without, any);
   pegen_tune(&with, any | PEGEN_CHOSEN_DOTS);
   assert_int_equal(without.dots, 0);
@@ -278,11 +264,10 @@ static void dots_where_they_pay(void **state) {
   assert_int_equal(with.dots, 0);
 }
 
-static void no_code_for_processor(void **state) {
+TEST(no_code_for_processor) {
   host h;
   host_shape shape = host_usual(&twin_plain_kernel);
   int32_t chosen = 0;
-  (void)state;
   host_begin(&h, &twin_plain_kernel, &shape);
   pegen_driver driver = twin_plain_driver;
   driver.n_targets = 1; /* the one that no processor can run */
@@ -296,7 +281,7 @@ static void no_code_for_processor(void **state) {
   host_end(&h);
 }
 
-static void float16_operands(void **state) {
+TEST(float16_operands) {
   /* Every kind of float16, against the definition: through the learned twin, whose angle is
    * rate * position with position 1 on one axis. Subnormals and infinity are read as doubles. */
   static const struct {
@@ -304,7 +289,6 @@ static void float16_operands(void **state) {
     double value;
   } cases[] = {{0x0000, 0}, {0x8000, 0},  {0x0001, 0x1p-24},    {0x83ff, -0x3ffp-24}, {0x0400, 0x1p-14},
                {0x3c00, 1}, {0xbc00, -1}, {0x3555, 0x1.554p-2}, {0x7bff, 65504}};
-  (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     host h;
     host_shape shape = host_usual(&twin_learned_kernel);
@@ -366,10 +350,9 @@ static int mark(const pegen_view *v, unsigned char *bytes) {
   return twice;
 }
 
-static void overlap_is_exact(void **state) {
+TEST(overlap_is_exact) {
   static unsigned char bytes[ARENA], other[ARENA];
   int met = 0, apart_in_range = 0, nested = 0;
-  (void)state;
   for (int round = 0; round < 20000; round++) {
     pegen_view a, b;
     int64_t strides[3];
@@ -401,21 +384,7 @@ int main(int argc, char **argv) {
   int failures = 0, refusals = argc > 1 && !strcmp(argv[1], "refusals");
   for (size_t i = 0; refusals && i < sizeof kernels / sizeof *kernels; i++) failures += walk_refusals(kernels[i]);
   if (refusals) return failures != 0;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_are_right),
-      cmocka_unit_test(batches_are_outermost),
-      cmocka_unit_test(shared_rotors_cover_batches),
-      cmocka_unit_test(far_heads_are_walked_apart),
-      cmocka_unit_test(streams_apart),
-      cmocka_unit_test(large_calls_stream),
-      cmocka_unit_test(rows_are_asked_for_while_rotors_are_built),
-      cmocka_unit_test(caches_of_any_size),
-      cmocka_unit_test(dots_where_they_pay),
-      cmocka_unit_test(no_code_for_processor),
-      cmocka_unit_test(float16_operands),
-      cmocka_unit_test(overlap_is_exact),
-  };
-  failures = cmocka_run_group_tests_name("driver", tests, NULL, NULL);
+  failures = run_listed();
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) failures += walk_interface(kernels[i]);
   return failures != 0;
 }

@@ -2,21 +2,15 @@
  * Nothing is known of its mathematics: results are compared with each other.
  */
 #include "host.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const pegen_kernel *kernel;
 
-static void describes_itself(void **state) {
-  (void)state;
+TEST(describes_itself) {
   assert_true(pegen_kernel_supported(kernel));
   assert_non_null(kernel->name);
   assert_non_null(kernel->encode);
@@ -44,9 +38,8 @@ static void assert_same_results(const host_shape *usual, const host_shape *other
   host_end(&b);
 }
 
-static void parts_agree(void **state) {
+TEST(parts_agree) {
   static const int parts[] = {2, 3, 5, 7, 14, 31};
-  (void)state;
   for (int per_batch = 0; per_batch < 2; per_batch++) {
     host_shape usual = host_usual(kernel);
     usual.per_batch = per_batch;
@@ -57,9 +50,8 @@ static void parts_agree(void **state) {
   }
 }
 
-static void layouts_agree(void **state) {
+TEST(layouts_agree) {
   static const host_number types[] = {HOST_F32, HOST_BF16, HOST_F16};
-  (void)state;
   for (int t = 0; t < 3; t++) {
     host_shape usual = host_usual(kernel), other;
     if (!host_supports(kernel, types[t])) continue;
@@ -75,9 +67,8 @@ static void layouts_agree(void **state) {
   }
 }
 
-static void position_types_agree(void **state) {
+TEST(position_types_agree) {
   static const host_number types[] = {HOST_F32, HOST_F64, HOST_I32, HOST_I64};
-  (void)state;
   for (int t = 0; t < 4; t++)
     for (int per_batch = 0; per_batch < 2; per_batch++) {
       host_shape usual = host_usual(kernel), other = usual;
@@ -90,12 +81,11 @@ static void position_types_agree(void **state) {
 }
 
 /* [P,N] memory, every second token, from the last to the first; repeated batches. */
-static void positions_have_strides(void **state) {
+TEST(positions_have_strides) {
   host a, b;
   host_shape usual = host_usual(kernel);
   float turned[8 * 2 * 7];
   int64_t axes = kernel->n_axes, tokens = usual.tokens;
-  (void)state;
   host_begin(&a, kernel, &usual);
   host_begin(&b, kernel, &usual);
   for (int64_t n = 0; n < tokens; n++)
@@ -114,8 +104,7 @@ static void positions_have_strides(void **state) {
   host_end(&b);
 }
 
-static void streams_are_independent(void **state) {
-  (void)state;
+TEST(streams_are_independent) {
   for (int mode = 0; mode < 2; mode++) {
     host both, alone;
     host_shape usual = host_usual(kernel);
@@ -144,10 +133,9 @@ static void streams_are_independent(void **state) {
   }
 }
 
-static void grouped_heads(void **state) {
+TEST(grouped_heads) {
   host many, few;
   host_shape usual = host_usual(kernel), grouped = usual;
-  (void)state;
   if (kernel->heads > 0) skip();
   grouped.kv_heads = 1;
   host_begin(&many, kernel, &usual);
@@ -161,9 +149,8 @@ static void grouped_heads(void **state) {
   host_end(&few);
 }
 
-static void operand_types_agree(void **state) {
+TEST(operand_types_agree) {
   static const host_number types[] = {HOST_F64, HOST_F16, HOST_BF16};
-  (void)state;
   if (kernel->n_operands == 0) skip();
   for (int t = 0; t < 3; t++) {
     host_shape usual = host_usual(kernel), other = usual;
@@ -172,8 +159,7 @@ static void operand_types_agree(void **state) {
   }
 }
 
-static void nothing_to_encode(void **state) {
-  (void)state;
+TEST(nothing_to_encode) {
   for (int what = 0; what < 3; what++) {
     host h;
     host_shape shape = host_usual(kernel);
@@ -190,10 +176,9 @@ static void nothing_to_encode(void **state) {
   }
 }
 
-static void front_tokens_pass(void **state) {
+TEST(front_tokens_pass) {
   host h;
   host_shape usual = host_usual(kernel);
-  (void)state;
   if (kernel->skip_tokens == 0) skip();
   usual.tokens = usual.kv_tokens = kernel->skip_tokens + 3;
   usual.layout = HOST_PADDED;
@@ -210,11 +195,10 @@ static void front_tokens_pass(void **state) {
   host_end(&h);
 }
 
-static void grid_is_built_in(void **state) {
+TEST(grid_is_built_in) {
   host listed, built_in;
   host_shape usual = host_usual(kernel);
   int64_t points = 1;
-  (void)state;
   if (!kernel->grid) skip();
   for (int a = 0; a < kernel->n_axes; a++) points *= kernel->grid[a];
   usual.tokens = usual.kv_tokens = kernel->skip_tokens + points;
@@ -242,10 +226,9 @@ static void grid_is_built_in(void **state) {
 }
 
 /* Batches from the last to the first; one head repeated for all. */
-static void inputs_may_run_backwards(void **state) {
+TEST(inputs_may_run_backwards) {
   host a, b;
   host_shape usual = host_usual(kernel);
-  (void)state;
   host_begin(&a, kernel, &usual);
   host_begin(&b, kernel, &usual);
   b.q.dl.byte_offset = (uint64_t)(host_at(&b.q, usual.batch - 1, 0, 0, 0) - (unsigned char *)b.q.dl.data);
@@ -267,9 +250,8 @@ static void inputs_may_run_backwards(void **state) {
 }
 
 /* Big enough that the driver prefetches and, out of place, streams past the caches (of up to 72 MiB). */
-static void large_calls_agree(void **state) {
+TEST(large_calls_agree) {
   host_shape usual = host_usual(kernel), other;
-  (void)state;
   usual.tokens = usual.kv_tokens = 1 + (36 << 20) / (4 * usual.batch * usual.heads * kernel->head_dim * 4);
   for (int layout = HOST_BHND; layout <= HOST_PADDED; layout++) {
     other = usual;
@@ -279,8 +261,7 @@ static void large_calls_agree(void **state) {
   }
 }
 
-static void threads_agree(void **state) {
-  (void)state;
+TEST(threads_agree) {
   for (int threads = 0; threads < 6; threads++) {
     host a, b;
     host_shape usual = host_usual(kernel);
@@ -300,8 +281,7 @@ static void threads_agree(void **state) {
 }
 
 /* Callers whose struct ends earlier or later than the kernel's: what both know is all there is. */
-static void callers_of_other_versions(void **state) {
-  (void)state;
+TEST(callers_of_other_versions) {
   host_shape usual = host_usual(kernel);
   host a;
   host_begin(&a, kernel, &usual);
@@ -321,31 +301,10 @@ static void callers_of_other_versions(void **state) {
   host_end(&a);
 }
 
-static void gradients_by_table(void **state) {
-  (void)state;
-  host_gradients_by_table(kernel);
-}
+TEST(gradients_by_table) { host_gradients_by_table(kernel); }
 
 int walk_interface(const pegen_kernel *tested) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(describes_itself),
-      cmocka_unit_test(parts_agree),
-      cmocka_unit_test(layouts_agree),
-      cmocka_unit_test(position_types_agree),
-      cmocka_unit_test(positions_have_strides),
-      cmocka_unit_test(streams_are_independent),
-      cmocka_unit_test(grouped_heads),
-      cmocka_unit_test(operand_types_agree),
-      cmocka_unit_test(nothing_to_encode),
-      cmocka_unit_test(front_tokens_pass),
-      cmocka_unit_test(grid_is_built_in),
-      cmocka_unit_test(inputs_may_run_backwards),
-      cmocka_unit_test(large_calls_agree),
-      cmocka_unit_test(threads_agree),
-      cmocka_unit_test(callers_of_other_versions),
-      cmocka_unit_test(gradients_by_table),
-  };
   kernel = tested;
   printf("interface of %s\n", kernel->name);
-  return cmocka_run_group_tests_name(kernel->name, tests, NULL, NULL);
+  return run_listed();
 }

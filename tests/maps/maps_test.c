@@ -7,10 +7,10 @@
  *
  * maps_test [TARGET]: of the kernels
  */
-#include "unit.h"
-
+#include "described.h"
 #include "interpret/trial.h"
-#include "loader.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,10 +72,8 @@ static fixture *open_fixture(const map *m) {
   arena *a = arena_create();
   fixture *f = arena_new(a, fixture);
   uint64_t random = 5;
-  loader_define defines[] = {{"map", m->name}, {"head_dim", "20"}, {"skip_tokens", "1"}};
   f->memory = a;
-  f->spec = loader_load(a, SPEC, DSL_DIR, 3, defines);
-  assert_non_null(f->spec);
+  f->spec = described(a, "more/positive_rope map=%s head_dim=20 skip_tokens=1", m->name);
   for (int n = 0; n < TOKENS; n++) f->positions[n] = n - SKIPPED;
   for (int i = 0; i < COUNT; i++) {
     f->x[i] = (float)random_uniform(&random, -m->reach, m->reach);
@@ -102,8 +100,7 @@ static const program *program_of(fixture *f, const char *word) {
   return p;
 }
 
-static void programs(void **state) {
-  (void)state;
+TEST(programs) {
   for (int i = 0; i < MAPS; i++) {
     fixture *f = open_fixture(&maps[i]);
     long double out[COUNT];
@@ -160,8 +157,7 @@ static void close_call(call *c) {
   arena_destroy(c->f->memory);
 }
 
-static void kernels(void **state) {
-  (void)state;
+TEST(kernels) {
   for (int i = 0; i < MAPS; i++) {
     call c;
     open_call(&maps[i], &c);
@@ -178,8 +174,7 @@ static void kernels(void **state) {
   }
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   call c;
   open_call(&maps[0], &c);
   DLTensor *before = tensor_copy(c.f->memory, c.back), overlapping = *c.back;
@@ -231,14 +226,11 @@ static DLTensor *heads_from(arena *a, const DLTensor *rows, int first) {
 }
 
 /* Gradients of rows alone: what encode read goes along with its head. */
-static void grouped_heads(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(grouped_heads) {
+  SCOPED arena *a = arena_create();
   uint64_t random = 7;
-  loader_define defines[] = {{"kind", "vectors"}};
-  const spec *s = loader_load(a, MAPPED, DSL_DIR, 1, defines);
-  assert_non_null(s);
-  loaded_kernel *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
+  const spec *s = described(a, "./mapped kind=vectors");
+  SCOPED_KERNEL *loaded = trial_load_gradients(a, s, target, PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   trial_operands operands = trial_random_operands(a, s, NUMBER_F32, &random);
   double places[TOKENS * 2];
@@ -266,13 +258,10 @@ static void grouped_heads(void **state) {
     assert_int_equal(kernel->encode_backward(&args, 0, 1), 0);
   }
   assert_true(tensor_identical(back, apart));
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
 /* What a message from another process might say (spec/wire). */
-static void descriptions(void **state) {
-  (void)state;
+TEST(descriptions) {
   fixture *f = open_fixture(&maps[0]);
   expr_pool *pool = f->spec->pool;
   const expr *channel = expr_channel(pool, 0);
@@ -297,7 +286,5 @@ static void descriptions(void **state) {
 
 int main(int argc, char **argv) {
   target = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(programs), cmocka_unit_test(kernels), cmocka_unit_test(refusals),
-                                     cmocka_unit_test(grouped_heads), cmocka_unit_test(descriptions)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

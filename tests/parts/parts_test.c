@@ -11,6 +11,7 @@
 #include "interpret/trial.h"
 #include "loader.h"
 #include "plan/gradient.h"
+#include "scoped.h"
 #include "verify/check_kind.h"
 #include "verify/oracle.h"
 
@@ -366,11 +367,10 @@ static bool is_adjoint(drawn *d, const spec *s) {
 
 /* Kernels' gradients of rows, operands and positions against the reference, at once and by a table. */
 static bool gradients_agree(drawn *d, const spec *s, const char *target) {
-  loaded_kernel *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
+  SCOPED_KERNEL *loaded = trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
   if (!loaded) return false;
   checker check = {.memory = d->memory, .spec = s, .kernel = run_kernel(loaded), .random = d->random, .target = "host"};
   check_encode_backward(&check);
-  run_unload(loaded);
   return !check.n_failed;
 }
 
@@ -391,13 +391,13 @@ static bool run_case(drawn *d, const char *target) {
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
   int count = argc > 2 ? atoi(argv[2]) : 14, first = argc > 3 ? atoi(argv[3]) : 0, failed = 0;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char **targets;
   int n_targets = trial_targets(a, argc > 4 ? argv[4] : NULL, &targets);
   if (n_targets == 0) return 77;
   for (int i = first; i < first + count; i++) {
     uint64_t which = (uint64_t)i;
-    drawn d = {.memory = arena_create(), .random = seed};
+    SCOPED drawn d = {.memory = arena_create(), .random = seed};
     d.random = random_next(&d.random) ^ random_next(&which);
     draw(&d);
     const char *target = targets[below(&d, n_targets)];
@@ -405,9 +405,7 @@ int main(int argc, char **argv) {
       failed++;
       printf("FAILED: seed %llu case %d, target %s\n%s\n", (unsigned long long)seed, i, target, whole_text(&d));
     }
-    arena_destroy(d.memory);
   }
   printf("%d of %d failed\n", failed, count);
-  arena_destroy(a);
   return failed != 0;
 }

@@ -1,8 +1,8 @@
 /* Programs that are not sound, each with a part of what the checker must say. */
-#include "unit.h"
-
 #include "hand_spec.h"
 #include "program/program.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <string.h>
 
@@ -495,7 +495,7 @@ static void keys_of_none(fixture *f) {
   load(f);
 }
 
-static const struct {
+static const struct program_row {
   const char *name;
   void (*build)(fixture *f);
   const char *fault; /* NULL: none */
@@ -569,24 +569,14 @@ static const struct {
 };
 
 static void checked(void **state) {
-  const int i = (int)(intptr_t)*state;
-  fixture f = begin();
-  programs[i].build(&f);
+  const struct program_row *row = *state;
+  SCOPED fixture f = begin();
+  row->build(&f);
   const char *fault = program_fault(f.memory, f.b.p);
-  if (!programs[i].fault) {
-    if (fault) print_error("%s\n", fault);
-    assert_null(fault);
-  } else {
-    if (!fault || !strstr(fault, programs[i].fault)) print_error("%s: %s\n", programs[i].name, fault ? fault : "sound");
-    assert_true(fault && strstr(fault, programs[i].fault));
-  }
-  arena_destroy(f.memory);
+  if (!row->fault ? fault != NULL : !fault || !strstr(fault, row->fault)) fail_msg("%s", fault ? fault : "sound");
 }
 
 int main(void) {
-  enum { COUNT = sizeof programs / sizeof *programs };
-  struct CMUnitTest tests[COUNT];
-  for (int i = 0; i < COUNT; i++)
-    tests[i] = (struct CMUnitTest){programs[i].name, checked, NULL, NULL, (void *)(intptr_t)i};
-  return _cmocka_run_group_tests("check", tests, COUNT, NULL, NULL);
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) list_row(programs[i].name, checked, &programs[i]);
+  return run_listed();
 }

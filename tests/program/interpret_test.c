@@ -2,11 +2,11 @@
  *
  * The bound is reference_test's, with two bits more for frequencies that were multiplied in float64.
  */
-#include "unit.h"
-
 #include "cases.h"
 #include "interpret/trial.h"
 #include "program/passes.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static long double bound_of(const fixture *f) {
 }
 
 static void encode_gives_golden(void **state) {
-  fixture f = load(*state);
+  SCOPED fixture f = load(*state);
   const program *p = trial_program(f.memory, f.spec, "encode");
   assert_null(program_fault(f.memory, p));
   int64_t row = f.heads * f.tokens * f.spec->head_dim;
@@ -72,7 +72,6 @@ static void encode_gives_golden(void **state) {
   }
   print_message("             largest difference %.2Lg, bound %.2Lg\n", worst, bound_of(&f));
   assert_true(worst < bound_of(&f));
-  arena_destroy(f.memory);
 }
 
 /* The value that a table may hold; -1: none. */
@@ -83,7 +82,7 @@ static int tabled_value(const program *p) {
 }
 
 static void table_changes_nothing(void **state) {
-  fixture f = load(*state);
+  SCOPED fixture f = load(*state);
   const program *encode = program_run(f.memory, trial_program(f.memory, f.spec, "encode"), "product"),
                 *prepare = trial_program(f.memory, f.spec, "prepare");
   assert_null(program_fault(f.memory, prepare));
@@ -105,29 +104,24 @@ static void table_changes_nothing(void **state) {
   call.results[1][0] = tabled;
   program_interpret(encode, &call);
   for (int64_t i = 0; i < row; i++) assert_true(plain[i] == tabled[i]);
-  arena_destroy(f.memory);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), n = 0, encodes = 0, prepares = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, 2 * count);
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), encodes = 0, prepares = 0;
   for (int i = 0; i < count; i++) {
-    fixture f = load(&cases[i]);
-    void *state = (void *)&cases[i];
+    SCOPED fixture f = load(&cases[i]);
     bool encode = trial_program(f.memory, f.spec, "encode"), prepare = trial_program(f.memory, f.spec, "prepare");
-    if (encode) tests[n++] = (struct CMUnitTest){cases[i].name, encode_gives_golden, NULL, NULL, state};
-    if (prepare) tests[n++] = (struct CMUnitTest){cases[i].name, table_changes_nothing, NULL, NULL, state};
+    if (encode) list_row(cases[i].name, encode_gives_golden, &cases[i]);
+    if (prepare) list_row(cases[i].name, table_changes_nothing, &cases[i]);
     encodes += encode, prepares += prepare;
-    arena_destroy(f.memory);
   }
-  int failed = _cmocka_run_group_tests("interpret", tests, (size_t)n, NULL, NULL);
+  int failed = run_listed();
   /* A form that loses its programs is a failure here. */
   if (encodes < LEAST_ENCODES || prepares < LEAST_PREPARES) {
     print_error("%d cases have a program, %d one of tables\n", encodes, prepares);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

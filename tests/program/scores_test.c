@@ -3,11 +3,11 @@
  * those up to the query; widened rows by their products, which are the scores, up to a constant a query where the plan
  * keeps none; and what these rows gain, by differences.
  */
-#include "unit.h"
-
 #include "forms/form.h"
 #include "interpret/trial.h"
 #include "plan/widen_gradient.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_attention.h"
@@ -328,26 +328,23 @@ static void reference(void **state) {
 }
 
 /* Scores that are functions of the product. */
-static void of_products(void **state) {
-  (void)state;
+TEST(of_products) {
   static const char *const kinds[] = {"prefix", "learned", "turned", "table"};
   variant v = {.name = "scores", .file = SCORES};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attends(&v, &(loader_define){"kind", kinds[i]}, i % 2);
 }
 
 /* And of inputs of the query and the key. */
-static void of_inputs(void **state) {
-  (void)state;
+TEST(of_inputs) {
   static const char *const kinds[] = {"forgetting", "documents", "mixed", "turned", "padded", "leaning"};
   variant v = {.name = "score_inputs", .file = SCORE_INPUTS};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attends(&v, &(loader_define){"kind", kinds[i]}, i % 2);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 2);
   for (int i = 0; i < count; i++) {
     fixture f;
     bool has = open_fixture(&f, &variants[i], NULL, "encode");
@@ -356,11 +353,11 @@ int main(void) {
       has = true;
       arena_destroy(f.memory);
     }
-    if (has) tests[n++] = (struct CMUnitTest){variants[i].name, reference, NULL, NULL, &variants[i]};
+    if (!has) continue;
+    n++;
+    list_row(variants[i].name, reference, &variants[i]);
   }
-  tests[n] = (struct CMUnitTest)cmocka_unit_test(of_products);
-  tests[n + 1] = (struct CMUnitTest)cmocka_unit_test(of_inputs);
-  int failed = _cmocka_run_group_tests("scores", tests, (size_t)n + 2, NULL, NULL);
+  int failed = run_listed();
   if (compared < LEAST_GAINS) {
     print_error("%d kinds of gradients\n", compared);
     failed++;
@@ -369,6 +366,5 @@ int main(void) {
     print_error("%d specs have a program\n", n);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

@@ -5,14 +5,14 @@
  * Then the same in the order that schedules give loops. Nothing is rounded, so errors are those of long double and of
  * constants that were multiplied in float64.
  */
-#include "unit.h"
-
 #include "cpu/schedule.h"
 #include "forms/form.h"
 #include "gpu/schedule.h"
 #include "interpret/trial.h"
 #include "plan/gradient.h"
 #include "program/passes.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -330,18 +330,17 @@ static void reference(void **state) {
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
-  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0, specs = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), specs = 0;
   for (int i = 0; i < count; i++) {
     fixture f;
     if (!open_fixture(&f, &variants[i], NULL)) continue;
     specs += variants[i].n_defines == 0;
-    tests[n++] = (struct CMUnitTest){variants[i].name, reference, NULL, NULL, &variants[i]};
+    list_row(variants[i].name, reference, &variants[i]);
     arena_destroy(f.memory);
   }
-  int failed = _cmocka_run_group_tests("stock", tests, (size_t)n, NULL, NULL);
+  int failed = run_listed();
   if (gained_programs < 6 * LEAST_ROTORS) { /* and one that loses its gradients, too */
     print_error("%d programs of gradients\n", gained_programs);
     failed++;
@@ -350,6 +349,5 @@ int main(void) {
     print_error("%d specs have a program\n", specs);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

@@ -5,13 +5,8 @@
  * algebra (compact: norms, adjoints) and by asking the reference whether rho(r) rho(s) = rho(r + s) (relative
  * positions), not by name.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -73,8 +68,6 @@ static fixture fixture_open(void **state) {
   return f;
 }
 
-static void fixture_close(fixture *f) { arena_destroy(f->memory); }
-
 /* <x, y> over the channels of one block; over the whole row where a change of basis mixes the blocks. */
 static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx,
                             int64_t ny, int block) {
@@ -98,7 +91,7 @@ static double magnification(const fixture *f, const double *values, int64_t b, i
 /* ---- the group ---- */
 
 static void norm_is_kept(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   double factor = fabs(f.spec->inverse ? 1 / f.spec->amplitude : f.spec->amplitude);
   EACH_ROW(f.q, b, h, n)
   for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
@@ -109,16 +102,12 @@ static void norm_is_kept(void **state) {
       fail_msg("norm %.9g became %.9g in batch %d head %d token %d block %d", before, after, (int)b, (int)h, (int)n,
                block);
   }
-  fixture_close(&f);
 }
 
 /* <R x, y> = <x, R^T y>, and R^T is the inverse times the square of the amplitude. */
 static void inverse_is_adjoint(void **state) {
-  fixture f = fixture_open(state);
-  if (has_own_basis(&f)) {
-    fixture_close(&f);
-    return;
-  }
+  SCOPED fixture f = fixture_open(state);
+  if (has_own_basis(&f)) return;
   DLTensor *y = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS);
   DLTensor *turned = run(&f, variant_inverse(f.variant), f.positions, y);
   double factor = f.spec->amplitude;
@@ -132,15 +121,11 @@ static void inverse_is_adjoint(void **state) {
     if (!(fabs(left - right) <= bound * size))
       fail_msg("<Rx,y> = %.9g, <x,R'y> = %.9g in block %d", left, right, block);
   }
-  fixture_close(&f);
 }
 
 static void inverse_turns_back(void **state) {
-  fixture f = fixture_open(state);
-  if (has_own_basis(&f)) {
-    fixture_close(&f);
-    return;
-  }
+  SCOPED fixture f = fixture_open(state);
+  if (has_own_basis(&f)) return;
   DLTensor *back = run(&f, variant_inverse(f.variant), f.positions, f.out);
   EACH_ROW(f.q, b, h, n)
   for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
@@ -153,7 +138,6 @@ static void inverse_turns_back(void **state) {
                  tensor_get(f.q, b, h, n, c));
     }
   }
-  fixture_close(&f);
 }
 
 /* Whether rho(r) rho(s) = rho(r + s) in every block, by the reference. */
@@ -184,10 +168,9 @@ static bool is_homomorphism(const fixture *f) {
 
 /* <R(r_i) q_i, R(r_j) k_j> does not change when all positions move by the same step. */
 static void scores_are_relative(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   if (!compact(&f) || !is_homomorphism(&f)) {
     print_message("             (generators do not commute: scores are not relative)\n");
-    fixture_close(&f);
     return;
   }
   double *moved = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
@@ -207,13 +190,12 @@ static void scores_are_relative(void **state) {
           0x1p-18 * fmax(magnification(&f, moved, b, h, n, block), magnification(&f, moved, b, h, other, block));
       if (!(fabs(here - there) <= bound * size)) fail_msg("score %.9g of block %d became %.9g", here, block, there);
     }
-  fixture_close(&f);
 }
 
 /* ---- the interface, to the bit ---- */
 
 static void parts_do_not_matter(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   static const int counts[] = {2, 3, 7, 64, 1000};
   DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BNHD, TOKENS), *k_whole = run(&f, f.kernel, f.positions, k);
   for (int i = 0; i < 5; i++) {
@@ -226,11 +208,10 @@ static void parts_do_not_matter(void **state) {
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, here, here, NULL, NULL, counts[i]), 0);
     assert_true(tensor_identical(here, f.out));
   }
-  fixture_close(&f);
 }
 
 static void strides_do_not_matter(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   for (int order = 0; order < ROW_ORDER_COUNT; order++) {
     DLTensor *x = tensor_rows(f.memory, NUMBER_F32, (row_order)order, BATCH, f.heads, TOKENS, f.spec->head_dim);
     EACH_ROW(f.q, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), row_bytes(&f));
@@ -257,7 +238,6 @@ static void strides_do_not_matter(void **state) {
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, views[i], out, NULL, NULL, 1), 0);
     assert_true(tensor_identical(out, run(&f, f.kernel, f.positions, plain)));
   }
-  fixture_close(&f);
 }
 
 /* Whether the action of an exponential may stand for the product with it: how many rows a matrix has, and so the batch,
@@ -283,7 +263,7 @@ static void assert_same_row(const fixture *f, const float *x, const float *y) {
 
 /* Positions per batch are the calls of the batches one by one; k may have positions and a length of its own. */
 static void batches_and_k_stand_alone(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   const int axes = f.spec->n_axes, k_tokens = TOKENS - 4;
   for (int64_t b = 0; b < BATCH; b++) {
     DLTensor *positions =
@@ -308,12 +288,11 @@ static void batches_and_k_stand_alone(void **state) {
   assert_int_equal(f.kernel->encode(&args, 0, 1), 0);
   assert_true(tensor_identical(out, f.out));
   assert_true(tensor_identical(k_out, run(&f, f.kernel, k_positions, k)));
-  fixture_close(&f);
 }
 
 /* A position that is not a number, and rows that are not, spoil their own token alone. */
 static void tokens_stand_alone(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   enum { BAD = 4 };
   double *values = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
   memcpy(values, f.values, sizeof(double) * (size_t)(BATCH * TOKENS * f.spec->n_axes));
@@ -322,23 +301,21 @@ static void tokens_stand_alone(void **state) {
   DLTensor *out = run(&f, f.kernel, positions, f.q);
   EACH_ROW(f.q, b, h, n)
   if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
-  fixture_close(&f);
 }
 
 static void no_tokens_is_fine(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   if (f.spec->skip_tokens == 0) {
     DLTensor *x = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, BATCH, f.heads, 0, f.spec->head_dim);
     DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){0, f.spec->n_axes}, f.values);
     assert_int_equal(trial_call(f.kernel, positions, &f.operands, x, x, NULL, NULL, 3), 0);
   }
-  fixture_close(&f);
 }
 
 /* ---- options of every spec ---- */
 
 static void skipped_tokens_pass(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   const pegen_kernel *skipping = variant_skipping(f.variant);
   assert_int_equal(skipping->skip_tokens, SKIPPED_TOKENS);
   DLTensor *out = run(&f, skipping, f.positions, f.q);
@@ -348,12 +325,11 @@ static void skipped_tokens_pass(void **state) {
     const DLTensor *expected = n < SKIPPED_TOKENS ? f.q : f.out;
     assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(expected, b, h, n, 0), row_bytes(&f));
   }
-  fixture_close(&f);
 }
 
 /* A built-in grid gives the bits of the same positions in a tensor. */
 static void grid_is_positions(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   const char *text = "";
   int64_t tokens = 1;
   for (int a = 0; a < f.spec->n_axes; a++) {
@@ -370,19 +346,17 @@ static void grid_is_positions(void **state) {
   DLTensor *x = new_rows(&f, NUMBER_F32, ROWS_BNHD, tokens);
   assert_true(tensor_identical(run(&f, run_kernel(grid), NULL, x), run(&f, variant_skipping(f.variant), positions, x)));
   run_unload(grid);
-  fixture_close(&f);
 }
 
 /* ---- targets and number types ---- */
 
 static void targets_agree(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   const char **targets;
   int count = trial_targets(f.memory, NULL, &targets);
   oracle *o = oracle_create(f.memory, f.spec, BATCH, TOKENS, f.values, &f.operands);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS),
                *out = run(&f, run_kernel(loaded), f.positions, x);
@@ -392,22 +366,18 @@ static void targets_agree(void **state) {
         fail_msg("%s %s: %s", targets[i], number_type_info((number_type)type)->name,
                  trial_error_text(f.memory, &worst));
     }
-    run_unload(loaded);
   }
-  fixture_close(&f);
 }
 
 /* One object with all targets gives the bits of the best one. */
 static void dispatch_takes_the_best(void **state) {
-  fixture f = fixture_open(state);
+  SCOPED fixture f = fixture_open(state);
   const char **targets, *list = "";
   int count = trial_targets(f.memory, NULL, &targets);
   for (int i = 0; i < count; i++) list = arena_printf(f.memory, "%s%s%s", list, i ? "," : "", targets[i]);
-  loaded_kernel *all = trial_load(f.memory, f.spec, list, VARIANT_DTYPES, VARIANT_OPTIMIZE);
-  assert_non_null(all);
+  loaded_kernel *all = held(trial_load(f.memory, f.spec, list, VARIANT_DTYPES, VARIANT_OPTIMIZE));
   assert_true(tensor_identical(run(&f, run_kernel(all), f.positions, f.q), f.out));
   run_unload(all);
-  fixture_close(&f);
 }
 
 typedef struct property {
@@ -433,16 +403,13 @@ static const property PROPERTIES[] = {
 enum { N_PROPERTIES = sizeof PROPERTIES / sizeof PROPERTIES[0] };
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, argc > 2 ? argv[2] : SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants);
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count * N_PROPERTIES);
   for (int i = 0; i < count; i++)
     for (int p = 0; p < N_PROPERTIES; p++)
-      tests[i * N_PROPERTIES + p] = (struct CMUnitTest){arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name),
-                                                        PROPERTIES[p].check, NULL, NULL, &variants[i]};
-  int failed = _cmocka_run_group_tests("properties", tests, (size_t)(count * N_PROPERTIES), NULL, NULL);
+      list_row(arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name), PROPERTIES[p].check, &variants[i]);
+  int failed = run_listed();
   for (int i = 0; i < count; i++) variant_close(&variants[i]);
-  arena_destroy(a);
   return failed;
 }

@@ -1,19 +1,12 @@
 /* variants: specs and their options; see variants.h. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "variants.h"
+#include "test.h"
 
 #include <dirent.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int is_spec(const struct dirent *entry) {

@@ -5,17 +5,15 @@
 #include "bench/peak_gpu.h"
 #include "fake_cuda.h"
 #include "loader.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/run_threads.h"
 
 #include "kernel/launch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { MOST_UPLOADS = 64, MOST_ENTRIES = 64 };
 
@@ -113,8 +111,7 @@ static bool was_launched(const char *word) {
   return false;
 }
 
-static void calls_are_right(void **state) {
-  (void)state;
+TEST(calls_are_right) {
   static const trial_case cases[] = {
       {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 33, 33}, NUMBER_BF16, true, "backward_queries_bf16_mma"},
       {SPECS_DIR "/alibi.lua", "head_dim", "16", {1, 8, 8, 20, 20}, NUMBER_F32, false, "alibi_attention_few_f32_simt"},
@@ -130,7 +127,7 @@ static void calls_are_right(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const trial_case *c = &cases[i];
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     uint64_t random = 5;
     n_uploads = n_entries = 0;
     const spec *s = loader_load(a, c->spec, DSL_DIR, 1, &(loader_define){c->option, c->value});
@@ -148,17 +145,15 @@ static void calls_are_right(void **state) {
     m->clear(m);
     m->close(m);
     run_unload(loaded);
-    arena_destroy(a);
   }
   assert_int_equal(fake->retained, 0);
 }
 
 /* The assembler takes the loop of products, with registers for all sums. */
-static void products_are_ptx(void **state) {
-  (void)state;
+TEST(products_are_ptx) {
   static const char *const chips[] = {"sm_75", "sm_80"};
   for (int i = 0; i < 2; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     attention_machine *m = attention_device(a, chips[i]);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       assert_int_equal(m->open(m, a, (number_type)type), 0);
@@ -174,15 +169,13 @@ static void products_are_ptx(void **state) {
       m->clear(m);
     }
     m->close(m);
-    arena_destroy(a);
   }
   assert_int_equal(fake->retained, 0);
 }
 
 /* Errors of the driver end a bench with words, and leave nothing behind. */
-static void errors_are_told(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(errors_are_told) {
+  SCOPED arena *a = arena_create();
   assert_null(attention_device(a, "sm_90")); /* the stand-in is of sm_80 */
   attention_machine *m = attention_device(a, "sm_80");
   fake->fail_in = "cuModuleLoadData";
@@ -198,7 +191,6 @@ static void errors_are_told(void **state) {
   m->clear(m);
   m->close(m);
   assert_int_equal(fake->retained, 0);
-  arena_destroy(a);
 }
 
 static int set_up(void **state) {
@@ -212,7 +204,5 @@ static int set_up(void **state) {
 
 int main(int argc, char **argv) {
   assembler = argc > 1 ? argv[1] : "";
-  const struct CMUnitTest tests[] = {cmocka_unit_test(calls_are_right), cmocka_unit_test(products_are_ptx),
-                                     cmocka_unit_test(errors_are_told)};
-  return cmocka_run_group_tests(tests, set_up, NULL);
+  return run_listed_between(set_up, NULL);
 }

@@ -1,8 +1,9 @@
 /* Machines on which no GPU can be had: driver_test NAME [KERNEL_ERROR_NAME]. pegen_launch says that there is no driver,
  * and why where the driver said so (NAME, "" where there is none); the kernel's CPU entry works all the same. */
 #include "compile.h"
-#include "loader.h"
+#include "described.h"
 #include "pegen/cuda.h"
+#include "scoped.h"
 #include "verify/oracle.h"
 #include "verify/run.h"
 
@@ -15,14 +16,14 @@ enum { HEADS = 2, TOKENS = 3, SKIPPED = 77 };
 static int failed(const char *what) { return printf("%s\n", what), 1; }
 
 int main(int argc, char **argv) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   uint64_t random = 1;
   compile_options options = {.emit = EMIT_OBJ, .targets = "native,sm_80", .dtypes = PEGEN_DTYPE_F32};
   compile_output object;
-  spec *s = loader_load(a, SPECS_DIR "/rope.lua", DSL_DIR, 0, NULL);
+  spec *s = described(a, "rope");
   if (argc != 2 || !s || !compile(a, s, &options, &object)) return failed("driver_test NAME");
   if (pegen_cuda_device_count()) return puts("skipped: there is a device"), SKIPPED;
-  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  SCOPED_KERNEL *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
   double values[TOKENS] = {0, 1, 2};
   DLTensor *q = tensor_rows(a, NUMBER_F32, ROWS_BHND, 1, HEADS, TOKENS, s->head_dim),
@@ -38,7 +39,5 @@ int main(int argc, char **argv) {
   trial_operands none = {0};
   if (trial_call(run_kernel(loaded), positions, &none, q, q, NULL, NULL, 1) || tensor_identical(q, before))
     return failed("the CPU's entry failed");
-  run_unload(loaded);
-  arena_destroy(a);
   return 0;
 }

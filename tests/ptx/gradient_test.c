@@ -3,14 +3,8 @@
  * `pegen check` compares with the reference, it compares for threads, too.)
  *
  * gradient_test [NAME]: that of its tests alone */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
@@ -213,30 +207,21 @@ static const shape shapes[] = {
     {.name = "no rows", .sums = NUMBER_F64, .no_rows = true},
     {.name = "no rows, added", .sums = NUMBER_F32, .no_rows = true, .accumulate = true, .own_positions = true}};
 
-static const spec *load(fixture *f, int count, const loader_define *defines) {
-  const char *path = arena_printf(f->memory, "%s/%s.lua", SPECS_DIR, f->name);
-  const spec *s = loader_load(f->memory, path, DSL_DIR, count, defines);
-  assert_non_null(s);
-  return s;
-}
-
-/* The processor's kernel without the last `fewer` of the defines. */
-static fixture open_both(const char *name, int count, const loader_define *defines, int fewer) {
-  fixture f = {.memory = arena_create(), .random = 5, .name = name};
-  f.spec = load(&f, count, defines);
+/* more: options that the GPU's kernel alone has. */
+static fixture open_both(const char *line, const char *more) {
+  fixture f = {.memory = arena_create(), .random = 5, .name = line};
+  f.spec = described(f.memory, "%s %s", line, more);
   assert_in_range(f.spec->n_operands, 0, MOST_OPERANDS);
   f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
   unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
-  const spec *of_processor = fewer ? load(&f, count - fewer, defines) : f.spec;
+  const spec *of_processor = *more ? described(f.memory, "%s", line) : f.spec;
   f.loaded[0] = trial_load_gradients(f.memory, of_processor, "native", dtypes, 1);
   f.loaded[1] = run_load_threads(f.memory, f.spec, "sm_80", dtypes, 1, 64, true);
   for (int i = 0; i < 2; i++) assert_non_null(f.loaded[i]);
   return f;
 }
 
-static fixture open_spec(const char *name, int count, const loader_define *defines) {
-  return open_both(name, count, defines, 0);
-}
+static fixture open_spec(const char *line) { return open_both(line, ""); }
 
 static void close_spec(fixture *f) {
   for (int i = 0; i < 2; i++) run_unload(f->loaded[i]);
@@ -252,99 +237,73 @@ static void these_shapes(fixture *f, const shape *of, size_t count) {
   }
 }
 
-static void all_shapes_of_both(const char *name, int count, const loader_define *defines, int fewer) {
-  fixture f = open_both(name, count, defines, fewer);
+static void all_shapes_of_both(const char *line, const char *more) {
+  fixture f = open_both(line, more);
   these_shapes(&f, shapes, sizeof shapes / sizeof *shapes);
   close_spec(&f);
 }
 
-static void all_shapes(const char *name, int count, const loader_define *defines) {
-  all_shapes_of_both(name, count, defines, 0);
+static void all_shapes(const char *line) { all_shapes_of_both(line, ""); }
+
+TEST(planes) {
+  all_shapes("rope_mixed");
+  all_shapes("rope_mixed heads=3 skip_tokens=2");
 }
 
-static void planes(void **state) {
-  (void)state;
-  all_shapes("rope_mixed", 0, NULL);
-  all_shapes("rope_mixed", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}});
+TEST(vectors) {
+  all_shapes("geope3d skip_tokens=1");
+  all_shapes("quatro heads=3 inverse=true");
 }
 
-static void vectors(void **state) {
-  (void)state;
-  all_shapes("geope3d", 1, (loader_define[]){{"skip_tokens", "1"}});
-  all_shapes("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}});
-}
-
-static void multivectors(void **state) {
-  (void)state;
-  all_shapes("care", 1, (loader_define[]){{"heads", "3"}});
-}
+TEST(multivectors) { all_shapes("care heads=3"); }
 
 /* Amplitudes that are functions, of q and k alike in one pass, of each in two that give to the same positions. */
-static void amplitudes(void **state) {
-  (void)state;
-  all_shapes("../tests/check/amplitude", 1, (loader_define[]){{"skip_tokens", "1"}});
-  all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"inverse", "true"}});
-  all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"kind", "still"}});
-  all_shapes("more/xpos", 1, (loader_define[]){{"skip_tokens", "2"}});
+TEST(amplitudes) {
+  all_shapes("../tests/check/amplitude skip_tokens=1");
+  all_shapes("../tests/check/amplitude sides=true inverse=true");
+  all_shapes("../tests/check/amplitude sides=true kind=still");
+  all_shapes("more/xpos skip_tokens=2");
 }
 
-static void of_four(void **state) {
-  (void)state;
-  all_shapes("liere", 3, (loader_define[]){{"block", "4"}, {"heads", "3"}, {"head_dim", "18"}});
-}
+TEST(of_four) { all_shapes("liere block=4 heads=3 head_dim=18"); }
 
 /* Exponentials, by teams of threads: sizes that are padded, channels of no block, heads that differ, turned back. */
-static void exponentials(void **state) {
-  (void)state;
-  all_shapes("liere", 4, (loader_define[]){{"block", "6"}, {"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
-  all_shapes("liere", 4, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"axes", "3"}, {"inverse", "true"}});
+TEST(exponentials) {
+  all_shapes("liere block=6 heads=3 head_dim=14 skip_tokens=2");
+  all_shapes("liere block=12 head_dim=26 axes=3 inverse=true");
 }
 
 /* In float64, by warps. */
-static void exponentials_in_float64(void **state) {
-  (void)state;
-  all_shapes("liere", 4, (loader_define[]){{"block", "5"}, {"heads", "3"}, {"head_dim", "37"}, {"prepare", "float64"}});
-}
+TEST(exponentials_in_float64) { all_shapes("liere block=5 heads=3 head_dim=37 prepare=float64"); }
 
 /* Of Schur forms, whose rows threads have in the channels' basis: as an exponential's. */
-static void schur_forms(void **state) {
-  (void)state;
-  all_shapes_of_both("comrope_ld", 4,
-                     (loader_define[]){{"block", "7"}, {"heads", "3"}, {"skip_tokens", "2"}, {"basis", "schur"}}, 1);
-  all_shapes_of_both("comrope_ap", 3, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"basis", "schur"}}, 1);
+TEST(schur_forms) {
+  all_shapes_of_both("comrope_ld block=7 heads=3 skip_tokens=2", "basis=schur");
+  all_shapes_of_both("comrope_ap block=12 head_dim=26", "basis=schur");
 }
 
 /* A change of basis: teams that are more than chunks, heads that share it or differ, turned back, rotations and what
  * leaves no length alone. */
-static void bases(void **state) {
-  (void)state;
-  all_shapes("string_cayley", 3, (loader_define[]){{"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
-  all_shapes("string_cayley", 3, (loader_define[]){{"head_dim", "18"}, {"axes", "3"}, {"inverse", "true"}});
-  all_shapes("../tests/check/basis", 3, (loader_define[]){{"kind", "screw"}, {"heads", "2"}, {"each", "true"}});
+TEST(bases) {
+  all_shapes("string_cayley heads=3 head_dim=14 skip_tokens=2");
+  all_shapes("string_cayley head_dim=18 axes=3 inverse=true");
+  all_shapes("../tests/check/basis kind=screw heads=2 each=true");
 }
 
-static void sums(void **state) {
-  (void)state;
-  all_shapes("sincos", 1, (loader_define[]){{"skip_tokens", "1"}});
-}
+TEST(sums) { all_shapes("sincos skip_tokens=1"); }
 
 /* Blocks of several kinds, with axes of their own each, heads that differ, channels of no part. */
-static void parts(void **state) {
-  (void)state;
-  all_shapes("../tests/spec/good/head_parts", 2, (loader_define[]){{"heads", "3"}, {"skip_tokens", "2"}});
-}
+TEST(parts) { all_shapes("../tests/spec/good/head_parts heads=3 skip_tokens=2"); }
 
 /* Channels that are mapped: of what encode read, those of rows alone, too. */
-static void maps(void **state) {
-  (void)state;
-  all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "vectors"}, {"skip_tokens", "1"}});
-  all_shapes("../tests/maps/mapped", 2, (loader_define[]){{"kind", "parts"}, {"map", "wave"}});
-  all_shapes("../tests/maps/mapped", 1, (loader_define[]){{"kind", "sides"}});
+TEST(maps) {
+  all_shapes("../tests/maps/mapped kind=vectors skip_tokens=1");
+  all_shapes("../tests/maps/mapped kind=parts map=wave");
+  all_shapes("../tests/maps/mapped kind=sides");
 }
 
 /* Heads of q that share operands with one of k: by rounds, and of one batch as batches. */
-static void grouped_heads(void **state) {
-  (void)state;
+TEST(grouped_heads) {
   static const shape grouped[] = {
       {.name = "groups", .sums = NUMBER_F64, .group = 3},
       {.name = "groups of one batch", .sums = NUMBER_F32, .group = 2, .one_batch = true, .accumulate = true},
@@ -359,34 +318,24 @@ static void grouped_heads(void **state) {
       {.name = "groups, k's own positions", .sums = NUMBER_F64, .group = 2, .own_positions = true},
       {.name = "groups, sums alone", .sums = NUMBER_F64, .group = 2, .q_unwritten = true},
       {.name = "groups, no rows", .sums = NUMBER_F64, .group = 2, .no_rows = true}};
-  static const struct {
-    const char *name;
-    loader_define defines[3];
-  } specs[] = {{"rope_mixed", {{"heads", "2"}, {"head_dim", "12"}, {"skip_tokens", "1"}}},
-               {"liere", {{"heads", "2"}, {"head_dim", "11"}, {"block", "5"}}}};
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    fixture f = open_spec(specs[i].name, 3, specs[i].defines);
+  static const char *const lines[] = {"rope_mixed heads=2 head_dim=12 skip_tokens=1",
+                                      "liere heads=2 head_dim=11 block=5"};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    fixture f = open_spec(lines[i]);
     these_shapes(&f, grouped, sizeof grouped / sizeof *grouped);
     close_spec(&f);
   }
 }
 
 /* Matrices that descriptions write, of q and of k: entries gain of what encode read. */
-static void matrices(void **state) {
-  (void)state;
-  all_shapes("../tests/linear/linear", 2, (loader_define[]){{"kind", "sides"}, {"heads", "2"}});
-}
+TEST(matrices) { all_shapes("../tests/linear/linear kind=sides heads=2"); }
 
 /* A prefix of rotary channels and blocks that leave some over: units without blocks. */
-static void leftovers(void **state) {
-  (void)state;
-  all_shapes("rope", 3, (loader_define[]){{"layout", "split"}, {"head_dim", "128"}, {"rotary_dim", "20"}});
-}
+TEST(leftovers) { all_shapes("rope layout=split head_dim=128 rotary_dim=20"); }
 
 /* Chunks of several tokens, and more of them than are added up at once. */
-static void many_tokens(void **state) {
-  (void)state;
-  fixture f = open_spec("rope_mixed", 1, (loader_define[]){{"head_dim", "4"}});
+TEST(many_tokens) {
+  fixture f = open_spec("rope_mixed head_dim=4");
   enum { MANY = 5000 };
   const shape s = {.name = "many tokens", .sums = NUMBER_F64, .of_input = true, .without_k = true};
   rows r[2];
@@ -414,10 +363,9 @@ static void many_tokens(void **state) {
     assert_int_equal(kernel->encode_backward(&c.args, 0, 1), PEGEN_ERROR_##error); \
   } while (0)
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   static _Alignas(64) char room[64];
-  fixture f = open_spec("rope_mixed", 0, NULL);
+  fixture f = open_spec("rope_mixed");
   const pegen_kernel *kernel = run_kernel(f.loaded[1]);
   const shape s = {.name = "refusals", .sums = NUMBER_F64, .of_input = true};
   rows r[2];
@@ -484,12 +432,11 @@ static DLTensor *coordinates(fixture *f, int64_t tokens, uintptr_t address) {
 }
 
 /* More items, coordinates or bytes than launches count: no workspace is asked for, and what is launched is nothing. */
-static void too_large(void **state) {
-  (void)state;
+TEST(too_large) {
   static const struct {
     int64_t batches, tokens;
   } sizes[] = {{1 << 20, 1 << 20}, {1 << 30, 3}, {1, (int64_t)1 << 31}, {0, (int64_t)1 << 31}};
-  fixture f = open_spec("rope_mixed", 0, NULL);
+  fixture f = open_spec("rope_mixed");
   const pegen_kernel *kernel = run_kernel(f.loaded[1]);
   const char *before = run_threads_entry(kernel);
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -513,23 +460,5 @@ static void too_large(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planes),
-                                     cmocka_unit_test(vectors),
-                                     cmocka_unit_test(multivectors),
-                                     cmocka_unit_test(amplitudes),
-                                     cmocka_unit_test(of_four),
-                                     cmocka_unit_test(exponentials),
-                                     cmocka_unit_test(exponentials_in_float64),
-                                     cmocka_unit_test(schur_forms),
-                                     cmocka_unit_test(bases),
-                                     cmocka_unit_test(sums),
-                                     cmocka_unit_test(parts),
-                                     cmocka_unit_test(maps),
-                                     cmocka_unit_test(grouped_heads),
-                                     cmocka_unit_test(matrices),
-                                     cmocka_unit_test(leftovers),
-                                     cmocka_unit_test(many_tokens),
-                                     cmocka_unit_test(refusals),
-                                     cmocka_unit_test(too_large)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

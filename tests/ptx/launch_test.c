@@ -1,16 +1,11 @@
 /* pegen_launch over a stand-in for libcuda (fake_cuda.c): contexts, modules, streams, errors; the launched threads
  * give the bits that run_threads gives. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fake_cuda.h"
 #include "gpu/entries.h"
 #include "loader.h"
 #include "pegen/cuda.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/run_threads.h"
 #include "verify/trial.h"
 
@@ -91,8 +86,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-static void launches(void **state) {
-  (void)state;
+TEST(launches) {
   for (int round = 0; round < 3; round++) {
     DLTensor *in = on_device(q), *out = round == 1 ? in : on_device(q);
     pegen_args args = arguments(in, out);
@@ -110,8 +104,7 @@ static void launches(void **state) {
 }
 
 /* The driver is given what is launched alone, so that it assembles no more. */
-static void entries_are_loaded_alone(void **state) {
-  (void)state;
+TEST(entries_are_loaded_alone) {
   DLTensor *in = on_device(q), *narrow = on_device(q);
   pegen_args aligned = arguments(in, in), unaligned = arguments(narrow, narrow);
   narrow->byte_offset += 2;
@@ -136,8 +129,7 @@ static void entries_are_loaded_alone(void **state) {
 }
 
 /* Each type of operands through the driver's API: the bits of the threads run here. */
-static void operand_types(void **state) {
-  (void)state;
+TEST(operand_types) {
   static const number_type types[] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
   for (int i = 0; i < 4; i++) {
     trial_operands rounded = trial_rounded_operands(memory, described, operands.values, types[i]);
@@ -150,8 +142,7 @@ static void operand_types(void **state) {
   }
 }
 
-static void errors_have_names(void **state) {
-  (void)state;
+TEST(errors_have_names) {
   static const struct {
     const char *function;
     int error;
@@ -174,8 +165,7 @@ static void errors_have_names(void **state) {
   assert_int_equal(fake->modules, before + 1); /* what failed to load is not kept */
 }
 
-static void refusals(void **state) {
-  (void)state;
+TEST(refusals) {
   int launched = fake->launches;
   DLTensor *in = on_device(q);
   pegen_args args = arguments(in, in);
@@ -225,8 +215,7 @@ static int launch_rows(const pegen_kernel *of) {
   return pegen_launch(of, NULL, &args, NULL);
 }
 
-static void shared_memory(void **state) {
-  (void)state;
+TEST(shared_memory) {
   enum { KIB = 1024, MOST = 163 * KIB };
   const struct {
     int32_t bytes;
@@ -263,10 +252,9 @@ static void shared_memory(void **state) {
 }
 
 /* An entry of attention that needs more than the device has gives way to the next one of its type. */
-static void attention_that_fits(void **state) {
-  (void)state;
+TEST(attention_that_fits) {
   spec *s = loader_load(memory, SPECS_DIR "/attention.lua", DSL_DIR, 0, NULL);
-  loaded_kernel *of_attention = run_load_threads(memory, s, "sm_80", PEGEN_DTYPE_F32, 0, 64, true);
+  SCOPED_KERNEL *of_attention = run_load_threads(memory, s, "sm_80", PEGEN_DTYPE_F32, 0, 64, true);
   const pegen_kernel *attention = run_kernel(of_attention);
   DLTensor *rows[6];
   uint64_t random = 3;
@@ -300,16 +288,6 @@ static void attention_that_fits(void **state) {
   fake->run = run;
   fake->n_parameters = parameters;
   fake->most_shared = 163 << 10;
-  run_unload(of_attention);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(launches),
-                                     cmocka_unit_test(operand_types),
-                                     cmocka_unit_test(errors_have_names),
-                                     cmocka_unit_test(refusals),
-                                     cmocka_unit_test(shared_memory),
-                                     cmocka_unit_test(attention_that_fits),
-                                     cmocka_unit_test(entries_are_loaded_alone)};
-  return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return run_listed_between(set_up, tear_down); }

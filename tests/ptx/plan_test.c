@@ -1,13 +1,8 @@
 /* The launcher's plan and the threads' work, without a driver: however the grid is cut, every
  * element is written once, with the same bits; and what is refused is refused before a thread runs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
@@ -25,10 +20,9 @@ typedef struct fixture {
   uint64_t random;
 } fixture;
 
-static fixture open_spec(const char *file, int count, const loader_define *defines) {
+static fixture open_spec(const char *line) {
   fixture f = {.memory = arena_create(), .random = 3};
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, file), DSL_DIR, count, defines);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "%s", line);
   f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
   return f;
 }
@@ -54,8 +48,8 @@ static void any_grid(fixture *f, int64_t k_heads) {
   for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
     DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
     for (int i = 0; i < 4; i++) {
-      loaded_kernel *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false);
-      assert_non_null(loaded);
+      SCOPED_KERNEL *loaded =
+          held(run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false));
       DLTensor *out[2] = {tensor_copy(f->memory, q), tensor_copy(f->memory, k)};
       for (int s = 0; s < 2; s++) tensor_randomize(out[s], &(uint64_t){9});
       assert_int_equal(trial_call(run_kernel(loaded), positions, &f->operands, q, out[0], k, out[1], 1), 0);
@@ -63,23 +57,18 @@ static void any_grid(fixture *f, int64_t k_heads) {
         assert_true(!first[s] || tensor_identical(first[s], out[s]));
         if (!first[s]) first[s] = out[s];
       }
-      run_unload(loaded);
     }
   }
 }
 
-static void shared_rotors(void **state) {
-  (void)state;
-  fixture f = open_spec("geope3d", 0, NULL);
+TEST(shared_rotors) {
+  SCOPED fixture f = open_spec("geope3d");
   any_grid(&f, K_HEADS);
-  arena_destroy(f.memory);
 }
 
-static void rotors_by_head(void **state) {
-  (void)state;
-  fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
+TEST(rotors_by_head) {
+  SCOPED fixture f = open_spec("care heads=3");
   any_grid(&f, 3);
-  arena_destroy(f.memory);
 }
 
 static const number_type OPERAND_TYPES[] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
@@ -99,9 +88,9 @@ static void compare_operands(fixture *f, const pegen_kernel *kernel, const trial
   assert_true(worst.error < 0x1p-20L);
 }
 
-static void operand_types_of(const char *name, int count, const loader_define *defines) {
-  fixture f = open_spec(name, count, defines);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+static void operand_types_of(const char *line) {
+  SCOPED fixture f = open_spec(line);
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int t = 0; t < OPERAND_TYPE_COUNT; t++) {
     trial_operands operands = trial_random_operands(f.memory, f.spec, OPERAND_TYPES[t], &f.random);
@@ -127,22 +116,18 @@ static void operand_types_of(const char *name, int count, const loader_define *d
     assert_true(!first || tensor_identical(first, out));
     if (!first) first = out;
   }
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void operand_types(void **state) {
-  (void)state;
-  operand_types_of("quatro", 0, NULL);
-  operand_types_of("rope_mixed", 0, NULL);
-  operand_types_of("care", 1, (loader_define[]){{"heads", "3"}});
+TEST(operand_types) {
+  operand_types_of("quatro");
+  operand_types_of("rope_mixed");
+  operand_types_of("care heads=3");
 }
 
 /* Addresses and strides decide the entry. */
-static void width_of_access(void **state) {
-  (void)state;
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
+TEST(width_of_access) {
+  SCOPED fixture f = open_spec("rope");
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, q, NULL, NULL, 1), 0);
@@ -162,16 +147,13 @@ static void width_of_access(void **state) {
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, wide, NULL, NULL, 1), 0);
   assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16");
   assert_true(tensor_identical(wide, out));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* More batches than a grid has rows: several launches, each from its own batch on. */
-static void more_batches_than_rows(void **state) {
+TEST(more_batches_than_rows) {
   enum { MANY = 65535 + 2, CHANNELS = 4 };
-  (void)state;
-  fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  SCOPED fixture f = open_spec("rope_mixed heads=2 head_dim=4");
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   int64_t axes = f.spec->n_axes;
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){1, axes}, (double[]){3, 4, 5});
   DLTensor *q = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, MANY, 2, 1, CHANNELS), *last = NULL;
@@ -187,26 +169,20 @@ static void more_batches_than_rows(void **state) {
     assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, &two, &two_out, NULL, NULL, 1), 0);
   }
   assert_true(tensor_identical(out, last));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void nothing_to_launch(void **state) {
-  (void)state;
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+TEST(nothing_to_launch) {
+  SCOPED fixture f = open_spec("rope");
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
   q->shape[2] = positions->shape[0] = 0;
   assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, q, q, NULL, NULL, 1), 0);
   assert_null(run_threads_entry(run_kernel(loaded)));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
-static void refusals(void **state) {
-  (void)state;
-  fixture f = open_spec("care", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+TEST(refusals) {
+  SCOPED fixture f = open_spec("care");
+  SCOPED_KERNEL *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS),
            *out = tensor_copy(f.memory, q);
@@ -235,8 +211,6 @@ static void refusals(void **state) {
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, out, NULL, NULL, 1), PEGEN_ERROR_DEVICE);
   assert_int_equal(trial_call(kernel, NULL, &f.operands, q, q, NULL, NULL, 1), PEGEN_ERROR_MISSING_POSITIONS);
   assert_null(run_threads_entry(kernel));
-  run_unload(loaded);
-  arena_destroy(f.memory);
 }
 
 /* The same rows through entries of gradients, on any grid: the adjoint identity, and which entry ran. */
@@ -266,15 +240,14 @@ static double product(const DLTensor *x, const DLTensor *y, double *size) {
 }
 
 /* of_positions: what becomes of a call that asks for their gradients without a workspace. */
-static void gradients_of(const char *name, int count, const loader_define *defines, int of_positions) {
+static void gradients_of(const char *line, int of_positions) {
   static const int64_t wanted[] = {1, (int64_t)1 << 40};
-  fixture f = open_spec(name, count, defines);
+  SCOPED fixture f = open_spec(line);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   DLTensor *positions = random_positions(&f, 1), *x = random_rows(&f, NUMBER_F32, ROWS_BHND, heads),
            *g = random_rows(&f, NUMBER_F32, ROWS_BNHD, heads), *first = NULL;
   for (int i = 0; i < 2; i++) {
-    loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true));
     const pegen_kernel *kernel = run_kernel(loaded);
     DLTensor *y = tensor_copy(f.memory, x);
     assert_int_equal(trial_call(kernel, positions, &f.operands, x, y, NULL, NULL, 1), 0);
@@ -293,32 +266,26 @@ static void gradients_of(const char *name, int count, const loader_define *defin
     assert_int_equal(backward(&f, kernel, positions, here, here, NULL), 0);
     assert_true(tensor_identical(here, first));
     assert_int_equal(backward(&f, kernel, positions, g, here, positions), of_positions);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
-static void gradients(void **state) {
-  (void)state;
+TEST(gradients) {
   const int workspace = PEGEN_ERROR_WORKSPACE;
-  gradients_of("geope3d", 0, NULL, workspace);
-  gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}, workspace); /* staged */
-  gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}}, workspace);
-  gradients_of("liere", 2, (loader_define[]){{"block", "6"}, {"skip_tokens", "1"}}, workspace);
-  gradients_of("liere", 3, (loader_define[]){{"block", "12"}, {"heads", "3"}, {"head_dim", "39"}}, workspace);
-  gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, workspace);
-  gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, workspace);
-  gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, workspace);
-  fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  gradients_of("geope3d", workspace);
+  gradients_of("geope2d layout=split skip_tokens=2", workspace); /* staged */
+  gradients_of("quatro heads=3 inverse=true", workspace);
+  gradients_of("liere block=6 skip_tokens=1", workspace);
+  gradients_of("liere block=12 heads=3 head_dim=39", workspace);
+  gradients_of("comrope_ld block=8 basis=schur skip_tokens=2", workspace);
+  gradients_of("string_cayley head_dim=16 skip_tokens=1", workspace);
+  gradients_of("liere block=8 prepare=float64", workspace);
+  SCOPED fixture f = open_spec("rope");
+  SCOPED_KERNEL *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
-  run_unload(without);
-  arena_destroy(f.memory);
 }
 
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */
-static void device_of_gradients(void **state) {
-  (void)state;
+TEST(device_of_gradients) {
   DLTensor host = {.device = {kDLCPU, 0}}, second = {.device = {kDLCUDA, 1}};
   pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = &host, .k_out = &second, .k = &second};
   const pegen_args args = {.struct_size = sizeof args, .grad = &grad};
@@ -328,11 +295,4 @@ static void device_of_gradients(void **state) {
   assert_ptr_equal(pegen_launch_rows(&request), &host);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),          cmocka_unit_test(rotors_by_head),
-                                     cmocka_unit_test(operand_types),          cmocka_unit_test(width_of_access),
-                                     cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(gradients),
-                                     cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals),
-                                     cmocka_unit_test(device_of_gradients)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

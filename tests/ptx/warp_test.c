@@ -3,24 +3,17 @@
  * Each function of the builder is a kernel of one warp: a lane reads its words, and writes what it got. The kernels run
  * on the host, and as PTX they must have the instruction that is meant; PTXAS, where there is one, assembles them.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/target.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
+#include "test.h"
 #include "verify/run.h"
 #include "verify/run_threads.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -267,8 +260,7 @@ static void run_kernel_named(const char *name, bool reverse, warp_words in, warp
 
 /* ---- what must hold ---- */
 
-static void lanes_exchange(void **state) {
-  (void)state;
+TEST(lanes_exchange) {
   static _Alignas(16) warp_words in, out;
   for (int lane = 0; lane < LANES; lane++) in[lane][0].real = (float)lane + 0.5f, in[lane][1].integer = 100 + lane;
   for (int reverse = 0; reverse < 2; reverse++) {
@@ -319,13 +311,12 @@ static void fragments(number_type type, const char *name) {
       }
   }
 }
-static void fragments_bf16(void **state) { (void)state, fragments(NUMBER_BF16, "mma_bf16"); }
-static void fragments_f16(void **state) { (void)state, fragments(NUMBER_F16, "mma_f16"); }
+TEST(fragments_bf16) { fragments(NUMBER_BF16, "mma_bf16"); }
+TEST(fragments_f16) { fragments(NUMBER_F16, "mma_f16"); }
 
 /* PTX ISA, ldmatrix: threads 0-7 give the rows of the first matrix, 8-15 those of the second and so on; a row goes in
  * pairs to four threads, and the next row to the next four. Rows lie in shared memory in an order of their own. */
-static void matrices(void **state) {
-  (void)state;
+TEST(matrices) {
   static _Alignas(16) warp_words in, out;
   for (int lane = 0; lane < LANES; lane++) {
     int place = lane * 5 % LANES; /* of row lane % 8 of matrix lane / 8 */
@@ -343,8 +334,7 @@ static void matrices(void **state) {
 }
 
 /* A group is there after the wait that covers it, and not before: until then its place holds NaN. */
-static void copies(void **state) {
-  (void)state;
+TEST(copies) {
   static _Alignas(16) warp_words in, out;
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 8; i++) in[lane][i].integer = lane * 100 + i;
@@ -360,8 +350,7 @@ static void copies(void **state) {
     }
 }
 
-static void pairs(void **state) {
-  (void)state;
+TEST(pairs) {
   static _Alignas(16) warp_words in, out;
   static const number_type types[] = {NUMBER_BF16, NUMBER_F16};
   uint64_t random = 5;
@@ -387,8 +376,7 @@ static void pairs(void **state) {
   }
 }
 
-static void powers(void **state) {
-  (void)state;
+TEST(powers) {
   static _Alignas(16) warp_words in, out;
   for (int lane = 0; lane < LANES; lane++) in[lane][0].real = -(float)lane * 1.37f;
   run_kernel_named("power", false, in, out);
@@ -424,8 +412,7 @@ static void assert_bug(const char *name, const char *sentence) {
   if (!strstr(text, sentence)) fail_msg("%s: '%s'", name, text);
 }
 
-static void bugs(void **state) {
-  (void)state;
+TEST(bugs) {
   assert_bug("apart", "lanes of one warp have come to different operations");
   assert_bug("apart_in_detail", "lanes of one warp have come to different operations");
   assert_bug("some_missing", "31 lanes of a warp do what all of them have to do");
@@ -435,8 +422,7 @@ static void bugs(void **state) {
 }
 
 /* The text of one entry. */
-static void instructions(void **state) {
-  (void)state;
+TEST(instructions) {
   const compile_options options = {.emit = EMIT_PTX, .optimize = 3};
   compile_output ptx;
   gpu_write(f.memory, &f.program, gpu_target_find("sm_80"), &options, &ptx);
@@ -459,10 +445,5 @@ static void instructions(void **state) {
 
 int main(int argc, char **argv) {
   f.assembler = argc > 1 ? argv[1] : "";
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lanes_exchange), cmocka_unit_test(fragments_bf16), cmocka_unit_test(fragments_f16),
-      cmocka_unit_test(matrices),       cmocka_unit_test(copies),         cmocka_unit_test(pairs),
-      cmocka_unit_test(powers),         cmocka_unit_test(bugs),           cmocka_unit_test(instructions),
-  };
-  return cmocka_run_group_tests(tests, open_program, close_program);
+  return run_listed_between(open_program, close_program);
 }

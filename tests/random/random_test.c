@@ -5,6 +5,7 @@
  * A failing case is printed and its spec stays in the folder as random_SEED_i.lua.
  */
 #include "random_spec.h"
+#include "scoped.h"
 
 #include "interpret/trial.h"
 #include "verify/check_kind.h"
@@ -156,20 +157,19 @@ static bool entries_agree(trial_case *c, summary *total) {
 
 static bool run_case(trial_case *c, const char *target, unsigned dtypes, int optimize, summary *total) {
   choose_positions(c);
-  loaded_kernel *loaded = trial_load(c->memory, c->spec, target, dtypes, optimize);
+  SCOPED_KERNEL *loaded = trial_load(c->memory, c->spec, target, dtypes, optimize);
   if (!loaded) return false;
   c->kernel = run_kernel(loaded);
   bool passed = program_agrees(c);
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     if (dtypes & number_type_info((number_type)type)->dtype) passed = rows_agree(c, (number_type)type, total) && passed;
   if (dtypes & PEGEN_DTYPE_F32 && !spec_maps_channels(c->spec)) passed = entries_agree(c, total) && passed;
-  run_unload(loaded);
   return passed;
 }
 
 /* What check says of them is printed where it finds something wrong. */
 static bool gradients_agree(trial_case *c, const char *target) {
-  loaded_kernel *loaded = trial_load_gradients(c->memory, c->spec, target, PEGEN_DTYPE_F32, 1);
+  SCOPED_KERNEL *loaded = trial_load_gradients(c->memory, c->spec, target, PEGEN_DTYPE_F32, 1);
   if (!loaded) return false;
   checker check = {
       .memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random, .target = target};
@@ -185,7 +185,6 @@ static bool gradients_agree(trial_case *c, const char *target) {
   rewind(table);
   for (int byte; check.n_failed && (byte = fgetc(table)) != EOF;) putchar(byte);
   fclose(table);
-  run_unload(loaded);
   return !check.n_failed;
 }
 
@@ -199,7 +198,7 @@ static bool write_text(const char *path, const char *text) {
 static void one(uint64_t seed, int index, const char *const *targets, int n_targets, bool more, summary *total) {
   /* Hashed, since states that differ by a multiple of the generator's step give one sequence, shifted. */
   uint64_t which = (uint64_t)index;
-  trial_case c = {.memory = arena_create(), .random = seed};
+  SCOPED trial_case c = {.memory = arena_create(), .random = seed};
   c.random = random_next(&c.random) ^ random_next(&which);
   random_spec drawn = random_spec_draw(c.memory, &c.random, more);
   const char *target = targets[random_below(&c.random, n_targets)];
@@ -229,13 +228,12 @@ static void one(uint64_t seed, int index, const char *const *targets, int n_targ
     for (int i = 0; i < drawn.n_defines; i++) printf(" -D %s=%s", drawn.define[i].name, drawn.define[i].value);
     printf("\n%s\n", drawn.text);
   }
-  arena_destroy(c.memory);
 }
 
 int main(int argc, char **argv) {
   uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
   int count = argc > 2 ? atoi(argv[2]) : 300, first = argc > 3 ? atoi(argv[3]) : 0;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char **targets;
   on_gpu = argc > 4 && strncmp(argv[4], "sm_", 3) == 0;
   bool all = argc <= 4 || strcmp(argv[4], "all") == 0;
@@ -246,6 +244,5 @@ int main(int argc, char **argv) {
   for (int i = first; i < first + count; i++) one(seed, i, targets, n_targets, argc > 5, &total);
   printf("%d of %d failed; %d compact groups, largest errors 2^%.2Lf (rows), 2^%.2Lf (rotor entries)\n", total.failed,
          count, total.compact, log2l(total.rows), log2l(total.entries));
-  arena_destroy(a);
   return total.failed != 0;
 }

@@ -3,41 +3,29 @@
  * Rows hold every kind of number of their type, and positions NaN of all bits, among others: what rows are multiplied
  * by is NaN then whose lower half, were it rounded as that of a number, would carry into the sign.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TOKENS = 24, MOST_DEFINES = 3 };
+enum { TOKENS = 24 };
 
-typedef struct description {
-  const char *folder, *name;
-  loader_define defines[MOST_DEFINES];
-} description;
-
-static const description DESCRIPTIONS[] = {
-    {SPECS_DIR, "rope", {{"head_dim", "128"}}},
-    {SPECS_DIR, "rope", {{"head_dim", "128"}, {"layout", "split"}}},
-    {SPECS_DIR,
-     "rope",
-     {{"head_dim", "80"}, {"rotary_dim", "40"}}}, /* vectors that turn, that do not, and that begin early */
-    {SPECS_DIR, "rope", {{"head_dim", "66"}, {"rotary_dim", "2"}}}, /* the first vector is in no pair, others are */
-    {SPECS_DIR, "rope_mixed", {{"heads", "3"}}},
-    {SPECS_DIR, "rope_axial", {{NULL}}},
-    {SPECS_DIR, "geope2d", {{NULL}}},
-    {SPECS_DIR, "geope3d", {{"head_dim", "80"}}},
-    {SPECS_DIR, "care", {{NULL}}},
-    {SPECS_DIR, "quatro", {{"heads", "3"}}},
-    {SPECS_DIR, "sincos", {{NULL}}},
-    {HERE, "shear", {{NULL}}},
+static const char *const LINES[] = {
+    "rope head_dim=128",
+    "rope head_dim=128 layout=split",
+    "rope head_dim=80 rotary_dim=40", /* vectors that turn, that do not, and that begin early */
+    "rope head_dim=66 rotary_dim=2", /* the first vector is in no pair, others are */
+    "rope_mixed heads=3",
+    "rope_axial",
+    "geope2d",
+    "geope3d head_dim=80",
+    "care",
+    "quatro heads=3",
+    "sincos",
+    "./shear",
 };
 
 static const uint32_t PLACES[] = {0x7fffffff, 0x7f800001, 0xffffffff, 0xff812345, 0x7f800000, 0xff800000, 0x3f800000};
@@ -70,7 +58,7 @@ static DLTensor *rows(arena *a, number_type type, int heads, int channels, uint6
   return narrow;
 }
 
-static void assert_rounded(const description *d, const char *target, number_type type, const DLTensor *narrow,
+static void assert_rounded(const char *line, const char *target, number_type type, const DLTensor *narrow,
                            const DLTensor *wide, int64_t count) {
   const uint16_t *bits = narrow->data;
   const float *exact = wide->data;
@@ -78,12 +66,12 @@ static void assert_rounded(const description *d, const char *target, number_type
     uint16_t rounded;
     number_store(type, &rounded, exact[i]);
     if (isnan(exact[i]) ? !isnan(number_load(type, &bits[i])) : bits[i] != rounded)
-      fail_msg("%s, %s, type %d: element %lld is %04x, of %.9g", d->name, target, (int)type, (long long)i, bits[i],
+      fail_msg("%s, %s, type %d: element %lld is %04x, of %.9g", line, target, (int)type, (long long)i, bits[i],
                (double)exact[i]);
   }
 }
 
-static void compare(arena *a, const description *d, const spec *s, const char *target, const pegen_kernel *kernel,
+static void compare(arena *a, const char *line, const spec *s, const char *target, const pegen_kernel *kernel,
                     number_type type) {
   uint64_t random = 5;
   int heads = s->heads > 1 ? s->heads : 2;
@@ -96,46 +84,33 @@ static void compare(arena *a, const description *d, const spec *s, const char *t
   int64_t count = (int64_t)TOKENS * heads * s->head_dim;
   assert_int_equal(trial_call(kernel, positions, &operands, q_wide, q_exact, k_wide, k_exact, 1), 0);
   assert_int_equal(trial_call(kernel, positions, &operands, q, q_out, k, k_out, 1), 0);
-  assert_rounded(d, target, type, q_out, q_exact, count);
-  assert_rounded(d, target, type, k_out, k_exact, count);
+  assert_rounded(line, target, type, q_out, q_exact, count);
+  assert_rounded(line, target, type, k_out, k_exact, count);
   assert_int_equal(trial_call(kernel, positions, &operands, q, q, k, k, 1), 0); /* in place */
-  assert_rounded(d, target, type, q, q_exact, count);
+  assert_rounded(line, target, type, q, q_exact, count);
 }
 
-static void rows_are_rounded_once(void **state) {
-  (void)state;
-  for (size_t i = 0; i < sizeof DESCRIPTIONS / sizeof *DESCRIPTIONS; i++) {
-    const description *d = &DESCRIPTIONS[i];
-    arena *a = arena_create();
+TEST(rows_are_rounded_once) {
+  for (size_t i = 0; i < sizeof LINES / sizeof *LINES; i++) {
+    SCOPED arena *a = arena_create();
     const char **targets;
-    int count = 0, n_targets = trial_targets(a, NULL, &targets);
-    while (count < MOST_DEFINES && d->defines[count].name) count++;
-    const char *file = arena_printf(a, "%s/%s.lua", d->folder, d->name);
-    spec *s = loader_load(a, file, DSL_DIR, count, d->defines);
-    assert_non_null(s);
+    int n_targets = trial_targets(a, NULL, &targets);
+    spec *s = described(a, "%s", LINES[i]);
     for (int target = 0; target < n_targets; target++) {
       unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
-      loaded_kernel *loaded = trial_load(a, s, targets[target], dtypes, 2);
-      assert_non_null(loaded);
-      compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_BF16);
-      compare(a, d, s, targets[target], run_kernel(loaded), NUMBER_F16);
-      run_unload(loaded);
+      SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], dtypes, 2));
+      compare(a, LINES[i], s, targets[target], run_kernel(loaded), NUMBER_BF16);
+      compare(a, LINES[i], s, targets[target], run_kernel(loaded), NUMBER_F16);
     }
-    arena_destroy(a);
   }
 }
 
 /* Numbers below the least normal one lie as far from each other as those above it. */
-static void subnormal_numbers_are_evenly_spaced(void **state) {
-  (void)state;
+TEST(subnormal_numbers_are_evenly_spaced) {
   assert_true(number_half_ulp(NUMBER_F16, 1) == 0x1p-11L);
   assert_true(number_half_ulp(NUMBER_F16, 0x1p-14L) == 0x1p-25L);
   assert_true(number_half_ulp(NUMBER_F16, 0x1p-20L) == 0x1p-25L);
   assert_true(number_half_ulp(NUMBER_BF16, 0x1p-130L) == 0x1p-134L);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_rounded_once),
-                                     cmocka_unit_test(subnormal_numbers_are_evenly_spaced)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,16 +1,10 @@
 /* code_test LISTING: what is read of a short listing, and what follows from it by numbers that a person can add up. */
 #include "base/diag.h"
 #include "sass/code.h"
+#include "test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static arena *memory;
 static const char *listing;
@@ -24,8 +18,7 @@ static sass_code entry(const char *text, const char *name) {
   return (sass_code){.count = 0};
 }
 
-static void test_listing(void **state) {
-  (void)state;
+TEST(test_listing) {
   sass_code *code;
   assert_int_equal(sass_parse(memory, listing, &code), 3);
   assert_int_equal(sass_parse(memory, "", &code), 0);
@@ -47,8 +40,7 @@ static void test_listing(void **state) {
 }
 
 /* cuobjdump prints a function's name otherwise, and addresses where nvdisasm has labels. */
-static void test_addresses(void **state) {
-  (void)state;
+TEST(test_addresses) {
   static const char text[] = "\t\tFunction : other\n"
                              "        /*0000*/  FFMA R1, R1, R2, R1 ;  /* 0x0000000000007802 */\n"
                              "                                         /* 0x000fc80000000f00 */\n"
@@ -62,8 +54,7 @@ static void test_addresses(void **state) {
   assert_int_equal(sass_main_loop(memory, &other).count, 2);
 }
 
-static void test_turn_of_products(void **state) {
-  (void)state;
+TEST(test_turn_of_products) {
   sass_code code = entry(listing, "short_attention_bf16_mma");
   sass_turn turn = sass_main_loop(memory, &code);
   assert_int_equal(turn.count, 11); /* with the copy, without the two FSEL of a mask */
@@ -77,8 +68,7 @@ static void test_turn_of_products(void **state) {
   assert_int_equal(turn.issued[SASS_LSU], 2);
 }
 
-static void test_turn_of_loops(void **state) {
-  (void)state;
+TEST(test_turn_of_loops) {
   sass_code code = entry(listing, "short_attention_bf16");
   sass_turn turn = sass_main_loop(memory, &code);
   assert_int_equal(turn.multiply_adds, 4 * 2); /* a counter from 3 on in steps of 2 up to 11 */
@@ -86,8 +76,7 @@ static void test_turn_of_loops(void **state) {
   assert_int_equal(turn.stages, 0);
 }
 
-static void test_turn_of_rows(void **state) {
-  (void)state;
+TEST(test_turn_of_rows) {
   sass_code code = entry(listing, "short_encode_bf16");
   sass_turn turn = sass_rows(memory, &code, 24);
   assert_int_equal(turn.count, 2 + 24 * 6);
@@ -105,8 +94,7 @@ static sass_turn repeated(const sass_instruction *i, int count) {
   return turn;
 }
 
-static void test_schedule(void **state) {
-  (void)state;
+TEST(test_schedule) {
   const sass_chip *chip = sass_chip_at(0);
   sass_code mma = entry(listing, "short_attention_bf16_mma"), rows = entry(listing, "short_encode_bf16");
   double product = sass_product_cycles(chip);
@@ -134,8 +122,7 @@ static void test_schedule(void **state) {
   assert_true(all >= .95 * copy && all < 1.1 * copy);
 }
 
-static void test_occupancy(void **state) {
-  (void)state;
+TEST(test_occupancy) {
   const struct {
     sass_resources of;
     int blocks;
@@ -158,8 +145,7 @@ static void test_occupancy(void **state) {
   }
 }
 
-static void test_resources(void **state) {
-  (void)state;
+TEST(test_resources) {
   static const char ptx[] = "// Entries launched with dynamic shared memory, and its bytes:\n"
                             "//   first_mma              55312\n//\n.version 7.8\n"
                             ".visible .entry first_mma(\n)\n.maxntid 128\n{\n}\n"
@@ -204,8 +190,7 @@ static sass_banks banks_of_pitch(int pitch) {
   return sass_find_conflicts(memory, ptx, "k");
 }
 
-static void test_banks(void **state) {
-  (void)state;
+TEST(test_banks) {
   const struct {
     int pitch, wavefronts;
   } cases[] = {{144, 4}, {272, 4}, {80, 4}, {128, 32}, {160, 8}, {192, 16}, {16, 4}};
@@ -235,18 +220,7 @@ int main(int argc, char **argv) {
   memory = arena_create();
   if (argc != 2) return 2;
   listing = read_file(argv[1]);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_listing),
-      cmocka_unit_test(test_addresses),
-      cmocka_unit_test(test_turn_of_products),
-      cmocka_unit_test(test_turn_of_loops),
-      cmocka_unit_test(test_turn_of_rows),
-      cmocka_unit_test(test_schedule),
-      cmocka_unit_test(test_occupancy),
-      cmocka_unit_test(test_resources),
-      cmocka_unit_test(test_banks),
-  };
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = run_listed();
   arena_destroy(memory);
   return failed;
 }

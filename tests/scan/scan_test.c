@@ -2,15 +2,9 @@
  * same bits in any number of parts and in pieces that hand on their state; gradients as adjoints; what is refused, and
  * that nothing else is written.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/arena.h"
 #include "base/number.h"
+#include "test.h"
 
 #include "pegen/scan.h"
 
@@ -195,8 +189,7 @@ static void assert_lane(const world *w, const scene *s, int64_t sequence, int64_
   assert_true(fabsl(found - sum) <= (long double)(n + 1) * 0x1p-53L * size);
 }
 
-static void sums_are_right(void **state) {
-  (void)state;
+TEST(sums_are_right) {
   for (uint64_t round = 0; round < ROUNDS; round++) {
     world w = make_world(round);
     scene s = make_scene(&w);
@@ -226,8 +219,7 @@ static void sums_are_right(void **state) {
 }
 
 /* A prompt in pieces whose states are handed on, in the tensor that they are read from, and in place: the same bits. */
-static void pieces_are_the_whole(void **state) {
-  (void)state;
+TEST(pieces_are_the_whole) {
   for (uint64_t round = 0; round < ROUNDS; round++) {
     world w = make_world(round);
     if (w.packed || w.tokens < 1) {
@@ -269,8 +261,7 @@ static void pieces_are_the_whole(void **state) {
 }
 
 /* The scan from the other end is the adjoint: <out, g> + <state_out, gs> = <in, out'> + <state_in, state_out'>. */
-static void reverse_is_the_gradient(void **state) {
-  (void)state;
+TEST(reverse_is_the_gradient) {
   for (uint64_t round = 0; round < ROUNDS; round++) {
     world w = make_world(round);
     scene s = make_scene(&w);
@@ -309,7 +300,7 @@ static void reverse_is_the_gradient(void **state) {
 
 static int try(const pegen_scan *scan, int part, int parts) { return pegen_scan_tokens(scan, part, parts); }
 
-static void mistakes_are_refused(void **state) {
+TEST(mistakes_are_refused) {
   float in[24] = {0}, out[24] = {0};
   double sums[24] = {0};
   int32_t bounds[] = {0, 1, 3}, wrong[] = {0, 2, 1}, more[] = {0, 1, 4};
@@ -321,7 +312,6 @@ static void mistakes_are_refused(void **state) {
   s = (DLTensor){sums, {kDLCPU, 0}, 3, {kDLFloat, 64, 1}, states, NULL, 0};
   b = (DLTensor){bounds, {kDLCPU, 0}, 1, {kDLInt, 32, 1}, n_bounds, NULL, 0};
   const pegen_scan good = {.struct_size = sizeof good, .in = &x, .out = &y};
-  (void)state;
   assert_int_equal(try(&good, 0, 1), 0);
   assert_int_equal(try(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
   assert_int_equal(try(&good, 1, 1), PEGEN_ERROR_PART);
@@ -378,20 +368,14 @@ static void mistakes_are_refused(void **state) {
 }
 
 /* Gates that are 0 have a logarithm of -infinity: it stays one, and reaches no other lane. */
-static void infinities_stay_in_their_lane(void **state) {
+TEST(infinities_stay_in_their_lane) {
   float in[2 * 3] = {0, -INFINITY, 1, 2, 3, 4}, out[2 * 3];
   int64_t shape[] = {1, 2, 3};
   DLTensor x = {in, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
   y.data = out;
   pegen_scan scan = {.struct_size = sizeof scan, .in = &x, .out = &y};
-  (void)state;
   assert_int_equal(pegen_scan_tokens(&scan, 0, 1), 0);
   assert_true(out[0] == 0 && isinf(out[1]) && isinf(out[2]) && out[3] == 2 && out[4] == 5 && out[5] == 9);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_right), cmocka_unit_test(pieces_are_the_whole),
-                                     cmocka_unit_test(reverse_is_the_gradient), cmocka_unit_test(mistakes_are_refused),
-                                     cmocka_unit_test(infinities_stay_in_their_lane)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -3,14 +3,8 @@
 #ifndef PEGEN_TESTS_SHAPES_CALL_H
 #define PEGEN_TESTS_SHAPES_CALL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "../attention/fixture.h"
+#include "test.h"
 
 typedef enum entry_kind { ENCODE, ENCODE_BACKWARD, ATTENTION, ATTENTION_BACKWARD, ENTRY_KINDS } entry_kind;
 

@@ -1,35 +1,22 @@
 /* first_token_test: rows that begin behind their sequence's first token (a token that is generated, a chunk of a
  * prompt) are what they are in a call of all, to the bit, and so are gradients of rows; who does not take them refuses.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "test.h"
 #include "verify/trial.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 2, HEADS = 2, TOKENS = 23 };
 
-typedef struct encoding {
-  const char *name;
-  int n_defines;
-  loader_define defines[4];
-} encoding;
-
 /* Rotors, what is added to rows, matrices of exponentials, with a change of basis, and columns. */
-static const encoding encodings[] = {
-    {"rope", 2, {{"skip_tokens", "3"}, {"head_dim", "24"}}},
-    {"rope_mixed", 2, {{"skip_tokens", "3"}, {"heads", "2"}}},
-    {"sincos", 2, {{"skip_tokens", "3"}, {"channels", "24"}}},
-    {"liere", 3, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "24"}}},
-    {"string_cayley", 3, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "16"}}},
-    {"pape", 4, {{"skip_tokens", "3"}, {"heads", "2"}, {"head_dim", "20"}, {"origin", "0,0"}}},
+static const char *const encodings[] = {
+    "rope skip_tokens=3 head_dim=24",
+    "rope_mixed skip_tokens=3 heads=2",
+    "sincos skip_tokens=3 channels=24",
+    "liere skip_tokens=3 heads=2 head_dim=24",
+    "string_cayley skip_tokens=3 heads=2 head_dim=16",
+    "pape skip_tokens=3 heads=2 head_dim=20 origin=0,0",
 };
 
 /* What a call of all rows has. */
@@ -43,11 +30,9 @@ typedef struct world {
   const DLTensor *positions;
 } world;
 
-static world open_world(const encoding *e) {
+static world open_world(const char *line) {
   world w = {.memory = arena_create(), .random = 5};
-  w.spec =
-      loader_load(w.memory, arena_printf(w.memory, "%s/%s.lua", SPECS_DIR, e->name), DSL_DIR, e->n_defines, e->defines);
-  assert_non_null(w.spec);
+  w.spec = described(w.memory, "%s", line);
   w.loaded = trial_load_gradients(w.memory, w.spec, "native", PEGEN_DTYPE_F32, 1);
   assert_non_null(w.loaded);
   w.operands = trial_random_operands(w.memory, w.spec, NUMBER_F32, &w.random);
@@ -123,11 +108,10 @@ static void encode_backward(world *w, DLTensor *gained, DLTensor *q, int64_t fir
   free(args.workspace);
 }
 
-static void rows_from_a_token(void **state) {
-  (void)state;
+TEST(rows_from_a_token) {
   static const int64_t firsts[] = {1, 3, 4, TOKENS - 1};
   for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) {
-    world w = open_world(&encodings[i]);
+    world w = open_world(encodings[i]);
     const pegen_kernel *kernel = run_kernel(w.loaded);
     DLTensor *q = rows(&w, TOKENS, w.spec->head_dim), *out = rows(&w, TOKENS, width_of(kernel)),
              *gained = rows(&w, TOKENS, width_of(kernel)), *back = rows(&w, TOKENS, w.spec->head_dim);
@@ -140,17 +124,16 @@ static void rows_from_a_token(void **state) {
       DLTensor *some = rows(&w, TOKENS - first, width_of(kernel)),
                *back_of_some = rows(&w, TOKENS - first, w.spec->head_dim);
       encode(&w, from_token(w.memory, q, 2, first), some, first);
-      assert_same_from(&w, out, first, some, encodings[i].name);
+      assert_same_from(&w, out, first, some, encodings[i]);
       encode_backward(&w, from_token(w.memory, gained, 2, first), back_of_some, first);
-      assert_same_from(&w, back, first, back_of_some, arena_printf(w.memory, "gradients of %s", encodings[i].name));
+      assert_same_from(&w, back, first, back_of_some, arena_printf(w.memory, "gradients of %s", encodings[i]));
     }
     close_world(&w);
   }
 }
 
-static void refusals(void **state) {
-  (void)state;
-  world w = open_world(&encodings[0]);
+TEST(refusals) {
+  world w = open_world(encodings[0]);
   const pegen_kernel *kernel = run_kernel(w.loaded);
   DLTensor *q = rows(&w, TOKENS, w.spec->head_dim);
   pegen_args args = args_from(&w, 0);
@@ -161,8 +144,8 @@ static void refusals(void **state) {
   assert_int_equal(kernel->prepare(&args, 0, 1), PEGEN_ERROR_FIRST_TOKEN);
   close_world(&w);
 
-  encoding on_grid = {"rope_axial", 2, {{"skip_tokens", "3"}, {"grid", "4,5"}}};
-  w = open_world(&on_grid);
+  const char *on_grid = "rope_axial skip_tokens=3 grid=4,5";
+  w = open_world(on_grid);
   args = args_from(&w, 1);
   args.positions = NULL;
   args.q = args.q_out = rows(&w, TOKENS, w.spec->head_dim);
@@ -171,8 +154,8 @@ static void refusals(void **state) {
   assert_int_equal(run_kernel(w.loaded)->encode(&args, 0, 1), 0);
   close_world(&w);
 
-  encoding attention = {"alibi", 2, {{"skip_tokens", "3"}, {"head_dim", "8"}}};
-  w = open_world(&attention);
+  const char *attention = "alibi skip_tokens=3 head_dim=8";
+  w = open_world(attention);
   args = args_from(&w, 0);
   args.first_token = 1;
   args.q = args.k = args.v = args.out = rows(&w, TOKENS, 8);
@@ -180,7 +163,4 @@ static void refusals(void **state) {
   close_world(&w);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_from_a_token), cmocka_unit_test(refusals)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,6 +2,7 @@
  * what positions and inputs gain are those of calls of their own, to the bit; what operands gain is their sum; the same
  * bits for any number of parts; and what is refused, before a byte is written. */
 #include "call.h"
+#include "scoped.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,38 +10,21 @@
 enum { MOST_SEQUENCES = 6 };
 
 typedef struct ragged {
-  const char *name;
-  int n_defines;
-  loader_define defines[4];
+  const char *line;
   int sequences;
   int32_t q[MOST_SEQUENCES + 1], k[MOST_SEQUENCES + 1];
 } ragged;
 
 static const ragged calls[] = {
-    {"rope", 1, {{"head_dim", "20"}}, 4, {0, 3, 3, 40, 41}, {0, 5, 7, 7, 60}},
-    {"rope_mixed", 2, {{"head_dim", "12"}, {"heads", "2"}}, 3, {0, 9, 9, 30}, {0, 9, 9, 30}},
-    {"string_cayley", 2, {{"head_dim", "8"}, {"heads", "2"}}, 3, {0, 9, 9, 30}, {0, 4, 5, 12}},
-    {"care", 3, {{"head_dim", "32"}, {"grid", "3,2"}, {"skip_tokens", "2"}}, 4, {0, 8, 8, 16, 24}, {0, 8, 16, 16, 16}},
-    {"comrope_ld", 3, {{"head_dim", "16"}, {"grid", "3,2"}, {"skip_tokens", "1"}}, 3, {0, 7, 7, 14}, {0, 7, 7, 14}},
-    {"pape",
-     4,
-     {{"head_dim", "8"}, {"grid", "2,3"}, {"skip_tokens", "1"}, {"parabolas", "2"}},
-     3,
-     {0, 7, 14, 14},
-     {0, 7, 7, 14}},
-    {"alibi",
-     3,
-     {{"head_dim", "12"}, {"heads", "4"}, {"skip_tokens", "2"}},
-     6,
-     {0, 3, 3, 40, 41, 61, 64},
-     {0, 90, 93, 130, 130, 150, 151}},
-    {"pape",
-     4,
-     {{"role", "pairwise"}, {"heads", "4"}, {"axes", "1"}, {"parabolas", "2"}},
-     4,
-     {0, 3, 3, 40, 41},
-     {0, 5, 7, 7, 60}},
-    {"lingeope", 1, {{"head_dim", "12"}}, 3, {0, 6, 6, 20}, {0, 9, 11, 13}},
+    {"rope head_dim=20", 4, {0, 3, 3, 40, 41}, {0, 5, 7, 7, 60}},
+    {"rope_mixed head_dim=12 heads=2", 3, {0, 9, 9, 30}, {0, 9, 9, 30}},
+    {"string_cayley head_dim=8 heads=2", 3, {0, 9, 9, 30}, {0, 4, 5, 12}},
+    {"care head_dim=32 grid=3,2 skip_tokens=2", 4, {0, 8, 8, 16, 24}, {0, 8, 16, 16, 16}},
+    {"comrope_ld head_dim=16 grid=3,2 skip_tokens=1", 3, {0, 7, 7, 14}, {0, 7, 7, 14}},
+    {"pape head_dim=8 grid=2,3 skip_tokens=1 parabolas=2", 3, {0, 7, 14, 14}, {0, 7, 7, 14}},
+    {"alibi head_dim=12 heads=4 skip_tokens=2", 6, {0, 3, 3, 40, 41, 61, 64}, {0, 90, 93, 130, 130, 150, 151}},
+    {"pape role=pairwise heads=4 axes=1 parabolas=2", 4, {0, 3, 3, 40, 41}, {0, 5, 7, 7, 60}},
+    {"lingeope head_dim=12", 3, {0, 6, 6, 20}, {0, 9, 11, 13}},
 };
 
 static DLTensor bounds_of(const int32_t *at, int64_t *shape) {
@@ -164,19 +148,16 @@ static void as_apart(fixture *f, const pegen_kernel *kernel, const ragged *r, en
   }
 }
 
-static void every_entry(void **state) {
-  (void)state;
+TEST(every_entry) {
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     const ragged *r = &calls[i];
-    fixture f = fixture_open(SPECS_DIR, r->name, r->n_defines, r->defines, NULL, 31);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1);
-    assert_non_null(loaded);
+    SCOPED fixture f = fixture_open(NULL, 31, "%s", r->line);
+    SCOPED_KERNEL *loaded =
+        held(trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, 1));
     const pegen_kernel *kernel = run_kernel(loaded);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       for (int type = NUMBER_F32; type <= NUMBER_BF16 && sample_has(kernel, (entry_kind)kind); type++)
         as_apart(&f, kernel, r, (entry_kind)kind, (number_type)type);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
@@ -239,24 +220,14 @@ static void refused_of(fixture *f, const pegen_kernel *kernel, entry_kind kind) 
   assert_memory_equal(within.data, q_at, sizeof q_at);
 }
 
-static void refused(void **state) {
-  (void)state;
-  static const struct {
-    const char *name;
-    int n_defines;
-    loader_define defines[2];
-  } all[] = {{"rope", 1, {{"head_dim", "12"}}}, {"alibi", 2, {{"head_dim", "12"}, {"heads", "4"}}}};
+TEST(refused) {
+  static const char *const lines[] = {"rope head_dim=12", "alibi head_dim=12 heads=4"};
   for (int i = 0; i < 2; i++) {
-    fixture f = fixture_open(SPECS_DIR, all[i].name, all[i].n_defines, all[i].defines, NULL, 37);
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED fixture f = fixture_open(NULL, 37, "%s", lines[i]);
+    SCOPED_KERNEL *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       if (sample_has(run_kernel(loaded), (entry_kind)kind)) refused_of(&f, run_kernel(loaded), (entry_kind)kind);
-    run_unload(loaded);
-    arena_destroy(f.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_entry), cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

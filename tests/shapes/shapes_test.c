@@ -7,22 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct description {
-  const char *name;
-  int n_defines;
-  loader_define defines[4];
-} description;
-
-static const description descriptions[] = {
-    {"rope", 1, {{"head_dim", "20"}}},
-    {"rope_mixed", 2, {{"head_dim", "12"}, {"heads", "2"}}},
-    {"string_cayley", 2, {{"head_dim", "8"}, {"heads", "2"}}},
-    {"comrope_ld", 2, {{"head_dim", "16"}, {"heads", "2"}}},
-    {"sincos", 1, {{"channels", "12"}}},
-    {"pape", 4, {{"head_dim", "8"}, {"heads", "2"}, {"axes", "1"}, {"parabolas", "2"}}},
-    {"alibi", 2, {{"head_dim", "12"}, {"heads", "4"}}},
-    {"lookhere", 2, {{"head_dim", "12"}, {"heads", "12"}}},
-    {"pape", 4, {{"role", "pairwise"}, {"heads", "4"}, {"axes", "1"}, {"parabolas", "2"}}},
+static const char *const descriptions[] = {
+    "rope head_dim=20",
+    "rope_mixed head_dim=12 heads=2",
+    "string_cayley head_dim=8 heads=2",
+    "comrope_ld head_dim=16 heads=2",
+    "sincos channels=12",
+    "pape head_dim=8 heads=2 axes=1 parabolas=2",
+    "alibi head_dim=12 heads=4",
+    "lookhere head_dim=12 heads=12",
+    "pape role=pairwise heads=4 axes=1 parabolas=2",
 };
 
 typedef struct opened {
@@ -31,8 +25,8 @@ typedef struct opened {
   const pegen_kernel *kernel;
 } opened;
 
-static opened open_description(const description *d, const char *target, unsigned dtypes) {
-  opened o = {.f = fixture_open(SPECS_DIR, d->name, d->n_defines, d->defines, target, 29)};
+static opened open_description(const char *line, const char *target, unsigned dtypes) {
+  opened o = {.f = fixture_open(target, 29, "%s", line)};
   o.loaded = trial_load_gradients(o.f.memory, o.f.spec, o.f.targets[0], dtypes, 1);
   assert_non_null(o.loaded);
   o.kernel = run_kernel(o.loaded);
@@ -72,10 +66,9 @@ static void as_of_four(const opened *o, entry_kind kind, number_type type, int64
   }
 }
 
-static void every_entry(void **state) {
-  (void)state;
+TEST(every_entry) {
   for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; i++) {
-    opened o = open_description(&descriptions[i], NULL, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16);
+    opened o = open_description(descriptions[i], NULL, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16);
     for (int kind = 0; kind < ENTRY_KINDS; kind++)
       for (int way = 0; way < 8 && sample_has(o.kernel, (entry_kind)kind); way++)
         as_of_four(&o, (entry_kind)kind, way & 1 ? NUMBER_BF16 : NUMBER_F32, way & 2 ? 2 : 1, way & 4, way & 2);
@@ -84,9 +77,8 @@ static void every_entry(void **state) {
 }
 
 /* Tables are of positions without rows, where [x,1] is x tokens. */
-static void tables(void **state) {
-  (void)state;
-  opened o = open_description(&descriptions[0], NULL, PEGEN_DTYPE_F32);
+TEST(tables) {
+  opened o = open_description(descriptions[0], NULL, PEGEN_DTYPE_F32);
   for (int batch = 1; batch < 3; batch++) {
     sizes z = sizes_of(&o, batch);
     z.by_batch = batch == 2;
@@ -192,10 +184,9 @@ static void groups_as_apart(const opened *o, entry_kind kind, int64_t batch, int
   }
 }
 
-static void grouped_heads(void **state) {
-  (void)state;
+TEST(grouped_heads) {
   for (int i = 1; i < 4; i++) {
-    opened o = open_description(&descriptions[i], NULL, PEGEN_DTYPE_F32);
+    opened o = open_description(descriptions[i], NULL, PEGEN_DTYPE_F32);
     for (int kind = ENCODE; kind <= ENCODE_BACKWARD; kind++)
       for (int way = 0; way < 4; way++)
         for (int batch = 1; batch < 3; batch++) groups_as_apart(&o, (entry_kind)kind, batch, way);
@@ -204,9 +195,8 @@ static void grouped_heads(void **state) {
 }
 
 /* A launch of a GPU, thread by thread. */
-static void grouped_launches(void **state) {
-  (void)state;
-  opened o = open_description(&descriptions[1], "sm_80", PEGEN_DTYPE_F32);
+TEST(grouped_launches) {
+  opened o = open_description(descriptions[1], "sm_80", PEGEN_DTYPE_F32);
   for (int kind = ENCODE; kind <= ENCODE_BACKWARD; kind++)
     for (int way = 0; way < 4; way++)
       for (int batch = 1; batch < 3; batch++) groups_as_apart(&o, (entry_kind)kind, batch, way);
@@ -224,9 +214,8 @@ static void grouped_launches(void **state) {
     assert_true(sample_is(&s, before)); \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
-  opened o = open_description(&descriptions[0], NULL, PEGEN_DTYPE_F32);
+TEST(refused) {
+  opened o = open_description(descriptions[0], NULL, PEGEN_DTYPE_F32);
   arena *a = o.f.memory;
   sizes z = sizes_of(&o, 1);
   sample s;
@@ -253,7 +242,7 @@ static void refused(void **state) {
   REFUSED(PEGEN_ERROR_OVERLAP, (onto.data = r.args.k_out->data, args.q_out = &onto));
   close_description(&o);
 
-  o = open_description(&descriptions[1], NULL, PEGEN_DTYPE_F32); /* of two axes and two heads */
+  o = open_description(descriptions[1], NULL, PEGEN_DTYPE_F32); /* of two axes and two heads */
   z = (sizes){1, 5, 2, 9, 13, false, false, false};
   sample_make(&s, &o.f, o.kernel, ENCODE, NUMBER_F32, &z);
   sample_reshape(&s, true, false, &r);
@@ -275,9 +264,4 @@ static void refused(void **state) {
   close_description(&o);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_entry), cmocka_unit_test(tables),
-                                     cmocka_unit_test(grouped_heads), cmocka_unit_test(grouped_launches),
-                                     cmocka_unit_test(refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

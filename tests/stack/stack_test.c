@@ -6,9 +6,10 @@
  * not reach. Entries are those of kernel/entries.h, so that a new one is measured, or the test says that it is not
  * called.
  */
+#include "described.h"
 #include "forms/form.h"
-#include "loader.h"
 #include "plan/attention.h"
+#include "scoped.h"
 #include "verify/trial_attention_backward.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, MOST_DEFINES = 6, KIB = 1024 };
+enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, KIB = 1024 };
 
 /* ---- a call on a stack of its own ---- */
 
@@ -78,10 +79,9 @@ static int promised(const promise *of, int size) {
 
 /* Of rotations of pairs off a grid: of each block and each number that operands have in them. */
 static size_t torque_bytes(const spec *s) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const attention_plan *p = s->pairwise->rotates && !s->grid[0] ? attention_plan_build(a, s) : NULL;
   size_t numbers = p && p->torques ? (size_t)p->torques->n_scatters * (size_t)s->n_blocks : 0;
-  arena_destroy(a);
   return 128 * numbers;
 }
 
@@ -269,80 +269,68 @@ static void measure_kernel(const spec *s, const char *target, const pegen_kernel
   for (int n = 0; n < 2 && kernel->dtypes & number_type_info(types[n])->dtype; n++)
     for (int i = 0; i < PEGEN_ENTRY_COUNT; i++)
       for (int gains = 0; gains <= (entry_rows[i].option == ENTRY_GRADIENT); gains++) {
-        subject t = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 1};
+        SCOPED subject t = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 1};
         set_call(&t, types[n], gains, true);
         if (!measure(&t, (pegen_entry_kind)i, target, gains ? " with operands" : "")) {
           set_call(&t, types[n], gains, false);
           measure(&t, (pegen_entry_kind)i, target, gains ? " with operands alone" : "");
         }
-        arena_destroy(t.memory);
       }
 }
 
-typedef struct test_case {
-  const char *name;
-  loader_define define[MOST_DEFINES]; /* up to one without a name */
-} test_case;
-
 /* The largest sizes of each promise; many heads of their own; what is learned as well as what is not. */
-static const test_case cases[] = {
-    {"rope", {{"head_dim", "256"}}},
-    {"rope_mixed", {{"head_dim", "256"}, {"heads", "16"}, {"axes", "3"}}},
-    {"rope_mixed", {{"head_dim", "1024"}, {"heads", "8"}}},
-    {"quatro", {{"head_dim", "256"}, {"heads", "12"}}},
-    {"care", {{"head_dim", "256"}, {"heads", "12"}}},
-    {"sincos", {{"channels", "1024"}}},
-    {"liere", {{"head_dim", "64"}, {"block", "32"}, {"heads", "4"}}},
-    {"liere", {{"head_dim", "128"}, {"block", "64"}}},
-    {"comrope_ld", {{"head_dim", "64"}, {"block", "32"}, {"basis", "schur"}, {"heads", "2"}}},
-    {"comrope_ap", {{"head_dim", "64"}, {"block", "8"}, {"heads", "2"}}},
-    {"string_cayley", {{"head_dim", "64"}, {"heads", "2"}}},
-    {"string_cayley", {{"head_dim", "128"}}},
-    {"pape", {{"head_dim", "64"}}},
-    {"pape", {{"head_dim", "64"}, {"axes", "3"}, {"parabolas", "300"}, {"heads", "8"}}},
-    {"pape", {{"head_dim", "64"}, {"role", "pairwise"}}},
-    {"attention", {{"head_dim", "64"}}},
-    {"attention", {{"head_dim", "256"}}},
-    {"attention", {{"head_dim", "1024"}}},
-    {"alibi", {{"head_dim", "256"}, {"axes", "3"}}},
-    {"relative_bias_table", {{"head_dim", "64"}, {"window_h", "14"}, {"window_w", "14"}}},
-    {"lingeope", {{"head_dim", "64"}}},
-    {"lingeope", {{"head_dim", "192"}}},
-    {"attention", {{"head_dim", "4096"}}},
-    {"attention", {{"head_dim", "16"}, {"value_dim", "256"}}},
-    {"lingeope", {{"head_dim", "1022"}}},
-    {"lingeope", {{"head_dim", "4095"}}},
-    {"../tests/attention/turning", {{"head_dim", "256"}}},
-    {"../tests/attention/turning", {{"head_dim", "1022"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "64"}, {"value_dim", "64"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "256"}, {"value_dim", "256"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "1024"}, {"value_dim", "1024"}}},
-    {"../tests/attention/rows_turned", {{"head_dim", "4096"}, {"value_dim", "4096"}, {"heads", "1"}}},
-    {"more/gta", {{"head_dim", "64"}}},
-    {"more/gta", {{"head_dim", "256"}}},
-    {"more/gta", {{"head_dim", "1024"}}},
-    {"more/gta", {{"head_dim", "4096"}}},
+static const char *const lines[] = {
+    "rope head_dim=256",
+    "rope_mixed head_dim=256 heads=16 axes=3",
+    "rope_mixed head_dim=1024 heads=8",
+    "quatro head_dim=256 heads=12",
+    "care head_dim=256 heads=12",
+    "sincos channels=1024",
+    "liere head_dim=64 block=32 heads=4",
+    "liere head_dim=128 block=64",
+    "comrope_ld head_dim=64 block=32 basis=schur heads=2",
+    "comrope_ap head_dim=64 block=8 heads=2",
+    "string_cayley head_dim=64 heads=2",
+    "string_cayley head_dim=128",
+    "pape head_dim=64",
+    "pape head_dim=64 axes=3 parabolas=300 heads=8",
+    "pape head_dim=64 role=pairwise",
+    "attention head_dim=64",
+    "attention head_dim=256",
+    "attention head_dim=1024",
+    "alibi head_dim=256 axes=3",
+    "relative_bias_table head_dim=64 window_h=14 window_w=14",
+    "lingeope head_dim=64",
+    "lingeope head_dim=192",
+    "attention head_dim=4096",
+    "attention head_dim=16 value_dim=256",
+    "lingeope head_dim=1022",
+    "lingeope head_dim=4095",
+    "../tests/attention/turning head_dim=256",
+    "../tests/attention/turning head_dim=1022",
+    "../tests/attention/rows_turned head_dim=64 value_dim=64",
+    "../tests/attention/rows_turned head_dim=256 value_dim=256",
+    "../tests/attention/rows_turned head_dim=1024 value_dim=1024",
+    "../tests/attention/rows_turned head_dim=4096 value_dim=4096 heads=1",
+    "more/gta head_dim=64",
+    "more/gta head_dim=256",
+    "more/gta head_dim=1024",
+    "more/gta head_dim=4096",
 };
 
-static void run_case(const test_case *of) {
-  arena *memory = arena_create();
+static void run_case(const char *line) {
+  SCOPED arena *memory = arena_create();
   const char **targets;
-  int count = 0, n_targets = trial_targets(memory, NULL, &targets);
-  while (count < MOST_DEFINES && of->define[count].name) count++;
-  const spec *s =
-      loader_load(memory, arena_printf(memory, "%s/%s.lua", SPECS_DIR, of->name), DSL_DIR, count, of->define);
-  if (!s || n_targets == 0) exit(1);
+  if (trial_targets(memory, NULL, &targets) == 0) exit(1);
+  const spec *s = described(memory, "%s", line);
   unsigned dtypes = s->head_dim > 64 ? PEGEN_DTYPE_F32 : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
-  loaded_kernel *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
-  if (!loaded) exit(1);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(memory, s, targets[0], dtypes, 1));
   measure_kernel(s, targets[0], run_kernel(loaded));
-  run_unload(loaded);
-  arena_destroy(memory);
 }
 
 int main(int argc, char **argv) {
   is_printed = argc > 1 && strcmp(argv[1], "--print") == 0;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) run_case(lines[i]);
   for (int i = 0; i < PEGEN_ENTRY_COUNT; i++) {
     if (entry_rows[i].role == ENTRY_SIZE || measured[i]) continue;
     printf("no case calls %s\n", entry_rows[i].name);

@@ -3,50 +3,43 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "../interface/float_states.h"
 #include "base/number.h"
-#include "loader.h"
+#include "described.h"
 #include "pegen/fold.h"
 #include "pegen/scan.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/trial.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, TOKENS = 10, HEADS = 2, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
+enum { BATCH = 2, TOKENS = 10, HEADS = 2, NOT_RUNNABLE = 77 };
 
 static const char *wanted; /* target, or NULL */
 
 /* Every form, every road of a form's arithmetic. */
 typedef struct state_case {
-  const char *name, *spec;
-  const char *define[MOST_DEFINES];
+  const char *name, *line;
 } state_case;
 
 static const state_case cases[] = {
-    {"rope", "rope", {"head_dim=64"}},
-    {"geope3d", "geope3d", {"head_dim=64"}},
-    {"care", "care", {"head_dim=64", "heads=2"}},
-    {"quatro", "quatro", {"head_dim=48", "heads=2"}},
-    {"liere4", "liere", {"head_dim=36", "heads=2", "block=4"}},
-    {"liere8", "liere", {"head_dim=64", "heads=2", "block=8"}},
-    {"liere64", "liere", {"head_dim=64", "heads=2", "block=64"}},
-    {"comrope_schur", "comrope_ap", {"head_dim=64", "heads=2", "block=8", "basis=schur"}},
-    {"string", "string_cayley", {"head_dim=48", "heads=2"}},
-    {"sincos", "sincos", {"channels=60"}},
-    {"pape_columns", "pape", {"head_dim=32", "heads=2", "parabolas=7"}},
-    {"attention", "attention", {"head_dim=32"}},
-    {"alibi", "alibi", {"head_dim=32", "heads=2"}},
-    {"lookhere", "lookhere", {"head_dim=32"}},
-    {"lingeope", "lingeope", {"head_dim=30"}},
-    {"pape_pairs", "pape", {"head_dim=32", "heads=2", "parabolas=7", "role=pairwise"}},
+    {"rope", "rope head_dim=64"},
+    {"geope3d", "geope3d head_dim=64"},
+    {"care", "care head_dim=64 heads=2"},
+    {"quatro", "quatro head_dim=48 heads=2"},
+    {"liere4", "liere head_dim=36 heads=2 block=4"},
+    {"liere8", "liere head_dim=64 heads=2 block=8"},
+    {"liere64", "liere head_dim=64 heads=2 block=64"},
+    {"comrope_schur", "comrope_ap head_dim=64 heads=2 block=8 basis=schur"},
+    {"string", "string_cayley head_dim=48 heads=2"},
+    {"sincos", "sincos channels=60"},
+    {"pape_columns", "pape head_dim=32 heads=2 parabolas=7"},
+    {"attention", "attention head_dim=32"},
+    {"alibi", "alibi head_dim=32 heads=2"},
+    {"lookhere", "lookhere head_dim=32"},
+    {"lingeope", "lingeope head_dim=30"},
+    {"pape_pairs", "pape head_dim=32 heads=2 parabolas=7 role=pairwise"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
@@ -163,38 +156,25 @@ static void assert_entries(fixture *f, number_type type) {
 
 static void entries_compute_alike(void **state) {
   const state_case *which = *state;
-  fixture f = {.memory = arena_create(), .random = 9};
-  loader_define defines[MOST_DEFINES];
-  int n_defines = 0;
-  for (; n_defines < MOST_DEFINES && which->define[n_defines]; n_defines++) {
-    char *name = arena_strdup(f.memory, which->define[n_defines]), *value = strchr(name, '=');
-    *value++ = 0;
-    defines[n_defines] = (loader_define){name, value};
-  }
-  f.spec =
-      loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n_defines, defines);
-  assert_non_null(f.spec);
+  SCOPED fixture f = {.memory = arena_create(), .random = 9};
+  f.spec = described(f.memory, "%s", which->line);
   f.heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   f.tokens = f.spec->grid[0] ? spec_grid_tokens(f.spec) : TOKENS;
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     f.kernel = run_kernel(loaded);
     assert_entries(&f, NUMBER_F32);
     if (i == count - 1) assert_entries(&f, NUMBER_BF16);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
-static void folding_computes_alike(void **state) {
+TEST(folding_computes_alike) {
   enum { D = 16, HEAD = 2, BLOCK = 8, INPUTS = 5 };
   float raw[HEAD * 2 * BLOCK * BLOCK], weight[HEAD * D * INPUTS], usual[HEAD * D * INPUTS], given[HEAD * D * INPUTS];
   int64_t raw_shape[] = {HEAD, 2, BLOCK, BLOCK}, weight_shape[] = {HEAD * D, INPUTS};
   uint64_t random = 4;
-  (void)state;
   for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) raw[i] = (float)random_uniform(&random, -1, 1);
   for (size_t i = 0; i < sizeof given / sizeof *given; i++) given[i] = (float)random_uniform(&random, -1, 1);
   DLTensor generators = {raw, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, raw_shape, NULL, 0};
@@ -221,12 +201,11 @@ static void folding_computes_alike(void **state) {
   }
 }
 
-static void scanning_computes_alike(void **state) {
+TEST(scanning_computes_alike) {
   enum { N = 9 };
   float in[N], out[N], usual[N];
   int64_t shape[] = {1, 1, N};
   uint64_t random = 4;
-  (void)state;
   for (int i = 0; i < N; i++) in[i] = (float)random_uniform(&random, -1, 1);
   DLTensor x = {in, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
   y.data = out;
@@ -247,8 +226,7 @@ static void scanning_computes_alike(void **state) {
 }
 
 /* The states are real ones: of 16 without traps, all but the default change what arithmetic gives. */
-static void states_matter(void **state) {
-  (void)state;
+TEST(states_matter) {
   for (int i = 0; i < 16; i++)
     if (i & 7) assert_true(float_states_matter(i));
   assert_false(float_states_matter(0));
@@ -257,9 +235,6 @@ static void states_matter(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT + 3] = {cmocka_unit_test(states_matter), cmocka_unit_test(folding_computes_alike),
-                                             cmocka_unit_test(scanning_computes_alike)};
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i + 3] = (struct CMUnitTest){cases[i].name, entries_compute_alike, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, entries_compute_alike, &cases[i]);
+  return run_listed();
 }

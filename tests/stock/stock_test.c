@@ -1,14 +1,9 @@
 /* stock_test PTX_FOLDER: libpegen_kernels as a program sees it: the index, the descriptors, one call.
  * Linked once with the static and once with the shared library. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "test.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,8 +16,7 @@ static const char *const names[] = {
 enum { NAME_COUNT = sizeof names / sizeof *names };
 static const char *ptx_folder;
 
-static void lists_every_description(void **state) {
-  (void)state;
+TEST(lists_every_description) {
   const pegen_kernel *const *list = pegen_kernels_list();
   assert_int_equal(pegen_kernels_count(), NAME_COUNT);
   for (int i = 0; i < NAME_COUNT; i++) {
@@ -35,8 +29,7 @@ static void lists_every_description(void **state) {
   assert_null(pegen_kernels_find(NULL));
 }
 
-static void descriptors_are_whole(void **state) {
-  (void)state;
+TEST(descriptors_are_whole) {
   for (const pegen_kernel *const *k = pegen_kernels_list(); *k; k++) {
     const pegen_kernel *kernel = *k;
     assert_true(pegen_kernel_supported(kernel));
@@ -49,8 +42,7 @@ static void descriptors_are_whole(void **state) {
 }
 
 /* What has PTX in the folder has it in the library. */
-static void ptx_is_inside(void **state) {
-  (void)state;
+TEST(ptx_is_inside) {
   int count = 0;
   for (const pegen_kernel *const *k = pegen_kernels_list(); *k; k++) {
     char path[4096];
@@ -64,8 +56,7 @@ static void ptx_is_inside(void **state) {
 }
 
 /* A kernel chosen at run time, as an engine would: a rotation keeps lengths and leaves the origin. */
-static void a_found_kernel_runs(void **state) {
-  (void)state;
+TEST(a_found_kernel_runs) {
   enum { TOKENS = 5, HEADS = 2 };
   const pegen_kernel *kernel = pegen_kernels_find("geope3d");
   assert_non_null(kernel);
@@ -97,7 +88,5 @@ static void a_found_kernel_runs(void **state) {
 int main(int count, char **arguments) {
   if (count != 2) return 2;
   ptx_folder = arguments[1];
-  const struct CMUnitTest tests[] = {cmocka_unit_test(lists_every_description), cmocka_unit_test(descriptors_are_whole),
-                                     cmocka_unit_test(ptx_is_inside), cmocka_unit_test(a_found_kernel_runs)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }

@@ -1,15 +1,10 @@
 /* append_test: NAME_append (kernel/append.c): its rows are those of encode, of float32 rows that were normalised
  * before, rounded once, at their slots; norms are those of their definition; v stands at the same slots; nothing else
  * is written; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
 #include "slots.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <math.h>
@@ -27,41 +22,35 @@ typedef struct world {
 } world;
 
 typedef struct test_case {
-  const char *name;
-  int n_defines;
-  loader_define defines[4];
+  const char *line;
   int heads, group; /* of k, and of q for each of them */
   int pair;         /* bfloat16 rows, float8 caches */
 } test_case;
 
 static const test_case cases[] = {
-    {"rope", 0, {{NULL, NULL}}, 2, 3, 0},
-    {"rope", 1, {{"head_dim", "130"}}, 1, 2, 0}, /* vectors in loops, and a last one that overlaps */
-    {"rope", 3, {{"skip_tokens", "2"}, {"head_dim", "20"}, {"rotary_dim", "8"}}, 2, 1, 0},
-    {"rope", 2, {{"head_dim", "512"}, {"skip_tokens", "1"}}, 3, 7, 0}, /* a token's rows in pieces */
-    {"rope", 1, {{"head_dim", "48"}}, 2, 2, 1},
-    {"rope", 2, {{"head_dim", "520"}, {"skip_tokens", "3"}}, 2, 20, 1},
-    {"rope_mixed", 1, {{"heads", "2"}}, 2, 2, 0},
-    {"rope_mixed", 2, {{"heads", "20"}, {"head_dim", "256"}}, 20, 1, 0},
-    {"sincos", 1, {{"channels", "24"}}, 2, 2, 0},
-    {"care", 1, {{"heads", "2"}}, 2, 1, 0},
-    {"geope3d", 0, {{NULL, NULL}}, 2, 2, 0},
-    {"quatro", 1, {{"heads", "2"}}, 2, 1, 0},
-    {"more/geope_video", 0, {{NULL, NULL}}, 3, 1, 0},
-    {"../tests/spec/good/head_parts", 1, {{"head_dim", "71"}}, 2, 2, 1},
-    {"../tests/spec/good/head_parts", 2, {{"heads", "2"}, {"skip_tokens", "2"}}, 2, 2, 0},
-    {"more/selective_rope", 1, {{"head_dim", "16"}}, 2, 1, 0},
-    {"more/selective_rope", 1, {{"head_dim", "1024"}}, 9, 1, 0},
+    {"rope", 2, 3, 0},
+    {"rope head_dim=130", 1, 2, 0}, /* vectors in loops, and a last one that overlaps */
+    {"rope skip_tokens=2 head_dim=20 rotary_dim=8", 2, 1, 0},
+    {"rope head_dim=512 skip_tokens=1", 3, 7, 0}, /* a token's rows in pieces */
+    {"rope head_dim=48", 2, 2, 1},
+    {"rope head_dim=520 skip_tokens=3", 2, 20, 1},
+    {"rope_mixed heads=2", 2, 2, 0},
+    {"rope_mixed heads=20 head_dim=256", 20, 1, 0},
+    {"sincos channels=24", 2, 2, 0},
+    {"care heads=2", 2, 1, 0},
+    {"geope3d", 2, 2, 0},
+    {"quatro heads=2", 2, 1, 0},
+    {"more/geope_video", 3, 1, 0},
+    {"../tests/spec/good/head_parts head_dim=71", 2, 2, 1},
+    {"../tests/spec/good/head_parts heads=2 skip_tokens=2", 2, 2, 0},
+    {"more/selective_rope head_dim=16", 2, 1, 0},
+    {"more/selective_rope head_dim=1024", 9, 1, 0},
 };
 
 static world open_world(const test_case *c, const char *target, unsigned dtypes) {
   world w = {.memory = arena_create(), .random = 7};
-  w.spec =
-      loader_load(w.memory, arena_printf(w.memory, "%s/%s.lua", SPECS_DIR, c->name), DSL_DIR, c->n_defines, c->defines);
-  assert_non_null(w.spec);
-  loader_define width = {"head_dim", arena_printf(w.memory, "%d", w.spec->head_dim)};
-  w.still = loader_load(w.memory, arena_printf(w.memory, "%s/rope.lua", SPECS_DIR), DSL_DIR, 1, &width);
-  assert_non_null(w.still);
+  w.spec = described(w.memory, "%s", c->line);
+  w.still = described(w.memory, "rope head_dim=%d", w.spec->head_dim);
   w.loaded = trial_load(w.memory, w.spec, target, dtypes, 1);
   w.unturned = trial_load(w.memory, w.still, target, dtypes, 1);
   assert_true(w.loaded && w.unturned);
@@ -243,9 +232,8 @@ static void run_type(world *w, const test_case *c, number_type read, int round) 
   expect(w, &args, q, q_out, caches, wanted);
 }
 
-static void as_encode(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(as_encode) {
+  SCOPED arena *memory = arena_create();
   const char **targets;
   int n_targets = trial_targets(memory, NULL, &targets), round = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -256,7 +244,6 @@ static void as_encode(void **state) {
         run_type(&w, &cases[i], cases[i].pair ? NUMBER_BF16 : (number_type)(type % NUMBER_CHANNEL_TYPES), round);
       close_world(&w);
     }
-  arena_destroy(memory);
 }
 
 /* ---- refusals ---- */
@@ -275,9 +262,8 @@ static void as_encode(void **state) {
       for (size_t i = 0; i < room_of(caches[c]); i++) assert_int_equal(((unsigned char *)caches[c]->data)[i], 0x5a); \
   } while (0)
 
-static void refused(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(refused) {
+  SCOPED arena *memory = arena_create();
   const char **targets;
   trial_targets(memory, NULL, &targets);
   world w = open_world(&cases[0], targets[0], PEGEN_DTYPE_F32);
@@ -335,14 +321,12 @@ static void refused(void **state) {
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = k->data, pool.shape = (int64_t[]){1, 1, 2, width}, args.v_out = &pool));
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = v->data, pool.shape = (int64_t[]){1, 1, 2, width}, args.k_out = &pool));
   close_world(&w);
-  arena_destroy(memory);
 }
 
 /* What append alone has is refused elsewhere, and kernels without slots have no such entry. */
-static void elsewhere(void **state) {
-  (void)state;
-  static const test_case others[] = {{"rope", 0, {{NULL, NULL}}, 1, 1, 0}, {"liere", 0, {{NULL, NULL}}, 1, 1, 0}};
-  arena *memory = arena_create();
+TEST(elsewhere) {
+  static const test_case others[] = {{"rope", 1, 1, 0}, {"liere", 1, 1, 0}};
+  SCOPED arena *memory = arena_create();
   const char **targets;
   trial_targets(memory, NULL, &targets);
   for (int i = 0; i < 2; i++) {
@@ -359,11 +343,6 @@ static void elsewhere(void **state) {
     assert_int_equal(w.kernel->append == NULL, i);
     close_world(&w);
   }
-  arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_encode), cmocka_unit_test(refused),
-                                     cmocka_unit_test(elsewhere)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -4,45 +4,38 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_DEFINES = 5, MOST_BLOCK = 64 };
+enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_BLOCK = 64 };
 static const double NORMS[TOKENS] = {1, 20, 100, 300, 500};
 static const long double BOUND = 0x1p-22L;
 
 static const char *wanted; /* target, or NULL */
 
 typedef struct precision_case {
-  const char *name, *spec;
-  const char *define[MOST_DEFINES];
+  const char *name, *line;
 } precision_case;
 
 static const precision_case cases[] = {
-    {"liere2", "liere", {"head_dim=64", "heads=2", "block=2"}},
-    {"liere3", "liere", {"head_dim=64", "heads=2", "block=3"}},
-    {"liere4", "liere", {"head_dim=64", "heads=2", "block=4"}},
-    {"liere5", "liere", {"head_dim=64", "heads=2", "block=5"}},
-    {"liere8", "liere", {"head_dim=64", "heads=2", "block=8"}},
-    {"liere8_many", "liere", {"head_dim=136", "heads=2", "block=8"}},
-    {"liere9", "liere", {"head_dim=64", "heads=2", "block=9"}},
-    {"liere16_inverse", "liere", {"head_dim=64", "heads=2", "block=16", "inverse=true"}},
-    {"liere33", "liere", {"head_dim=64", "heads=2", "block=33"}},
-    {"liere64", "liere", {"head_dim=64", "heads=2", "block=64"}},
-    {"comrope_ap", "comrope_ap", {"head_dim=64", "heads=2", "block=8"}},
-    {"comrope_ld", "comrope_ld", {"head_dim=64", "heads=2", "block=16"}},
+    {"liere2", "liere head_dim=64 heads=2 block=2"},
+    {"liere3", "liere head_dim=64 heads=2 block=3"},
+    {"liere4", "liere head_dim=64 heads=2 block=4"},
+    {"liere5", "liere head_dim=64 heads=2 block=5"},
+    {"liere8", "liere head_dim=64 heads=2 block=8"},
+    {"liere8_many", "liere head_dim=136 heads=2 block=8"},
+    {"liere9", "liere head_dim=64 heads=2 block=9"},
+    {"liere16_inverse", "liere head_dim=64 heads=2 block=16 inverse=true"},
+    {"liere33", "liere head_dim=64 heads=2 block=33"},
+    {"liere64", "liere head_dim=64 heads=2 block=64"},
+    {"comrope_ap", "comrope_ap head_dim=64 heads=2 block=8"},
+    {"comrope_ld", "comrope_ld head_dim=64 heads=2 block=16"},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
@@ -55,19 +48,6 @@ typedef struct fixture {
   DLTensor *positions;
   trial_operands operands;
 } fixture;
-
-static const spec *load_spec(arena *a, const precision_case *which, const char *prepare) {
-  loader_define defines[MOST_DEFINES + 1] = {{"prepare", prepare}};
-  int n = 1;
-  for (int i = 0; i < MOST_DEFINES && which->define[i]; i++) {
-    char *name = arena_strdup(a, which->define[i]), *value = strchr(name, '=');
-    *value++ = 0;
-    defines[n++] = (loader_define){name, value};
-  }
-  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n, defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* Each token's largest norm of M is the one listed: M is linear in positions. */
 static void place(fixture *f) {
@@ -84,12 +64,11 @@ static void place(fixture *f) {
 }
 
 static fixture fixture_of(arena *a, const precision_case *which, const char *prepare, const char *target) {
-  fixture f = {.memory = a, .spec = load_spec(a, which, prepare)};
+  fixture f = {.memory = a, .spec = described(a, "%s prepare=%s", which->line, prepare)};
   uint64_t random = 7;
   f.operands = trial_random_operands(a, f.spec, NUMBER_F32, &random);
   place(&f);
-  f.loaded = trial_load(a, f.spec, target, PEGEN_DTYPE_F32, 2);
-  assert_non_null(f.loaded);
+  f.loaded = held(trial_load(a, f.spec, target, PEGEN_DTYPE_F32, 2));
   f.kernel = run_kernel(f.loaded);
   return f;
 }
@@ -204,7 +183,7 @@ static void check_tables_apart(const fixture *narrow, const fixture *wide) {
 
 static void promises_hold(void **state) {
   const precision_case *which = *state;
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char **targets;
   int count = trial_targets(a, wanted, &targets);
   for (int i = 0; i < count; i++) {
@@ -217,14 +196,11 @@ static void promises_hold(void **state) {
     run_unload(narrow.loaded);
     run_unload(wide.loaded);
   }
-  arena_destroy(a);
 }
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, promises_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, promises_hold, &cases[i]);
+  return run_listed();
 }

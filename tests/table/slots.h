@@ -1,7 +1,8 @@
-/* slots.h: caches in pages and slots of them, of tests that write rows there; after cmocka.h. */
+/* slots.h: caches in pages and slots of them, of tests that write rows there. */
 #ifndef PEGEN_TESTS_SLOTS_H
 #define PEGEN_TESTS_SLOTS_H
 
+#include "test.h"
 #include "verify/trial.h"
 
 #include <string.h>

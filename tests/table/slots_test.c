@@ -1,14 +1,9 @@
 /* slots_test: encode of k to slots of a cache in pages (kernel/check_slots.c): each row is that of a call without
  * slots, what has none is left out, nothing else of the cache is written; and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
 #include "slots.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <string.h>
@@ -23,30 +18,23 @@ typedef struct world {
   uint64_t random;
 } world;
 
-static world open_world(const char *name, int n_defines, const loader_define *defines) {
+static world open_world(const char *line) {
   world w = {.memory = arena_create(), .random = 5};
-  w.spec = loader_load(w.memory, arena_printf(w.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, n_defines, defines);
-  assert_non_null(w.spec);
+  w.spec = described(w.memory, "%s", line);
   w.n_targets = trial_targets(w.memory, NULL, &w.targets);
   return w;
 }
 
-typedef struct encoding {
-  const char *name;
-  int n_defines;
-  loader_define defines[3];
-} encoding;
-
 /* Rotors, what is added to rows, matrices that are formed of exponentials, with a change of basis, and columns. */
-static const encoding encodings[] = {{"rope", 0, {{NULL, NULL}}},
-                                     {"rope_mixed", 1, {{"heads", "2"}}},
-                                     {"rope", 2, {{"skip_tokens", "2"}, {"head_dim", "24"}}},
-                                     {"sincos", 1, {{"channels", "24"}}},
-                                     {"liere", 2, {{"heads", "2"}, {"head_dim", "24"}}},
-                                     {"liere", 2, {{"skip_tokens", "3"}, {"block", "24"}}},
-                                     {"string_cayley", 2, {{"heads", "2"}, {"head_dim", "16"}}},
-                                     {"pape", 2, {{"heads", "2"}, {"skip_tokens", "2"}}},
-                                     {"pape", 2, {{"heads", "2"}, {"head_dim", "20"}}}};
+static const char *const encodings[] = {"rope",
+                                        "rope_mixed heads=2",
+                                        "rope skip_tokens=2 head_dim=24",
+                                        "sincos channels=24",
+                                        "liere heads=2 head_dim=24",
+                                        "liere skip_tokens=3 block=24",
+                                        "string_cayley heads=2 head_dim=16",
+                                        "pape heads=2 skip_tokens=2",
+                                        "pape heads=2 head_dim=20"};
 
 static int64_t out_dim(const pegen_kernel *kernel, number_type read) {
   return kernel->widths ? kernel->widths[read].out_dim : kernel->out_dim;
@@ -113,30 +101,23 @@ static void one_call(world *w, const pegen_kernel *kernel, number_type read, num
   }
 }
 
-static void as_rows(const encoding *e, int pair) {
-  world w = open_world(e->name, e->n_defines, e->defines);
+static void as_rows(const char *line, int pair) {
+  SCOPED world w = open_world(line);
   unsigned dtypes = pair ? PEGEN_DTYPE_BF16 | PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3 : 0;
   for (int target = 0, round = 0; target < w.n_targets; target++) {
-    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(w.memory, w.spec, w.targets[target], dtypes, 1));
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
       number_type read = pair ? NUMBER_BF16 : (number_type)type;
       one_call(&w, run_kernel(loaded), read, pair ? NUMBER_F8E4M3 : read, round);
     }
-    run_unload(loaded);
   }
-  arena_destroy(w.memory);
 }
 
-static void slots(void **state) {
-  (void)state;
-  for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(&encodings[i], 0);
+TEST(slots) {
+  for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(encodings[i], 0);
 }
 
-static void converted(void **state) {
-  (void)state;
-  as_rows(&encodings[0], 1);
-}
+TEST(converted) { as_rows(encodings[0], 1); }
 
 /* More rows than a call says of at once where their slots are: of many tokens, of many batches. */
 static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t tokens) {
@@ -177,18 +158,14 @@ static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t
   }
 }
 
-static void many(void **state) {
-  (void)state;
-  static const encoding two[] = {{"rope", 2, {{"skip_tokens", "1"}, {"head_dim", "8"}}},
-                                 {"rope_mixed", 2, {{"heads", "2"}, {"head_dim", "8"}}}};
+TEST(many) {
+  static const char *const two[] = {"rope skip_tokens=1 head_dim=8", "rope_mixed heads=2 head_dim=8"};
   for (int i = 0; i < 2; i++) {
-    world w = open_world(two[i].name, two[i].n_defines, two[i].defines);
-    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED world w = open_world(two[i]);
+    SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     of_many(&w, run_kernel(loaded), 3, 700);
     of_many(&w, run_kernel(loaded), 1100, 2);
     of_many(&w, run_kernel(loaded), 1, 1500);
-    run_unload(loaded);
-    arena_destroy(w.memory);
   }
 }
 
@@ -204,10 +181,9 @@ static void many(void **state) {
   } while (0)
 
 /* As PyTorch has the strides of tensors without an element: those of sizes of one at least. */
-static void no_tokens(void **state) {
-  (void)state;
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(no_tokens) {
+  SCOPED world w = open_world("rope");
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int batches = 0; batches < 3; batches += 2) {
     int64_t tokens = batches ? 0 : 3, sizes[] = {batches, tokens}, strides[] = {tokens ? tokens : 1, 1};
@@ -222,14 +198,11 @@ static void no_tokens(void **state) {
     sizes[1]++;
     assert_int_equal(kernel->encode(&args, 0, 1), batches ? PEGEN_ERROR_SLOTS : 0);
   }
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
-static void refused(void **state) {
-  (void)state;
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(refused) {
+  SCOPED world w = open_world("rope");
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *k = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
            *cache = cache_of(w.memory, k, 0);
@@ -269,16 +242,13 @@ static void refused(void **state) {
   REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = k->data, pool.shape = (int64_t[]){1, 2, 2, k->shape[3]}, at[2] = at[0] = -1,
                                 at[3] = 0, args.k_out = &pool));
   at[0] = 3, at[2] = 70, at[3] = 5;
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
 /* k of no heads and a cache of none, or pages of no rows, have nothing to write; q beside it goes where it always does.
  */
-static void of_nothing(void **state) {
-  (void)state;
-  world w = open_world("rope", 0, NULL);
-  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+TEST(of_nothing) {
+  SCOPED world w = open_world("rope");
+  SCOPED_KERNEL *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *q = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
            *q_out = tensor_copy(w.memory, q), *q_apart = tensor_copy(w.memory, q), k = *q, cache = *q;
@@ -303,32 +273,22 @@ static void of_nothing(void **state) {
   pages[1] = 0, pages[2] = 2;
   at[0] = at[2] = at[3] = -1;
   assert_int_equal(kernel->encode(&args, 0, 1), 0);
-  run_unload(loaded);
-  arena_destroy(w.memory);
 }
 
 /* Entries that have none say so. */
-static void elsewhere(void **state) {
-  (void)state;
+TEST(elsewhere) {
   static const char *const names[] = {"attention", "rope", "string_cayley", "pape"};
   int64_t at[] = {0};
   for (int i = 0; i < 4; i++) {
-    world w = open_world(names[i], 0, NULL);
+    SCOPED world w = open_world(names[i]);
     pegen_args args = {.struct_size = sizeof args, .slots = slots_of(w.memory, at, 1, 1, 1)};
-    loaded_kernel *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    SCOPED_KERNEL *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
     pegen_entry *entries[] = {i ? NULL : k->encode,  k->prepare,          k->encode_backward, k->attention,
                               k->attention_backward, k->prepare_backward, k->attention_finish};
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SLOTS);
-    run_unload(loaded);
-    arena_destroy(w.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slots),   cmocka_unit_test(converted), cmocka_unit_test(many),      cmocka_unit_test(no_tokens),
-      cmocka_unit_test(refused), cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

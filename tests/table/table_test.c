@@ -3,67 +3,60 @@
  *
  * An argument names one target; without, all that this machine runs.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "described.h"
 #include "kernel/table.h"
-#include "loader.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/oracle.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, TOKENS = 7, OTHER_TOKENS = 5, HEADS = 3, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
+enum { BATCH = 3, TOKENS = 7, OTHER_TOKENS = 5, HEADS = 3, NOT_RUNNABLE = 77 };
 static const long double BOUND = 0x1p-20L;
 
 static const char *wanted; /* target, or NULL */
 
 typedef struct table_case {
-  const char *name, *spec;
-  const char *define[MOST_DEFINES];
+  const char *name, *line;
   bool same_bits; /* a table gives the bits that encode without one gives; elsewhere they may round otherwise */
   bool many; /* rows of blocks of 8 that fill lines */
 } table_case;
 
 static const table_case cases[] = {
-    {"rope", "rope", {"head_dim=64"}, false, false},
-    {"rope_split_partial", "rope", {"head_dim=50", "layout=split"}, false, false},
-    {"geope3d", "geope3d", {"head_dim=64"}, false, false},
-    {"care", "care", {"head_dim=64", "heads=3"}, false, false},
-    {"rope_mixed", "rope_mixed", {"head_dim=64", "heads=3"}, false, false},
-    {"parts", "../tests/spec/good/head_parts", {"head_dim=64"}, false, false},
-    {"parts_each", "../tests/spec/good/head_parts", {"head_dim=71", "heads=3"}, false, false},
-    {"liere2", "liere", {"head_dim=64", "heads=3", "block=2"}, false, false},
-    {"liere3", "liere", {"head_dim=64", "heads=3", "block=3"}, false, false},
-    {"liere4", "liere", {"head_dim=36", "heads=3", "block=4"}, false, false},
-    {"liere5", "liere", {"head_dim=64", "heads=3", "block=5"}, true, false},
-    {"liere7", "liere", {"head_dim=40", "heads=3", "block=7"}, true, false},
-    {"liere8", "liere", {"head_dim=64", "heads=3", "block=8"}, true, true},
-    {"liere8_many", "liere", {"head_dim=168", "heads=3", "block=8"}, true, false},
-    {"liere8_shared", "liere", {"head_dim=64", "block=8"}, true, true},
-    {"liere9", "liere", {"head_dim=64", "heads=3", "block=9"}, false, false},
-    {"liere16_skipping", "liere", {"head_dim=64", "heads=3", "block=16", "skip_tokens=2"}, false, false},
-    {"liere20", "liere", {"head_dim=64", "heads=3", "block=20"}, false, false},
-    {"liere33_inverse", "liere", {"head_dim=64", "heads=3", "block=33", "inverse=true"}, false, false},
-    {"liere64", "liere", {"head_dim=64", "heads=3", "block=64"}, false, false},
-    {"comrope_ap", "comrope_ap", {"head_dim=64", "heads=3", "block=8"}, true, false},
-    {"comrope_ld", "comrope_ld", {"head_dim=64", "heads=3", "block=16"}, false, false},
-    {"comrope_ap_schur", "comrope_ap", {"head_dim=64", "heads=3", "block=8", "basis=schur"}, true, false},
-    {"comrope_ld_schur", "comrope_ld", {"head_dim=60", "heads=3", "block=7", "basis=schur"}, true, false},
-    {"comrope_ap_schur_skipping", "comrope_ap", {"head_dim=64", "heads=3", "block=64", "basis=schur"}, true, false},
-    {"string", "string_cayley", {"head_dim=64", "heads=3"}, true, false},
-    {"string_split", "string_cayley", {"head_dim=48", "layout=split"}, true, false},
-    {"string_wide", "string_cayley", {"head_dim=128", "heads=3"}, true, false},
-    {"string_narrow", "string_cayley", {"head_dim=6", "axes=3"}, true, false},
-    {"basis_each", "../tests/check/basis", {"heads=3", "each=true", "skip_tokens=2"}, true, false},
-    {"basis_each_back", "../tests/check/basis", {"heads=3", "each=true", "inverse=true", "kind=dense4"}, true, false},
-    {"string_folded", "string_cayley", {"head_dim=64", "heads=3", "basis=folded"}, false, false},
-    {"comrope_ld_folded", "comrope_ld", {"head_dim=64", "heads=3", "block=8", "basis=folded"}, false, false},
+    {"rope", "rope head_dim=64", false, false},
+    {"rope_split_partial", "rope head_dim=50 layout=split", false, false},
+    {"geope3d", "geope3d head_dim=64", false, false},
+    {"care", "care head_dim=64 heads=3", false, false},
+    {"rope_mixed", "rope_mixed head_dim=64 heads=3", false, false},
+    {"parts", "../tests/spec/good/head_parts head_dim=64", false, false},
+    {"parts_each", "../tests/spec/good/head_parts head_dim=71 heads=3", false, false},
+    {"liere2", "liere head_dim=64 heads=3 block=2", false, false},
+    {"liere3", "liere head_dim=64 heads=3 block=3", false, false},
+    {"liere4", "liere head_dim=36 heads=3 block=4", false, false},
+    {"liere5", "liere head_dim=64 heads=3 block=5", true, false},
+    {"liere7", "liere head_dim=40 heads=3 block=7", true, false},
+    {"liere8", "liere head_dim=64 heads=3 block=8", true, true},
+    {"liere8_many", "liere head_dim=168 heads=3 block=8", true, false},
+    {"liere8_shared", "liere head_dim=64 block=8", true, true},
+    {"liere9", "liere head_dim=64 heads=3 block=9", false, false},
+    {"liere16_skipping", "liere head_dim=64 heads=3 block=16 skip_tokens=2", false, false},
+    {"liere20", "liere head_dim=64 heads=3 block=20", false, false},
+    {"liere33_inverse", "liere head_dim=64 heads=3 block=33 inverse=true", false, false},
+    {"liere64", "liere head_dim=64 heads=3 block=64", false, false},
+    {"comrope_ap", "comrope_ap head_dim=64 heads=3 block=8", true, false},
+    {"comrope_ld", "comrope_ld head_dim=64 heads=3 block=16", false, false},
+    {"comrope_ap_schur", "comrope_ap head_dim=64 heads=3 block=8 basis=schur", true, false},
+    {"comrope_ld_schur", "comrope_ld head_dim=60 heads=3 block=7 basis=schur", true, false},
+    {"comrope_ap_schur_skipping", "comrope_ap head_dim=64 heads=3 block=64 basis=schur", true, false},
+    {"string", "string_cayley head_dim=64 heads=3", true, false},
+    {"string_split", "string_cayley head_dim=48 layout=split", true, false},
+    {"string_wide", "string_cayley head_dim=128 heads=3", true, false},
+    {"string_narrow", "string_cayley head_dim=6 axes=3", true, false},
+    {"basis_each", "../tests/check/basis heads=3 each=true skip_tokens=2", true, false},
+    {"basis_each_back", "../tests/check/basis heads=3 each=true inverse=true kind=dense4", true, false},
+    {"string_folded", "string_cayley head_dim=64 heads=3 basis=folded", false, false},
+    {"comrope_ld_folded", "comrope_ld head_dim=64 heads=3 block=8 basis=folded", false, false},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
 
@@ -389,17 +382,8 @@ static void check_basis_not_finite(fixture *f) {
 /* ---- all of it ---- */
 
 static void tables_hold(void **state) {
-  fixture f = {.memory = arena_create(), .which = *state, .random = 5};
-  loader_define defines[MOST_DEFINES];
-  int n_defines = 0;
-  for (; n_defines < MOST_DEFINES && f.which->define[n_defines]; n_defines++) {
-    char *name = arena_strdup(f.memory, f.which->define[n_defines]), *value = strchr(name, '=');
-    *value++ = 0;
-    defines[n_defines] = (loader_define){name, value};
-  }
-  f.spec =
-      loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, f.which->spec), DSL_DIR, n_defines, defines);
-  assert_non_null(f.spec);
+  SCOPED fixture f = {.memory = arena_create(), .which = *state, .random = 5};
+  f.spec = described(f.memory, "%s", f.which->line);
   f.heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   int P = f.spec->n_axes;
   f.values = arena_array(f.memory, double, BATCH * TOKENS * P);
@@ -410,8 +394,7 @@ static void tables_hold(void **state) {
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, targets[i], 0, 2));
     f.kernel = run_kernel(loaded);
     check_rows(&f);
     check_streamed(&f);
@@ -422,16 +405,12 @@ static void tables_hold(void **state) {
     check_not_finite(&f, false);
     check_not_finite(&f, true);
     check_basis_not_finite(&f);
-    run_unload(loaded);
   }
-  arena_destroy(f.memory);
 }
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++)
-    tests[i] = (struct CMUnitTest){cases[i].name, tables_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 0; i < CASE_COUNT; i++) list_row(cases[i].name, tables_hold, &cases[i]);
+  return run_listed();
 }

@@ -1,9 +1,8 @@
 /* Tile programs that are not sound, each with what the checker must say; sound ones; and their text. */
-#include "unit.h"
-
+#include "scoped.h"
+#include "test.h"
 #include "tile/tile.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -359,23 +358,20 @@ static const struct {
     {"a loop without an end", no_end, "by_hand: a loop without an end"},
 };
 
-static void faults(void **state) {
-  (void)state;
+TEST(faults) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     cases[i].make(&f);
     const char *text = message_of(f.memory, f.p);
     if (cases[i].says ? !strstr(text, cases[i].says) : *text != 0) fail_msg("%s: '%s'", cases[i].name, text);
-    arena_destroy(f.memory);
   }
 }
 
 /* ---- passes ---- */
 
 /* Of each program each wait is needed: without any one of them it is not sound. */
-static void waits_are_needed(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(waits_are_needed) {
+  SCOPED arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),
                      *turned = tile_turned(a, forward, false), *rotated = tile_rotated(a, forward);
   const unsigned of_keys = TILE_OF_KEYS | TILE_OF_VALUES;
@@ -411,7 +407,6 @@ static void waits_are_needed(void **state) {
     }
     assert_int_equal(waits, i % 2 ? programs[i / 2].pipelined : programs[i / 2].in_turn);
   }
-  arena_destroy(a);
 }
 
 /* ---- text ---- */
@@ -509,9 +504,8 @@ static void assert_text(const tile_program *p, const char *expected) {
   free(text);
 }
 
-static void texts(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(texts) {
+  SCOPED arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false);
   assert_text(forward, forward_text);
   assert_text(tile_reverse(a, tile_forward(a, true), TILE_OF_QUERIES), columns_text);
@@ -522,11 +516,6 @@ static void texts(void **state) {
   assert_text(turned, turned_text);
   assert_text(tile_apart(a, turned), forward_text);
   assert_text(tile_pipeline(a, tile_apart(a, tile_reverse(a, turned, TILE_OF_KEYS | TILE_OF_VALUES))), keys_text);
-  arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(faults), cmocka_unit_test(waits_are_needed),
-                                     cmocka_unit_test(texts)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

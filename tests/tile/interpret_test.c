@@ -4,11 +4,11 @@
  * a score by pairs. A bias that is a polynomial is part of the score, and once more columns beside the product. Rows
  * that are turned are so in the program, and once more behind tile_apart by tile_turn.
  */
-#include "unit.h"
-
 #include "algebra/relative.h"
 #include "interpret/tile.h"
 #include "plan/widen.h"
+#include "scoped.h"
+#include "test.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient_attention.h"
@@ -473,7 +473,7 @@ static void compare_program(fixture *f, const char *name, const tile_program *p,
 static void compare_description(const char *name, const spec *s, const plan_widen *widen) {
   for (size_t i = 0; i < sizeof all_sizes / sizeof *all_sizes; i++)
     for (int head = 0; head < s->heads && head < MOST_HEADS; head++) {
-      fixture f = {
+      SCOPED fixture f = {
           .memory = arena_create(), .spec = s, .sizes = &all_sizes[i], .random = 5 + i, .head = head, .widen = widen};
       results exact = {.lse = NULL};
       gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
@@ -502,7 +502,6 @@ static void compare_description(const char *name, const spec *s, const plan_wide
         const tile_program *apart = tile_apart(f.memory, programs[p]);
         compare_program(&f, name, tile_pipeline(f.memory, apart), true, &exact, gained);
       }
-      arena_destroy(f.memory);
     }
   described++;
 }
@@ -510,7 +509,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
 /* ---- descriptions ---- */
 
 static void compare_defined(const char *name, const char *file, int n, const loader_define *defines) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, file, DSL_DIR, n, defines);
   assert_non_null(s);
   assert_non_null(s->pairwise);
@@ -521,14 +520,13 @@ static void compare_defined(const char *name, const char *file, int n, const loa
     assert_true(widen->n_columns > 0);
     compare_description(arena_printf(a, "%s, columns", name), s, widen);
   }
-  arena_destroy(a);
 }
 
 static void stock(void **state) {
   const variant *v = *state;
   static const loader_define skip = {"skip_tokens", "2"}, fused = {"role", "pairwise"};
   loader_define defines[VARIANT_MAX_DEFINES + 1];
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
   memcpy(defines, v->define, sizeof v->define);
   assert_non_null(s);
@@ -540,7 +538,6 @@ static void stock(void **state) {
     defines[v->n_defines] = fused;
     compare_defined(v->name, v->file, v->n_defines + 1, defines);
   }
-  arena_destroy(a);
 }
 
 static const struct {
@@ -556,10 +553,9 @@ static const struct {
     {"steep", NULL},
 };
 
-static void of_scores(void **state) {
-  (void)state;
+TEST(of_scores) {
   for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     const char *file = arena_printf(a, ATTENTION_DIR "/%s.lua", local[i].name);
     if (!local[i].kinds) compare_defined(local[i].name, file, 0, NULL);
     char *kinds = arena_strdup(a, local[i].kinds ? local[i].kinds : "");
@@ -567,18 +563,16 @@ static void of_scores(void **state) {
       loader_define define = {"kind", kind};
       compare_defined(arena_printf(a, "%s %s", local[i].name, kind), file, 1, &define);
     }
-    arena_destroy(a);
   }
 }
 
 /* ---- rows that are not finite ---- */
 
 /* A key that queries do not see leaves no trace in what they are and gain, whatever its rows hold. */
-static void unseen_rows(void **state) {
-  (void)state;
+TEST(unseen_rows) {
   static const sizes causal = {9, 9, true, 4, 5};
   static const double bad[] = {NAN, INFINITY, -INFINITY};
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const spec *s = loader_load(a, SPECS_DIR "/attention.lua", DSL_DIR, 0, NULL);
   assert_non_null(s);
   for (int i = 0; i < 3; i++) {
@@ -601,23 +595,18 @@ static void unseen_rows(void **state) {
     for (int c = 0; c < s->pairwise->value_dim; c++)
       assert_int_equal(!isfinite(out.of[TILE_OUT][8 * s->pairwise->value_dim + c]), !isfinite(seen[c]));
   }
-  arena_destroy(a);
 }
 
 int main(void) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   variant *variants;
-  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 2);
-  for (; n < count; n++) tests[n] = (struct CMUnitTest){variants[n].name, stock, NULL, NULL, &variants[n]};
-  tests[n++] = (struct CMUnitTest)cmocka_unit_test(of_scores);
-  tests[n++] = (struct CMUnitTest)cmocka_unit_test(unseen_rows);
-  int failed = _cmocka_run_group_tests("tile", tests, (size_t)n, NULL, NULL);
+  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants);
+  for (int i = 0; i < count; i++) list_row(variants[i].name, stock, &variants[i]);
+  int failed = run_listed();
   print_message("%d descriptions\n", described);
   if (described < LEAST_DESCRIPTIONS) {
     print_error("%d descriptions were compared\n", described);
     failed++;
   }
-  arena_destroy(a);
   return failed;
 }

@@ -1,11 +1,6 @@
 /* Packed functions beside the entries that they call: the same numbers, None for what is left out, and errors by the
  * one function that an object imports, or without words where there is none (RAISES 0). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 #include <pegen/pegen.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,8 +63,7 @@ static int set_up(void **state) {
   return 0;
 }
 
-static void test_encode(void **state) {
-  (void)state;
+TEST_BETWEEN(test_encode, set_up, NULL) {
   DLTensor tq = tensor(q, 4, row_shape), tk = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
   DLTensor p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
   object mine = {.tensor = tensor(q_out, 4, row_shape)};
@@ -95,8 +89,7 @@ static void test_encode(void **state) {
   assert_memory_equal(q_out, expected, sizeof expected);
 }
 
-static void test_backward(void **state) {
-  (void)state;
+TEST_BETWEEN(test_backward, set_up, NULL) {
   DLTensor tq = tensor(q, 4, row_shape), grad = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
   DLTensor p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
   DLTensor sums = tensor(gained[0], 3, freq_shape), *gradients[] = {&sums};
@@ -125,8 +118,7 @@ static void test_backward(void **state) {
   assert_memory_equal(gained[1], gained[0], sizeof gained[0]);
 }
 
-static void test_attention(void **state) {
-  (void)state;
+TEST_BETWEEN(test_attention, set_up, NULL) {
   int64_t line_shape[] = {N, 1};
   DLTensor tq = tensor(q, 4, row_shape), tk = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
   DLTensor p = tensor(places, 2, line_shape), mine = tensor(q_out, 4, row_shape);
@@ -207,8 +199,7 @@ static void append_directly(const appending *a, int norms) {
   assert_int_equal(rope_mixed_kernel.append(&args, 0, 1), 0);
 }
 
-static void test_append(void **state) {
-  (void)state;
+TEST_BETWEEN(test_append, set_up, NULL) {
   float with_norms[B][H][N][D];
   appending a;
   value result = integer(5);
@@ -230,8 +221,7 @@ static void test_append(void **state) {
 }
 
 /* A table stands for positions and operands, of append and of encode; what is no room for one is refused. */
-static void test_table(void **state) {
-  (void)state;
+TEST_BETWEEN(test_table, set_up, NULL) {
   static _Alignas(64) char table[1 << 14];
   appending a;
   value result;
@@ -283,8 +273,7 @@ static void refused(packed *f, const value *given, int count, const char *kind, 
   assert_string_equal(raised, words);
 }
 
-static void test_refused(void **state) {
-  (void)state;
+TEST_BETWEEN(test_refused, set_up, NULL) {
   DLTensor tq = tensor(q, 4, row_shape), p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
   DLTensor out = tensor(q_out, 4, row_shape);
   value given[9] = {of(&tq), none(), of(&p), none(), of(&f), of(&out), none(), none()};
@@ -318,8 +307,7 @@ static void refused_append(const appending *a, int error) {
   refused(&__tvm_ffi_rope_mixed_append, a->given, APPEND_COUNT, "ValueError", words);
 }
 
-static void test_append_refused(void **state) {
-  (void)state;
+TEST_BETWEEN(test_append_refused, set_up, NULL) {
   int64_t narrow[] = {D - 1}, fewer[] = {B, H, N - 1, D}, too_far[B][N] = {{PAGES * PAGE, 1, 2, 3, 4}, {5, 6, 7, 8, 9}};
   appending a;
   packed *append = &__tvm_ffi_rope_mixed_append;
@@ -350,8 +338,7 @@ static void test_append_refused(void **state) {
 }
 
 /* A workspace that is not there, too small, or elsewhere. */
-static void test_workspace(void **state) {
-  (void)state;
+TEST_BETWEEN(test_workspace, set_up, NULL) {
   int64_t size = 0;
   DLTensor tq = tensor(q, 4, row_shape), p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
   DLTensor out = tensor(q_out, 4, row_shape), sums = tensor(gained[0], 3, freq_shape);
@@ -367,11 +354,4 @@ static void test_workspace(void **state) {
   refused(backward, back, 14, "ValueError", "rope_mixed_encode_backward: workspace: expected memory of the processor");
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_encode, set_up),         cmocka_unit_test_setup(test_backward, set_up),
-      cmocka_unit_test_setup(test_attention, set_up),      cmocka_unit_test_setup(test_refused, set_up),
-      cmocka_unit_test_setup(test_append, set_up),         cmocka_unit_test_setup(test_table, set_up),
-      cmocka_unit_test_setup(test_append_refused, set_up), cmocka_unit_test_setup(test_workspace, set_up)};
-  return cmocka_run_group_tests_name("tvm_ffi", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,14 +1,14 @@
 /* Gradients of expressions against differences of their values in long double: every operation in its interior, at its
  * kinks and behind choices, random graphs, closed forms of rotors, and how large what comes out is.
  */
-#include "unit.h"
-
 #include "algebra/block.h"
 #include "base/diag.h"
 #include "base/number.h"
 #include "hand_spec.h"
+#include "scoped.h"
 #include "spec/adjoint.h"
 #include "spec/size.h"
+#include "test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,11 +48,10 @@ static long double value(expr_pool *pool, const expr *x, const point *at) {
                           .inputs = inputs,
                           .channels = at->row,
                           .cotangents = at->cotangents};
-  arena *scratch = arena_create();
+  SCOPED arena *scratch = arena_create();
   int nodes = expr_pool_count(pool);
   expr_memo memo = {arena_array(scratch, long double, nodes + 1), arena_alloc(scratch, (size_t)nodes + 1)};
   long double result = expr_eval_known(x, &env, &memo);
-  arena_destroy(scratch);
   return result;
 }
 
@@ -131,11 +130,10 @@ static const expr *made(fixture *f, expr_op op) {
 }
 
 /* Below 1 no argument is at a kink, and all logarithms and roots are real and tables read inside. */
-static void every_operation_has_its_derivative(void **state) {
-  (void)state;
+TEST(every_operation_has_its_derivative) {
   uint64_t random = 5;
   for (int op = 0; op < EXPR_OP_COUNT; op++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *e = made(&f, (expr_op)op);
     for (int sample = 0; sample < 50; sample++) {
       point at = random_point(&random, 0.25, 0.9);
@@ -147,15 +145,13 @@ static void every_operation_has_its_derivative(void **state) {
         at.positions[0] = -at.positions[0];
       }
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* What leaves gain, each in its block and head. */
-static void leaves_gain_what_differences_say(void **state) {
-  (void)state;
+TEST(leaves_gain_what_differences_say) {
   uint64_t random = 6;
-  fixture f = begin();
+  SCOPED fixture f = begin();
   static const expr_op leaf[] = {EXPR_OPERAND, EXPR_INPUT, EXPR_CHANNEL, EXPR_ELEMENT};
   const expr *e = f.x;
   for (int i = 0; i < 4; i++) e = expr_mul(f.pool, expr_add(f.pool, made(&f, leaf[i]), f.y), e);
@@ -186,13 +182,11 @@ static void leaves_gain_what_differences_say(void **state) {
   /* What is not there, or is always 0, is not listed. */
   const expr *flat = expr_unary(f.pool, EXPR_FLOOR, f.x);
   assert_int_equal(adjoint_scatters(f.memory, f.pool, &(adjoint_output){flat, f.c}, 1, 15, &list), 0);
-  arena_destroy(f.memory);
 }
 
 /* ---- kinks and choices ---- */
 
-static void at_kinks_the_derivative_is_zero(void **state) {
-  (void)state;
+TEST(at_kinks_the_derivative_is_zero) {
   static const struct {
     expr_op op;
     double x, y;
@@ -200,7 +194,7 @@ static void at_kinks_the_derivative_is_zero(void **state) {
                {EXPR_MAX, 2, 2},    {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
                {EXPR_LESS, 1, 2},   {EXPR_MIN, -1, -1},   {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
                {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
-  fixture f = begin();
+  SCOPED fixture f = begin();
   for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {
     const expr *e = made(&f, kinks[i].op);
     point at = {.positions = {kinks[i].x, kinks[i].y, 0}, .cotangents = {3}};
@@ -212,13 +206,11 @@ static void at_kinks_the_derivative_is_zero(void **state) {
   point origin = {.cotangents = {3}};
   assert_true(value(f.pool, gradient(&f, expr_unary(f.pool, EXPR_SQRT, square), f.x), &origin) == 0);
   assert_true(value(f.pool, gradient(&f, expr_binary(f.pool, EXPR_ATAN2, f.x, f.y), f.x), &origin) == 0);
-  arena_destroy(f.memory);
 }
 
 /* Of a value that is finite where what it is made of is not, gradients are their limits. */
-static void saturated_values_have_limits(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(saturated_values_have_limits) {
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *size = expr_unary(pool, EXPR_ABS, f.x);
   const expr *log = expr_unary(pool, EXPR_LOG, size), *inverse = expr_div(pool, f.y, expr_mul(pool, size, size));
@@ -238,13 +230,11 @@ static void saturated_values_have_limits(void **state) {
     assert_true(value(pool, gradient(&f, saturated[i], f.y), &at) == 0);
     assert_gradients(&f, saturated[i], &near, 1e-9L);
   }
-  arena_destroy(f.memory);
 }
 
 /* A quotient whose denominator is infinite is 0 there, and has the slope that differences beside that place say. */
-static void quotients_at_poles_have_slopes(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(quotients_at_poles_have_slopes) {
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *one = expr_const(pool, 1), *inverse = expr_div(pool, one, f.x), *share = expr_div(pool, f.y, f.x);
   const expr *denominators[] = {
@@ -274,13 +264,11 @@ static void quotients_at_poles_have_slopes(void **state) {
   /* Two poles at once have no slope, and what comes in is no NaN. */
   const expr *both = expr_div(pool, one, expr_add(pool, inverse, expr_div(pool, one, f.y)));
   assert_true(value(pool, gradient(&f, both, f.x), &(point){.cotangents = {3}}) == 0);
-  arena_destroy(f.memory);
 }
 
 /* What was not chosen leaves no trace, though it and its derivatives are infinite or NaN. */
-static void choices_pass_one_branch_alone(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(choices_pass_one_branch_alone) {
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *zero = expr_const(pool, 0), *is_positive = expr_binary(pool, EXPR_LESS, zero, f.x);
   const expr *log = expr_unary(pool, EXPR_LOG, f.x), *root = expr_unary(pool, EXPR_SQRT, f.x);
@@ -320,7 +308,6 @@ static void choices_pass_one_branch_alone(void **state) {
   /* What is also reached without a choice says what it is. */
   const expr *both = expr_add(pool, expr_select(pool, is_positive, log, zero), inverse);
   assert_true(!isfinite(value(pool, gradient(&f, both, f.x), &(point){.positions = {0, 1, 0}, .cotangents = {2}})));
-  arena_destroy(f.memory);
 }
 
 /* ---- graphs ---- */
@@ -352,12 +339,11 @@ static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *ran
   }
 }
 
-static void random_graphs_agree_with_differences(void **state) {
-  (void)state;
+TEST(random_graphs_agree_with_differences) {
   enum { NODES = 30, OUTPUTS = 3 };
   uint64_t random = 7;
   for (int round = 0; round < 60; round++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *node[NODES] = {f.x, f.y, f.z, expr_const(f.pool, 0.5)};
     for (int n = 4; n < NODES; n++)
       node[n] = grown(&f, node[random_below(&random, n)], node[random_below(&random, n)], &random);
@@ -379,15 +365,13 @@ static void random_graphs_agree_with_differences(void **state) {
         assert_true(fabsl(got - exact) <= 1e-8L * (1 + fabsl(exact)));
       }
     }
-    arena_destroy(f.memory);
   }
 }
 
 /* The chain rule may be cut anywhere: gradients of what is in between, handed on, give the same. */
-static void the_walk_may_stop_and_go_on(void **state) {
-  (void)state;
+TEST(the_walk_may_stop_and_go_on) {
   uint64_t random = 8;
-  fixture f = begin();
+  SCOPED fixture f = begin();
   const expr *inner = expr_unary(f.pool, EXPR_EXP, expr_mul(f.pool, f.x, f.y));
   const expr *outer = expr_div(f.pool, expr_mul(f.pool, inner, inner), expr_add(f.pool, f.x, inner));
   const expr *nodes[] = {inner, f.x}, *upper[2], *lower;
@@ -400,7 +384,6 @@ static void the_walk_may_stop_and_go_on(void **state) {
     assert_true(fabsl(value(f.pool, whole, &at) - exact) < 1e-15L * fabsl(exact));
   }
   assert_ptr_equal(gradient(&f, outer, f.z), expr_const(f.pool, 0));
-  arena_destroy(f.memory);
 }
 
 /* ---- rotors ---- */
@@ -435,11 +418,10 @@ static spec *rotor(arena *a, int which, uint64_t *random) {
 }
 
 /* Unrounded closed forms, by positions. */
-static void closed_forms_agree_with_differences(void **state) {
-  (void)state;
+TEST(closed_forms_agree_with_differences) {
   uint64_t random = 9;
   for (int which = 0; which < ROTOR_COUNT; which++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
     assert_true(block_build(memory, s, &program));
@@ -470,16 +452,14 @@ static void closed_forms_agree_with_differences(void **state) {
         print_error("rotor %d: %Lg, should be %Lg\n", which, got, sum);
       assert_true(fabsl(got - sum) <= 1e-8L * (1 + fabsl(sum)));
     }
-    arena_destroy(memory);
   }
 }
 
 /* Sharing: what a gradient takes beside the forward expressions, of which it reads many. */
-static void gradients_stay_small(void **state) {
-  (void)state;
+TEST(gradients_stay_small) {
   uint64_t random = 10;
   for (int which = 0; which < ROTOR_COUNT; which++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
     assert_true(block_build(memory, s, &program));
@@ -494,14 +474,12 @@ static void gradients_stay_small(void **state) {
     int64_t both = expr_size_of_all(memory, s->pool, roots, count + leaves);
     if (both > 5 * forward) print_error("rotor %d: %lld with %lld\n", which, (long long)both, (long long)forward);
     assert_true(both <= 5 * forward);
-    arena_destroy(memory);
   }
 }
 
 /* What no difference of rounded numbers is left in gives gradients to the last digits near the identity. */
-static void unrounded_expressions_round_nowhere(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(unrounded_expressions_round_nowhere) {
+  SCOPED fixture f = begin();
   expr_pool *pool = f.pool;
   const expr *narrow = expr_unary(pool, EXPR_NARROW, expr_unary(pool, EXPR_COSQ, f.x));
   const expr *row = expr_input(pool, 0, (const int32_t[]){0, 1});
@@ -523,7 +501,6 @@ static void unrounded_expressions_round_nowhere(void **state) {
   }
   /* Gradients of what is rounded are float64 all the same. */
   assert_false(gradient(&f, rounded[0], f.x)->is_f32);
-  arena_destroy(f.memory);
 }
 
 /* ---- size ---- */
@@ -534,10 +511,9 @@ static void hear(diag_kind kind, const char *file, int line, const char *text) {
   snprintf(said, sizeof said, "%s", text);
 }
 
-static void gradients_that_are_too_large_are_refused(void **state) {
-  (void)state;
+TEST(gradients_that_are_too_large_are_refused) {
   for (int large = 0; large < 2; large++) {
-    fixture f = begin();
+    SCOPED fixture f = begin();
     const expr *e = f.x;
     for (int i = 0; i < (large ? 800 : 40); i++)
       e = expr_unary(f.pool, EXPR_SINQ, expr_mul(f.pool, e, expr_add(f.pool, e, f.y)));
@@ -550,24 +526,7 @@ static void gradients_that_are_too_large_are_refused(void **state) {
     assert_true(fits == !large);
     assert_true(!large == !strstr(said, "the gradients of the phase of axis 'x' take"));
     assert_true(!large == !strstr(said, "16384 at most"));
-    arena_destroy(f.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_operation_has_its_derivative),
-      cmocka_unit_test(leaves_gain_what_differences_say),
-      cmocka_unit_test(at_kinks_the_derivative_is_zero),
-      cmocka_unit_test(choices_pass_one_branch_alone),
-      cmocka_unit_test(saturated_values_have_limits),
-      cmocka_unit_test(quotients_at_poles_have_slopes),
-      cmocka_unit_test(random_graphs_agree_with_differences),
-      cmocka_unit_test(the_walk_may_stop_and_go_on),
-      cmocka_unit_test(closed_forms_agree_with_differences),
-      cmocka_unit_test(gradients_stay_small),
-      cmocka_unit_test(unrounded_expressions_round_nowhere),
-      cmocka_unit_test(gradients_that_are_too_large_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

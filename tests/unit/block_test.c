@@ -4,11 +4,11 @@
  * Nothing rounds to float32 here (the interpreter does not), so what is compared is the
  * mathematics: the bound is what the closed forms' own series leave out.
  */
-#include "unit.h"
-
 #include "algebra/block.h"
 #include "base/number.h"
 #include "hand_spec.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
 }
 
 static void check(const hand_request *request, const char *what, uint64_t *random) {
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   block_program program;
   const spec *s = hand_spec(a, request, random);
   assert_true(block_build(a, s, &program));
@@ -60,12 +60,10 @@ static void check(const hand_request *request, const char *what, uint64_t *rando
       assert_true(expr_is_const(entry, 0));
   }
   assert_like_reference(a, s, &program, what, random);
-  arena_destroy(a);
 }
 
 /* All signatures of 2 to 4 dimensions with every rule; of 5 some, and planes of the basis. */
-static void every_signature(void **state) {
-  (void)state;
+TEST(every_signature) {
   uint64_t random = 7;
   for (int n = 2; n <= 5; n++)
     for (int p = 0; p <= n; p++)
@@ -83,8 +81,7 @@ static void every_signature(void **state) {
         }
 }
 
-static void one_axis_and_many(void **state) {
-  (void)state;
+TEST(one_axis_and_many) {
   uint64_t random = 8;
   for (int axes = 1; axes <= 5; axes++)
     for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++)
@@ -96,10 +93,9 @@ static void one_axis_and_many(void **state) {
 }
 
 /* Two turns that undo one another, and a description that undoes itself. */
-static void inverses_undo(void **state) {
-  (void)state;
+TEST(inverses_undo) {
   for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     uint64_t random = 9, again = 9, positions_random = 10;
     hand_request request = {{3, 0, 0}, (spec_combine)rule, 3, 2, 1, 2, 0, false, false, false, 2};
     block_program there, back;
@@ -119,7 +115,6 @@ static void inverses_undo(void **state) {
                    expr_eval_long(there.matrix.entry[k * 3 + j], &env);
           assert_true(fabsl(sum - (i == j)) < BOUND);
         }
-    arena_destroy(a);
   }
 }
 
@@ -139,14 +134,13 @@ static void set_generator(arena *a, spec *s, int axis, const double *coefficient
 }
 
 /* Bivectors of four vectors that are not simple, in every signature: random ones, alone, summed and multiplied. */
-static void split_in_every_signature(void **state) {
-  (void)state;
+TEST(split_in_every_signature) {
   uint64_t random = 21;
   for (int p = 0; p <= 4; p++)
     for (int q = 0; p + q <= 4; q++)
       for (int axes = 1; axes <= 2; axes++)
         for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
-          arena *a = arena_create();
+          SCOPED arena *a = arena_create();
           hand_request request = {
               {p, q, 4 - p - q}, (spec_combine)rule, axes, 2, 1, 1u << 1, 0, axes == 1, true, q % 2, 1};
           spec *s = hand_spec(a, &request, &random);
@@ -154,14 +148,12 @@ static void split_in_every_signature(void **state) {
           for (int axis = 0; axis < axes; axis++) set_generator(a, s, axis, NULL, &random);
           assert_true(block_build(a, s, &program));
           assert_like_reference(a, s, &program, "split", &random);
-          arena_destroy(a);
         }
 }
 
 /* Where the squares of the two parts are equal, one or both of them are 0, and near there. e12, e13, e14, e23, e24,
  * e34. */
-static void split_where_parts_meet(void **state) {
-  (void)state;
+TEST(split_where_parts_meet) {
   static const double points[][6] = {
       {0, 0, 0, 0, 0, 0},          /* nothing */
       {1, 0, 0, 0, 0, 1},          /* isoclinic of Cl(4,0) */
@@ -178,7 +170,7 @@ static void split_where_parts_meet(void **state) {
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof points / sizeof *points; k++)
       for (size_t j = 0; j < sizeof by / sizeof *by; j++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
         spec *s = hand_spec(a, &request, &random);
         block_program program;
@@ -187,7 +179,6 @@ static void split_where_parts_meet(void **state) {
         set_generator(a, s, 0, coefficient, NULL);
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "parts that meet", &random);
-        arena_destroy(a);
       }
 }
 
@@ -205,14 +196,13 @@ static void keep_planes(spec_bivector *g, const unsigned *planes) {
 
 /* In five dimensions: two planes apart, a rotation of three vectors and a plane, four of the vectors, and two ways to
  * mix all five. */
-static void split_in_five_dimensions(void **state) {
-  (void)state;
+TEST(split_in_five_dimensions) {
   static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 1, 1}, {3, 2, 0}};
   static const unsigned planes[][5] = {{3, 12}, {3, 5, 6, 24}, {3, 5, 9, 12}, {3, 6, 12, 24}, {3, 12, 20}};
   uint64_t random = 23;
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) {
-      arena *a = arena_create();
+      SCOPED arena *a = arena_create();
       hand_request request = {algebras[i], COMBINE_SUM, 1, 2, 1, 1u << 1, 0, true, true, false, 1};
       spec *s = hand_spec(a, &request, &random);
       block_program program;
@@ -220,20 +210,18 @@ static void split_in_five_dimensions(void **state) {
       keep_planes(&s->generator[0], planes[k]);
       assert_true(block_build(a, s, &program));
       assert_like_reference(a, s, &program, "five dimensions", &random);
-      arena_destroy(a);
     }
 }
 
 /* All ten planes, in every signature, alone, summed and multiplied; scaled, so that each way to the factors is taken.
  */
-static void five_in_every_signature(void **state) {
-  (void)state;
+TEST(five_in_every_signature) {
   static const double sizes[] = {0.01, 0.4, 3};
   uint64_t random = 31;
   for (int p = 0; p <= 5; p++)
     for (int q = 0; p + q <= 5; q++)
       for (int kind = 0; kind < 4; kind++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         int axes = kind == 3 ? 2 : 1;
         hand_request request = {{p, q, 5 - p - q},
                                 kind == 3 ? (p % 2 ? COMBINE_SUM : COMBINE_PRODUCT) : COMBINE_SUM,
@@ -255,14 +243,12 @@ static void five_in_every_signature(void **state) {
         }
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "five mixed", &random);
-        arena_destroy(a);
       }
 }
 
 /* Where the squares of the two parts are equal, conjugate, one or both of them 0, and near there, large and small; all
  * planes are given, some of them 0 or nearly so. e12, e13, e14, e15, e23, e24, e25, e34, e35, e45. */
-static void five_where_parts_meet(void **state) {
-  (void)state;
+TEST(five_where_parts_meet) {
   static const double points[][10] = {
       {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},              /* nothing */
       {1, 0, 0, 0, 0, 0, 0, 1, 0, 0},              /* isoclinic in four vectors of Cl(5,0) */
@@ -280,7 +266,7 @@ static void five_where_parts_meet(void **state) {
   for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
     for (size_t k = 0; k < sizeof points / sizeof *points; k++)
       for (size_t j = 0; j < sizeof by / sizeof *by * (sizeof sizes / sizeof *sizes); j++) {
-        arena *a = arena_create();
+        SCOPED arena *a = arena_create();
         hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
         spec *s = hand_spec(a, &request, &random);
         block_program program;
@@ -289,7 +275,6 @@ static void five_where_parts_meet(void **state) {
         set_generator(a, s, 0, coefficient, NULL);
         assert_true(block_build(a, s, &program));
         assert_like_reference(a, s, &program, "parts of five that meet", &random);
-        arena_destroy(a);
       }
 }
 
@@ -316,24 +301,21 @@ static void assert_mirrored_like_reference(arena *a, const spec *s, uint64_t *ra
   }
 }
 
-static void two_reflections(void **state) {
-  (void)state;
+TEST(two_reflections) {
   uint64_t random = 12;
   const unsigned vectors = 1u << 1;
   for (int n = 3; n <= 5; n++)
     for (int rule = COMBINE_SUM; rule <= COMBINE_MEAN; rule++)
       for (int inverse = 0; inverse < 2; inverse++)
         for (int learned = 0; learned < 2; learned++) {
-          arena *a = arena_create();
+          SCOPED arena *a = arena_create();
           hand_request request = {{n, 0, 0}, (spec_combine)rule, 2, 2, 1, vectors, 1, learned, false, inverse, 1};
           assert_mirrored_like_reference(a, hand_spec(a, &request, &random), &random);
-          arena_destroy(a);
         }
 }
 
 /* Whatever is not one rotation of vectors about axes with a vector orthogonal to all. */
-static void no_two_reflections(void **state) {
-  (void)state;
+TEST(no_two_reflections) {
   const unsigned vectors = 1u << 1;
   const hand_request requests[] = {
       {{3, 0, 0}, COMBINE_PRODUCT, 2, 1, 1, vectors, 0, false, false, false, 1}, /* two rotations */
@@ -342,7 +324,7 @@ static void no_two_reflections(void **state) {
       {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1.5}, /* stretched */
       {{3, 0, 0}, COMBINE_SUM, 1, 1, 1, vectors, 0, false, true, false, 1}, /* one plane */
   };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   uint64_t random = 13;
   const expr *mirror[SPEC_MAX_BLADES];
   bool flipped[SPEC_MAX_BLADES];
@@ -353,15 +335,6 @@ static void no_two_reflections(void **state) {
   assert_true(block_mirror(a, s, mirror, flipped)); /* e12 and e13 */
   s->generator[2].blade[0] = 6; /* and e23 */
   assert_false(block_mirror(a, s, mirror, flipped));
-  arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_signature),         cmocka_unit_test(one_axis_and_many),
-      cmocka_unit_test(inverses_undo),           cmocka_unit_test(split_in_every_signature),
-      cmocka_unit_test(split_where_parts_meet),  cmocka_unit_test(split_in_five_dimensions),
-      cmocka_unit_test(five_in_every_signature), cmocka_unit_test(five_where_parts_meet),
-      cmocka_unit_test(two_reflections),         cmocka_unit_test(no_two_reflections)};
-  return cmocka_run_group_tests_name("group", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -5,10 +5,10 @@
  * be of the identity component, so the matrices here are products of turns: circular,
  * hyperbolic and, in degenerate metrics, parabolic.
  */
-#include "unit.h"
-
 #include "algebra/clifford.h"
 #include "base/number.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <math.h>
 
@@ -30,14 +30,12 @@ static int sign_by_sorting(unsigned a, unsigned b) {
   return sign;
 }
 
-static void reorder_signs(void **state) {
-  (void)state;
+TEST(reorder_signs) {
   for (unsigned a = 0; a < SPEC_MAX_BLADES; a++)
     for (unsigned b = 0; b < SPEC_MAX_BLADES; b++) assert_int_equal(clifford_reorder_sign(a, b), sign_by_sorting(a, b));
 }
 
-static void squares_and_grades(void **state) {
-  (void)state;
+TEST(squares_and_grades) {
   spec_algebra g = {2, 1, 2};
   static const int squares[] = {1, 1, -1, 0, 0};
   for (int i = 0; i < 5; i++) assert_int_equal(clifford_square(g, i), squares[i]);
@@ -99,8 +97,7 @@ static long double determinant(square_matrix v, unsigned rows, unsigned columns)
   return product;
 }
 
-static void compounds_are_determinants(void **state) {
-  (void)state;
+TEST(compounds_are_determinants) {
   uint64_t random = 5;
   int algebras = 0;
   for (int p = 0; p <= SPEC_MAX_DIMENSIONS; p++)
@@ -112,7 +109,7 @@ static void compounds_are_determinants(void **state) {
         if (n == 0) continue;
         algebras++;
         random_action(v, g, &random);
-        arena *memory = arena_create();
+        SCOPED arena *memory = arena_create();
         expr_pool *pool = expr_pool_create(memory, 1);
         expr_matrix m = {n, arena_array(memory, const expr *, n *n)};
         double entries[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
@@ -134,15 +131,13 @@ static void compounds_are_determinants(void **state) {
               print_error("Cl(%d,%d,%d) %u %u: %Lg, expected %Lg\n", p, q, r, row, column, got, expected);
             assert_true(fabsl(got - expected) <= 1e-12L * powl(scale, n));
           }
-        arena_destroy(memory);
       }
   assert_int_equal(algebras, 55);
 }
 
 /* The point of the complement: bivectors of three dimensions turn by entries of the vectors' own matrix. */
-static void complements_are_entries(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(complements_are_entries) {
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {3, arena_array(memory, const expr *, 9)};
   for (int i = 0; i < 9; i++) m.entry[i] = expr_channel(pool, i);
@@ -153,12 +148,10 @@ static void complements_are_entries(void **state) {
   assert_true(expr_is_const(clifford_compound(pool, euclidean, m, 7, 7), 1));
   assert_true(expr_is_const(clifford_compound(pool, euclidean, m, 0, 0), 1));
   assert_int_equal(clifford_compound(pool, degenerate, m, 3, 3)->op, EXPR_SUB);   /* no inverse metric: a minor */
-  arena_destroy(memory);
 }
 
-static void products_of_matrices(void **state) {
-  (void)state;
-  arena *memory = arena_create();
+TEST(products_of_matrices) {
+  SCOPED arena *memory = arena_create();
   expr_pool *pool = expr_pool_create(memory, 1);
   expr_matrix m = {2, arena_array(memory, const expr *, 4)}, one = expr_matrix_identity(memory, pool, 2);
   for (int i = 0; i < 4; i++) m.entry[i] = expr_channel(pool, i);
@@ -169,12 +162,6 @@ static void products_of_matrices(void **state) {
     assert_ptr_equal(left.entry[i], m.entry[i]);
     assert_true(expr_eval(square.entry[i], &env) == out[i]);
   }
-  arena_destroy(memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reorder_signs), cmocka_unit_test(squares_and_grades),
-                                     cmocka_unit_test(compounds_are_determinants),
-                                     cmocka_unit_test(complements_are_entries), cmocka_unit_test(products_of_matrices)};
-  return cmocka_run_group_tests_name("clifford", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,16 +1,15 @@
 /* Expressions: what construction folds and shares, how blocks merge, what types and
  * dependences nodes get, and that no simplification changes a value by more than rounding.
  */
-#include "unit.h"
-
 #include "base/number.h"
+#include "scoped.h"
 #include "spec/expr.h"
 #include "spec/size.h"
+#include "test.h"
 #include "verify/dual.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BLOCKS = 3, HEADS = 2 };
@@ -54,7 +53,7 @@ static void assert_const(const expr *e, double value) {
 
 /* ---- construction ---- */
 
-static void constants_fold(void **state) {
+TEST_BETWEEN(constants_fold, set_up, tear_down) {
   USE_FIXTURE;
   static const struct {
     expr_op op;
@@ -110,7 +109,7 @@ static void constants_fold(void **state) {
   assert_ptr_equal(number(pool, -0.0), number(pool, 0.0)); /* one zero */
 }
 
-static void neutral_elements_vanish(void **state) {
+TEST_BETWEEN(neutral_elements_vanish, set_up, tear_down) {
   USE_FIXTURE;
   const expr *zero = number(pool, 0), *one = number(pool, 1);
   assert_ptr_equal(expr_add(pool, zero, x), x);
@@ -124,7 +123,7 @@ static void neutral_elements_vanish(void **state) {
   assert_ptr_equal(expr_add(pool, x, expr_neg(pool, y)), expr_sub(pool, x, y));
 }
 
-static void division_stays_division(void **state) {
+TEST_BETWEEN(division_stays_division, set_up, tear_down) {
   USE_FIXTURE;
   assert_int_equal(expr_div(pool, x, number(pool, 49))->op, EXPR_DIV); /* floor(49 * (1 / 49)) is 0 */
   assert_ptr_equal(expr_div(pool, x, number(pool, -4)), expr_mul(pool, x, number(pool, -0.25)));
@@ -134,7 +133,7 @@ static void division_stays_division(void **state) {
   assert_true(expr_eval(expr_unary(pool, EXPR_FLOOR, expr_div(pool, x, number(pool, 196))), &env) == 2);
 }
 
-static void equal_expressions_are_one(void **state) {
+TEST_BETWEEN(equal_expressions_are_one, set_up, tear_down) {
   USE_FIXTURE;
   int before;
   const expr *sum = expr_add(pool, x, y);
@@ -156,7 +155,7 @@ static void equal_expressions_are_one(void **state) {
   assert_ptr_not_equal(expr_binary(pool, EXPR_MIN, x, y), expr_binary(pool, EXPR_MAX, x, y));
 }
 
-static void parity_is_used(void **state) {
+TEST_BETWEEN(parity_is_used, set_up, tear_down) {
   USE_FIXTURE;
   const expr *minus = expr_neg(pool, x);
   assert_ptr_equal(expr_unary(pool, EXPR_COSQ, minus), expr_unary(pool, EXPR_COSQ, x));
@@ -167,7 +166,7 @@ static void parity_is_used(void **state) {
   assert_ptr_equal(expr_mul(pool, minus, expr_neg(pool, y)), expr_mul(pool, x, y));
 }
 
-static void tables_collapse(void **state) {
+TEST_BETWEEN(tables_collapse, set_up, tear_down) {
   USE_FIXTURE;
   static const double same[] = {2, 2, 2, 2, 2, 2}, rows[] = {1, 2, 3, 1, 2, 3}, all[] = {1, 2, 3, 1, 2, 4};
   assert_const(expr_table(pool, HEADS, same), 2);
@@ -189,7 +188,7 @@ static void tables_collapse(void **state) {
   assert_int_equal(expr_operand(pool, 0, HEADS, per_head)->depends, DEPENDS_OPERAND | DEPENDS_HEAD);
 }
 
-static void types_follow_arguments(void **state) {
+TEST_BETWEEN(types_follow_arguments, set_up, tear_down) {
   USE_FIXTURE;
   const expr *narrow = expr_unary(pool, EXPR_NARROW, x), *channel = expr_channel(pool, 0);
   assert_false(x->is_f32);
@@ -316,12 +315,11 @@ static twin random_node(expr_pool *pool, const twin *a, const twin *b, uint64_t 
   return t;
 }
 
-static void simplification_keeps_values(void **state) {
-  (void)state;
+TEST_BETWEEN(simplification_keeps_values, set_up, tear_down) {
   uint64_t random = 20;
   double positions[2], elements[6];
   for (int round = 0; round < 200; round++) {
-    arena *memory = arena_create();
+    SCOPED arena *memory = arena_create();
     expr_pool *pool = expr_pool_create(memory, BLOCKS);
     for (int i = 0; i < 2; i++) positions[i] = random_uniform(&random, -3, 3);
     for (int i = 0; i < 6; i++) elements[i] = random_uniform(&random, -3, 3);
@@ -352,12 +350,11 @@ static void simplification_keeps_values(void **state) {
         assert_true(fabs(expr_eval(node[n].e, &env) - (double)node[n].value[i]) <=
                     (double)(8 * node[n].error[i] + 0x1p-52L * fabsl(node[n].value[i])));
       }
-    arena_destroy(memory);
   }
 }
 
 /* A value that does not say it depends on something must not change with it. */
-static void dependences_are_honest(void **state) {
+TEST_BETWEEN(dependences_are_honest, set_up, tear_down) {
   USE_FIXTURE;
   static const double all[] = {1, 2, 3, 4, 5, 6}, elements[] = {1, 2, 3, 4, 5, 6}, channels[] = {9};
   static const int32_t offsets[] = {0, 1, 2, 3, 4, 5};
@@ -389,7 +386,7 @@ static void dependences_are_honest(void **state) {
     }
 }
 
-static void text_has_every_node_once(void **state) {
+TEST_BETWEEN(text_has_every_node_once, set_up, tear_down) {
   USE_FIXTURE;
   const expr *square = expr_mul(pool, expr_add(pool, x, y), expr_add(pool, x, y));
   const expr *roots[] = {square, expr_unary(pool, EXPR_SQRT, square), number(pool, 2)};
@@ -407,7 +404,7 @@ static void text_has_every_node_once(void **state) {
   free(text);
 }
 
-static void size_counts_what_is_shared_once(void **state) {
+TEST_BETWEEN(size_counts_what_is_shared_once, set_up, tear_down) {
   USE_FIXTURE;
   const expr *sum = expr_add(pool, x, y), *decay = expr_unary(pool, EXPR_EXP, sum);
   assert_int_equal(expr_size(f->memory, pool, x), 0);
@@ -417,9 +414,8 @@ static void size_counts_what_is_shared_once(void **state) {
 }
 
 /* Whatever an index is, an element of the operand is read: nothing else is in memory that is anyone's. */
-static void places_stay_inside(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(places_stay_inside) {
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *read = expr_element(pool, 0, 4, 1, (const int32_t[]){1}, expr_position(pool, 0));
   static const struct {
@@ -439,13 +435,11 @@ static void places_stay_inside(void **state) {
     dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, cases[i].place}, &read, 1, &y);
     assert_true(y.value == elements[cases[i].place] && y.tangent == 1);
   }
-  arena_destroy(a);
 }
 
 /* Two elements of one operand are variables of their own. */
-static void elements_have_their_own_derivatives(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(elements_have_their_own_derivatives) {
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *x[2], *product;
   for (int i = 0; i < 2; i++) x[i] = expr_operand(pool, 0, 1, (const int32_t[]){i});
@@ -458,11 +452,10 @@ static void elements_have_their_own_derivatives(void **state) {
     dual_eval(&place, &(dual_variable){DUAL_OPERAND, 0, i}, &product, 1, &y);
     assert_true(y.value == 15 && y.tangent == elements[1 - i]);
   }
-  arena_destroy(a);
 }
 
 /* Terms of a tangent that cancel keep their size, whatever operations they go through. */
-static void what_cancels_has_a_size(void **state) {
+TEST_BETWEEN(what_cancels_has_a_size, set_up, tear_down) {
   USE_FIXTURE;
   const double positions[SPEC_MAX_AXES] = {0.5, 3};
   const expr *more = expr_add(pool, x, number(pool, 1));
@@ -488,8 +481,7 @@ static void what_cancels_has_a_size(void **state) {
 }
 
 /* Numbers stored as integers are the nearest there are towards 0; what is no number is 0. */
-static void integers_are_stored_inside(void **state) {
-  (void)state;
+TEST(integers_are_stored_inside) {
   static const struct {
     long double value;
     int32_t narrow;
@@ -512,7 +504,7 @@ static void integers_are_stored_inside(void **state) {
 }
 
 /* A loop, interpreted with and without what is known, and its copies have one value. */
-static void sums_are_their_copies(void **state) {
+TEST_BETWEEN(sums_are_their_copies, set_up, tear_down) {
   USE_FIXTURE;
   static const double index[] = {0, 1, 2, 3}, squares[] = {0, 1, 4, 9};
   static const double position[] = {0.7, -1.3};
@@ -551,24 +543,4 @@ static void sums_are_their_copies(void **state) {
   assert_true(expr_eval(element, &env) == 10 && expr_eval(expr_unrolled(pool, element), &env) == 10);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {TEST(constants_fold),
-                                     TEST(neutral_elements_vanish),
-                                     TEST(division_stays_division),
-                                     TEST(equal_expressions_are_one),
-                                     TEST(parity_is_used),
-                                     TEST(tables_collapse),
-                                     TEST(types_follow_arguments),
-                                     TEST(simplification_keeps_values),
-                                     TEST(dependences_are_honest),
-                                     TEST(text_has_every_node_once),
-                                     TEST(size_counts_what_is_shared_once),
-                                     TEST(sums_are_their_copies),
-                                     cmocka_unit_test(places_stay_inside),
-                                     cmocka_unit_test(elements_have_their_own_derivatives),
-                                     TEST(what_cancels_has_a_size),
-                                     cmocka_unit_test(integers_are_stored_inside)};
-  return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

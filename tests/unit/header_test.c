@@ -1,9 +1,9 @@
 /* Text in a header stays text: whatever a description says of itself, which need not have come through the vocabulary,
  * the code around its comments is the same. */
-#include "unit.h"
-
 #include "hand_spec.h"
 #include "object/header.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static spec *described(arena *a, const char *text) {
   return s;
 }
 
-static void texts_stay_in_their_comments(void **state) {
+TEST(texts_stay_in_their_comments) {
   static const char *const texts[] = {"*/ int evil; /*",
                                       "/*",
                                       "/*/",
@@ -65,16 +65,14 @@ static void texts_stay_in_their_comments(void **state) {
                                       "*\xe2\x80",
                                       "\xf4\x90\x80\x80*/",
                                       "*/*/*/"};
-  arena *a = arena_create();
-  (void)state;
+  SCOPED arena *a = arena_create();
   const char *wanted = code_of(a, header_text(a, described(a, "plain"), NULL, 0, true));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
     assert_string_equal(code_of(a, header_text(a, described(a, texts[i]), NULL, 0, true)), wanted);
-  arena_destroy(a);
 }
 
 /* What turns the line around, or is no UTF-8, is a question mark; letters stay. */
-static void what_is_read_is_there(void **state) {
+TEST(what_is_read_is_there) {
   static const struct {
     const char *text, *shown;
   } cases[] = {{"[a\u202e"
@@ -97,8 +95,7 @@ static void what_is_read_is_there(void **state) {
                {"[\U0001d4b3]", "[\U0001d4b3]"},
                {"[?\?/]", "[?\? /]"},
                {"[\\\xff/]", "[?\? /]"}};
-  arena *a = arena_create();
-  (void)state;
+  SCOPED arena *a = arena_create();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *text = header_text(a, described(a, cases[i].text), NULL, 0, true);
     int found = 0;
@@ -106,11 +103,6 @@ static void what_is_read_is_there(void **state) {
     if (found != 9) /* doc; option; four of the operand; three of the input */
       fail_msg("%s is %d times in %s", cases[i].shown, found, text);
   }
-  arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(texts_stay_in_their_comments),
-                                     cmocka_unit_test(what_is_read_is_there)};
-  return cmocka_run_group_tests_name("header", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

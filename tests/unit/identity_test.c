@@ -1,7 +1,7 @@
 /* What is proved to be 0 everywhere, and what is not though it is 0 at every point that one would draw. */
-#include "unit.h"
-
 #include "algebra/identity.h"
+#include "scoped.h"
+#include "test.h"
 
 enum { HEADS = 2, BLOCKS = 3 };
 
@@ -31,9 +31,8 @@ static fixture begin(void) {
 #define NUMBER(v) expr_const(f.spec.pool, v)
 #define FUNCTION(op, x) expr_unary(f.spec.pool, EXPR_##op, x)
 
-static void identities_are_proved(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(identities_are_proved) {
+  SCOPED fixture f = begin();
   const expr *sine = FUNCTION(SINQ, f.w), *root = FUNCTION(SQRT, ADD(MUL(f.x, f.x), MUL(f.y, f.y)));
   const expr *sum = ADD(f.x, f.y), *square = MUL(sum, sum);
   const expr *expanded = ADD(MUL(f.x, f.x), ADD(MUL(MUL(f.x, f.y), NUMBER(2)), MUL(f.y, f.y)));
@@ -55,12 +54,10 @@ static void identities_are_proved(void **state) {
                          SUB(MUL(f.x, NUMBER(0.1 + 0.2)), ADD(MUL(f.x, NUMBER(0.1)), MUL(f.x, NUMBER(0.2)))),
                          SUB(FUNCTION(NARROW, MUL(f.x, f.y)), MUL(f.y, f.x))};
   for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) assert_true(identity_is_zero(&f.spec, zeros[i]));
-  arena_destroy(f.memory);
 }
 
-static void what_is_0_nearby_is_not_proved(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(what_is_0_nearby_is_not_proved) {
+  SCOPED fixture f = begin();
   const expr *zero = NUMBER(0), *far = NUMBER(1e6), *sum = ADD(f.x, f.y), *table = f.z;
   const double one_block[] = {0, 0, 0, 0, 0, 1e-30};
   const expr *others[] = {expr_binary(f.spec.pool, EXPR_MAX, SUB(f.x, far), zero),
@@ -74,25 +71,15 @@ static void what_is_0_nearby_is_not_proved(void **state) {
                           SUB(MUL(sum, sum), ADD(MUL(f.x, f.x), MUL(f.y, f.y))),
                           SUB(f.x, f.y)};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_false(identity_is_zero(&f.spec, others[i]));
-  arena_destroy(f.memory);
 }
 
 /* No proof, and an end: a product of as many sums as an expression may have. */
-static void what_is_large_is_left_alone(void **state) {
-  (void)state;
-  fixture f = begin();
+TEST(what_is_large_is_left_alone) {
+  SCOPED fixture f = begin();
   const expr *product = NUMBER(1), *sum = ADD(f.x, ADD(f.y, ADD(f.z, f.w)));
   for (int i = 0; i < 40; i++) product = MUL(product, ADD(sum, FUNCTION(SINQ, MUL(f.w, NUMBER(i + 1)))));
   assert_false(identity_is_zero(&f.spec, product));
   assert_false(identity_is_zero(&f.spec, ADD(product, f.x)));
-  arena_destroy(f.memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(identities_are_proved),
-      cmocka_unit_test(what_is_0_nearby_is_not_proved),
-      cmocka_unit_test(what_is_large_is_left_alone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,9 +2,9 @@
 #include "base/json_read.h"
 #include "base/number.h"
 
-#include "unit.h"
+#include "scoped.h"
+#include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* In memory of its own that ends where the text does, so that sanitizers see one byte too many. */
@@ -24,9 +24,8 @@ static const json_value *read_text(arena *a, const char *text) {
   return v;
 }
 
-static void test_values(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(test_values) {
+  SCOPED arena *a = arena_create();
   const json_value *v =
       read_text(a, " {\"a\": [1, -2.5e1, true, null], \"b\": {}, \"\\u00e9\\ud83d\\ude00\\n\": \"x\"}\t\n");
   assert_int_equal(v->kind, JSON_OBJECT);
@@ -43,11 +42,9 @@ static void test_values(void **state) {
   assert_true(read_text(a, "9223372036854775807")->is_whole);
   assert_false(read_text(a, "9223372036854775808")->is_whole);
   assert_int_equal(read_text(a, "\"\xf4\x8f\xbf\xbf\"")->kind, JSON_TEXT);
-  arena_destroy(a);
 }
 
-static void test_refusals(void **state) {
-  (void)state;
+TEST(test_refusals) {
   static const char *const wrong_texts[] = {
       "",
       " ",
@@ -91,7 +88,7 @@ static void test_refusals(void **state) {
       "[1]]",
       "\f1",
   };
-  arena *a = arena_create();
+  SCOPED arena *a = arena_create();
   const char *wrong;
   for (size_t i = 0; i < sizeof wrong_texts / sizeof *wrong_texts; i++)
     if (read_bytes(a, wrong_texts[i], strlen(wrong_texts[i]), &wrong)) fail_msg("'%s' was read", wrong_texts[i]);
@@ -104,12 +101,10 @@ static void test_refusals(void **state) {
     memset(deep + depth, ']', (size_t)depth);
     assert_int_equal(read_bytes(a, deep, 2 * (size_t)depth, &wrong) != NULL, !more);
   }
-  arena_destroy(a);
 }
 
 /* Every cut and 20000 changed copies of a header: nothing but a value or a refusal comes of any. */
-static void test_changed(void **state) {
-  (void)state;
+TEST(test_changed) {
   static const char text[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b.0.axis\":{\"dtype\":\"F32\",\"shape\":[2,3],"
                              "\"data_offsets\":[0,24]},\"\\u00e9\\ud83d\\ude00\":[-1.5e-3,true,null,\"\xc3\xa9\"]}   ";
   static const char likely[] = "{}[]\",:\\u0-+.eE19tfn \x01\x7f\xc3\xed\xf0\xff";
@@ -117,27 +112,18 @@ static void test_changed(void **state) {
   uint64_t random = 7;
   size_t read = 0, length = sizeof text - 1;
   for (size_t cut = 0; cut < length - 3; cut++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     assert_null(read_bytes(a, text, cut, &wrong));
-    arena_destroy(a);
   }
   for (int i = 0; i < 20000; i++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     char copy[sizeof text];
     memcpy(copy, text, sizeof text);
     for (int n = 1 + random_below(&random, 3); n > 0; n--)
       copy[random_below(&random, (int)length)] = likely[random_below(&random, (int)sizeof likely - 1)];
     read += read_bytes(a, copy, length, &wrong) != NULL;
-    arena_destroy(a);
   }
   assert_true(read > 500 && read < 19000);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_values),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_changed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

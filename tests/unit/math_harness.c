@@ -1,11 +1,9 @@
 /* math_harness: see math_harness.h. */
-#include "unit.h"
-
 #include "math_harness.h"
 #include "mlir/lower.h"
+#include "test.h"
 
 #include <llvm-c/Target.h>
-#include <stdlib.h>
 #include <string.h>
 
 static MlirType element(ir *b, math_type type) {

@@ -2,17 +2,15 @@
  * this machine: errors over dense sweeps against long double, and the 16-bit formats
  * against number.c, bit by bit.
  */
-#include "unit.h"
-
 #include "base/number.h"
 #include "math_harness.h"
 #include "mlir/number.h"
 #include "mlir/two_float.h"
+#include "test.h"
 #include "verify/trial.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const long double QUARTER = 1.57079632679489661923132169163975144L; /* pi/2 */
@@ -194,8 +192,7 @@ static void sweep_phases(const char *name, bool cosine, bool product, bool wide,
 }
 
 /* 2^24 radians is 2^23.4 quarter turns. */
-static void sines_f32(void **state) {
-  (void)state;
+TEST(sines_f32) {
   sweep_phases("sinq_f32", false, false, false, SINE_BOUND, 0x1p24);
   sweep_phases("cosq_f32", true, false, false, SINE_BOUND, 0x1p24);
   sweep_phases("sinq_product", false, true, false, SINE_BOUND, 0x1p24);
@@ -203,8 +200,7 @@ static void sines_f32(void **state) {
                0x1p50); /* reduction is exact as far as float64 has fractions */
 }
 
-static void sines_f64(void **state) {
-  (void)state;
+TEST(sines_f64) {
   sweep_phases("sinq_f64", false, false, true, 0x1p-50L, 0x1p24);
   sweep_phases("cosq_f64", true, false, true, 0x1p-50L, 0x1p24);
 }
@@ -228,15 +224,13 @@ static void sweep_folded(const char *name, bool cosine) {
   }
 }
 
-static void sines_folded(void **state) {
-  (void)state;
+TEST(sines_folded) {
   sweep_folded("sin_folded", false);
   sweep_folded("cos_folded", true);
 }
 
 /* Sines and cosines are those of some angle however large a phase is, and NaN where it is infinite. */
-static void lengths_at_any_phase(void **state) {
-  (void)state;
+TEST(lengths_at_any_phase) {
   static const struct {
     const char *sine, *cosine;
     bool wide;
@@ -288,22 +282,19 @@ static void sweep_relative(const char *name, bool is_log, long double bound) {
   }
 }
 
-static void exponentials(void **state) {
-  (void)state;
+TEST(exponentials) {
   for (int i = 0; i < SWEEP; i++) in64[i] = i % 2 ? -708 + 1417.0 * i / SWEEP : -1 + 2.0 * i / SWEEP;
   sweep_relative("exp_f64", false, 0x1p-48L);
 }
 
-static void logarithms(void **state) {
-  (void)state;
+TEST(logarithms) {
   uint64_t random = 2;
   for (int i = 0; i < SWEEP; i++)
     in64[i] = i % 2 ? ldexp(random_uniform(&random, 1, 2), random_below(&random, 2046) - 1022) : 0.5 + 2.0 * i / SWEEP;
   sweep_relative("log_f64", true, 0x1p-45L);
 }
 
-static void ends_of_the_range(void **state) {
-  (void)state;
+TEST(ends_of_the_range) {
   const double inf = INFINITY;
   static const double x[] = {-INFINITY, INFINITY, NAN, -1000, 1000, 0, -1, 1, 710, -746};
   enum { COUNT = 16 };
@@ -328,8 +319,7 @@ static long double left(long double x) { return atan2l(x, -0.3); }
 static long double above(long double x) { return atan2l(2, x); }
 
 /* Of numbers of all sizes, both signs, 0, infinities and NaN: relative errors. */
-static void saturating(void **state) {
-  (void)state;
+TEST(saturating) {
   static const struct {
     const char *name;
     long double (*exact)(long double), bound;
@@ -400,8 +390,7 @@ static void sweep_f32(const char *name, long double (*exact)(long double), long 
   }
 }
 
-static void tanh_of_floats(void **state) {
-  (void)state;
+TEST(tanh_of_floats) {
   static const char *const names[] = {"tanh_f32", "tanh_f32_fused"};
   for (int n = 0; n < 2; n++) {
     for (int i = 0; i < SWEEP; i++) /* around the border of its two ways, far out and near 0 */
@@ -418,8 +407,7 @@ static void tanh_of_floats(void **state) {
   }
 }
 
-static void softplus_parts(void **state) {
-  (void)state;
+TEST(softplus_parts) {
   for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 175.0 * i / (SWEEP - 1));
   sweep_f32("exp_f32_fused", expl, 0x1p-21L);
   sweep_f32("exp_f32", expl, 0x1p-21L);
@@ -450,8 +438,7 @@ static void softplus_parts(void **state) {
 }
 
 /* Integers are their own floor; both sides of them and the middle between them round down. */
-static void floors(void **state) {
-  (void)state;
+TEST(floors) {
   uint64_t random = 6;
   for (int i = 0; i < SWEEP; i++) {
     double integer =
@@ -470,8 +457,7 @@ static void floors(void **state) {
 
 enum { PATTERNS = 1 << 16 };
 
-static void widening(void **state) {
-  (void)state;
+TEST(widening) {
   static uint16_t bits[PATTERNS];
   static float wide[PATTERNS];
   for (int i = 0; i < PATTERNS; i++) bits[i] = (uint16_t)i;
@@ -489,8 +475,7 @@ static void widening(void **state) {
 }
 
 /* Every upper half of a float32 with lower halves that are ties of either format, and next to ties. */
-static void rounding(void **state) {
-  (void)state;
+TEST(rounding) {
   static const uint16_t low[] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
   static float in[PATTERNS];
   static uint16_t out[PATTERNS];
@@ -541,8 +526,7 @@ static unsigned f8_nearest(number_type type, double x) {
   return sign | best;
 }
 
-static void f8_codes(void **state) {
-  (void)state;
+TEST(f8_codes) {
   for (int type = NUMBER_CHANNEL_TYPES; type < NUMBER_OUT_TYPES; type++)
     for (unsigned code = 0; code < 256; code++) {
       uint8_t byte = (uint8_t)code, back;
@@ -583,8 +567,7 @@ static void expect_f8(number_type type, const char *who, const float *in, const 
   }
 }
 
-static void f8_rounding(void **state) {
-  (void)state;
+TEST(f8_rounding) {
   static float in[PATTERNS];
   static uint8_t out[PATTERNS];
   for (int type = NUMBER_CHANNEL_TYPES; type < NUMBER_OUT_TYPES; type++)
@@ -605,8 +588,7 @@ static void f8_rounding(void **state) {
 }
 
 /* Of 16 bits, from float64 and wider: every finite code, what lies halfway to the next, and the neighbours of both. */
-static void rounding_wide(void **state) {
-  (void)state;
+TEST(rounding_wide) {
   for (int type = NUMBER_BF16; type <= NUMBER_F16; type++) {
     uint16_t code = 0, next = 1, stored;
     for (; isfinite(number_load(type, &next)); code++, next++) {
@@ -625,13 +607,4 @@ static void rounding_wide(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),    cmocka_unit_test(sines_f32),
-      cmocka_unit_test(sines_f64),      cmocka_unit_test(sines_folded),   cmocka_unit_test(lengths_at_any_phase),
-      cmocka_unit_test(exponentials),   cmocka_unit_test(logarithms),     cmocka_unit_test(saturating),
-      cmocka_unit_test(tanh_of_floats), cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
-      cmocka_unit_test(floors),         cmocka_unit_test(widening),       cmocka_unit_test(rounding),
-      cmocka_unit_test(rounding_wide)};
-  return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
-}
+int main(void) { return run_listed_between(load_all, unload_all); }

@@ -1,8 +1,7 @@
 /* What comparisons with the reference say: of outputs in a basis that the kernel alone knows, and behind a change of
  * basis. The outputs are made here, right ones and wrong ones, so that the comparisons themselves are tested.
  */
-#include "unit.h"
-
+#include "test.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 
@@ -98,8 +97,7 @@ static bool always(int64_t token) { return token >= 0; }
 static bool not_the_skipped(int64_t token) { return token >= SKIP; }
 static bool all_but_one(int64_t token) { return token != 3; }
 
-static void a_basis_of_the_kernels_own_is_accepted(void **unused) {
-  (void)unused;
+TEST(a_basis_of_the_kernels_own_is_accepted) {
   fixture *f = open(true, false);
   make_schur_output(f, always);
   trial_error right = compare(f);
@@ -111,8 +109,7 @@ static void a_basis_of_the_kernels_own_is_accepted(void **unused) {
 }
 
 /* One token, or the skipped one, left in another basis than the others. */
-static void two_bases_are_not(void **unused) {
-  (void)unused;
+TEST(two_bases_are_not) {
   fixture *f = open(true, false);
   make_schur_output(f, not_the_skipped);
   assert_true(compare(f).error > 0x1p-10L);
@@ -129,8 +126,7 @@ static void two_bases_are_not(void **unused) {
 }
 
 /* Behind a change of basis: all channels, those of no block and of skipped tokens as well. */
-static void a_change_of_basis_comes_first(void **unused) {
-  (void)unused;
+TEST(a_change_of_basis_comes_first) {
   for (int inverse = 0; inverse < 2; inverse++) {
     fixture *f = open(false, true);
     f->spec->inverse = inverse;
@@ -154,8 +150,7 @@ static void a_change_of_basis_comes_first(void **unused) {
 }
 
 /* Turning back undoes it, and C is orthogonal: rows keep their norms. */
-static void the_reference_turns_back(void **unused) {
-  (void)unused;
+TEST(the_reference_turns_back) {
   fixture *f = open(false, true);
   spec back = *f->spec;
   back.inverse = true;
@@ -171,8 +166,7 @@ static void the_reference_turns_back(void **unused) {
 }
 
 /* The norm that errors are measured by: exact for one plane, and never too small. */
-static void norms_of_exponents_are_spectral(void **unused) {
-  (void)unused;
+TEST(norms_of_exponents_are_spectral) {
   fixture *f = open(false, false);
   for (int g = 0; g < BLOCKS; g++) {
     double a[B * B], basis[B * B], lambda[B / 2];
@@ -185,11 +179,4 @@ static void norms_of_exponents_are_spectral(void **unused) {
   arena_destroy(f->memory);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_basis_of_the_kernels_own_is_accepted), cmocka_unit_test(two_bases_are_not),
-      cmocka_unit_test(a_change_of_basis_comes_first),          cmocka_unit_test(the_reference_turns_back),
-      cmocka_unit_test(norms_of_exponents_are_spectral),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

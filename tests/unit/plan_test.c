@@ -1,9 +1,9 @@
 /* Terms against the matrix they were cut from, and vectors against the channels they cover. */
-#include "unit.h"
-
 #include "base/number.h"
 #include "hand_spec.h"
 #include "plan/plan.h"
+#include "scoped.h"
+#include "test.h"
 
 #include <string.h>
 
@@ -194,25 +194,22 @@ static void assert_row_step(const fixture *f, int width, int expected) {
   }
 }
 
-static void chunks_alike_are_looped(void **state) {
-  (void)state;
+TEST(chunks_alike_are_looped) {
   uint64_t random = 5;
   for (int leftover = 0; leftover < 2; leftover++)
     for (int n = 2; n <= 3; n++) {
       hand_request request = {{n, 0, 0}, COMBINE_PRODUCT, 2, 41, 1, 2, leftover, true, false, false, 1};
-      fixture f = build(&request, &random);
+      SCOPED fixture f = build(&request, &random);
       /* 41 blocks: ten whole chunks of 4, five of 8, and the last vector, which starts early, takes from the last
        * of them; a row that a channel shifts has vectors across all chunks. */
       assert_row_step(&f, 4, leftover ? 0 : 4 * n);
       assert_int_equal(assert_looped(&f, 4), leftover ? 0 : 9);
       assert_int_equal(assert_looped(&f, 8), leftover ? 0 : 4);
       assert_int_equal(assert_looped(&f, 16), 0);
-      arena_destroy(f.memory);
     }
 }
 
-static void plans_of_all_shapes(void **state) {
-  (void)state;
+TEST(plans_of_all_shapes) {
   uint64_t random = 3;
   int n_paired = 0;
   for (int n = 2; n <= 4; n++)
@@ -222,7 +219,7 @@ static void plans_of_all_shapes(void **state) {
           hand_request request = {{n, 0, 0},   COMBINE_PRODUCT, 2,     blocks, 1 + variant % 2, grades, variant,
                                   variant > 1, variant == 3,    false, 1};
           if (n == 4 && blocks > 1 && variant > 0) continue; /* the larger, the slower to build */
-          fixture f = build(&request, &random);
+          SCOPED fixture f = build(&request, &random);
           assert_terms_are_matrix(&f);
           assert_hoisted(&f);
           for (int width = 4; width <= 16; width *= 2)
@@ -230,24 +227,20 @@ static void plans_of_all_shapes(void **state) {
               assert_tile(&f, width);
               n_paired += assert_pairs(&f, width);
             }
-          arena_destroy(f.memory);
         }
   assert_true(n_paired > 0);
 }
 
 /* Neighbours that turn in planes stand in one lane of a pair. */
-static void planes_are_paired(void **state) {
-  (void)state;
+TEST(planes_are_paired) {
   uint64_t random = 5;
   hand_request request = {{2, 0, 0}, COMBINE_PRODUCT, 2, 40, 1, 2, 0, true, false, false, 1};
-  fixture f = build(&request, &random);
+  SCOPED fixture f = build(&request, &random);
   for (int width = 4; width <= 16; width *= 2) assert_true(assert_pairs(&f, width));
-  arena_destroy(f.memory);
 }
 
 /* Vectors of three dimensions: three diagonals. All of Cl(3,0): the same three, grades side by side. */
-static void diagonals_are_few(void **state) {
-  (void)state;
+TEST(diagonals_are_few) {
   uint64_t random = 4;
   static const struct {
     unsigned grades;
@@ -255,14 +248,9 @@ static void diagonals_are_few(void **state) {
   } cases[] = {{2, 3}, {4, 3}, {6, 3}, {15, 3}, {1, 1}};
   for (int i = 0; i < 5; i++) {
     hand_request request = {{3, 0, 0}, COMBINE_PRODUCT, 2, 5, 1, cases[i].grades, 0, true, false, false, 1};
-    fixture f = build(&request, &random);
+    SCOPED fixture f = build(&request, &random);
     assert_int_equal(f.plan->n_terms, cases[i].terms);
-    arena_destroy(f.memory);
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(chunks_alike_are_looped),
-                                     cmocka_unit_test(diagonals_are_few), cmocka_unit_test(planes_are_paired)};
-  return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

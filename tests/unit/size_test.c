@@ -1,8 +1,8 @@
 /* size: operations of a description's expressions, and that each of its fields has the limit. */
-#include "unit.h"
-
 #include "base/diag.h"
+#include "scoped.h"
 #include "spec/size.h"
+#include "test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +21,8 @@ static const expr *operations(expr_pool *pool, const expr *x, int count) {
   return x;
 }
 
-static void operations_are_counted(void **state) {
-  (void)state;
-  arena *a = arena_create();
+TEST(operations_are_counted) {
+  SCOPED arena *a = arena_create();
   expr_pool *pool = expr_pool_create(a, 1);
   const expr *x = expr_position(pool, 0), *y = expr_position(pool, 1);
   assert_int_equal(expr_size(a, pool, x), 0);
@@ -35,7 +34,6 @@ static void operations_are_counted(void **state) {
   const expr *shared = operations(pool, x, 5), *roots[] = {expr_mul(pool, shared, y), expr_sub(pool, shared, y)};
   assert_int_equal(expr_size_of_all(a, pool, roots, 2), 7);
   assert_int_equal(expr_size(a, pool, expr_mul(pool, roots[0], roots[1])), 8);
-  arena_destroy(a);
 }
 
 enum { PHASE, GENERATOR, ENTRY_OF_Q, ENTRY_OF_K, MAP, ADDED, TERM, SCORE, BIAS, OF_A_PART, FIELDS };
@@ -74,7 +72,7 @@ static bool fits(arena *a, expr_pool *pool, int field, const expr *x) {
   return spec_check_size(a, field == OF_A_PART ? &whole : &s);
 }
 
-static void every_field_has_the_limit(void **state) {
+TEST(every_field_has_the_limit) {
   static const char *const words[FIELDS] = {"the phase of axis 'y' takes 4097 operations",
                                             "the generator of axis 'y'",
                                             "an entry of the matrix",
@@ -85,10 +83,9 @@ static void every_field_has_the_limit(void **state) {
                                             "the score of a pair",
                                             "the bias of a pair",
                                             "the phase of axis 'y'"};
-  (void)state;
   diag_send_to(hear);
   for (int field = 0; field < FIELDS; field++) {
-    arena *a = arena_create();
+    SCOPED arena *a = arena_create();
     expr_pool *pool = expr_pool_create(a, 1);
     const expr *x = expr_position(pool, 0);
     *said = 0;
@@ -96,13 +93,8 @@ static void every_field_has_the_limit(void **state) {
     assert_string_equal(said, "");
     assert_false(fits(a, pool, field, operations(pool, x, 4097)));
     assert_non_null(strstr(said, words[field]));
-    arena_destroy(a);
   }
   diag_send_to(NULL);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(operations_are_counted),
-                                     cmocka_unit_test(every_field_has_the_limit)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -2,13 +2,11 @@
  *
  * Residuals are summed in long double, so that what is measured is the result's own error.
  */
-#include "unit.h"
-
 #include "skew.h"
+#include "test.h"
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX = PEGEN_SCHUR_MAX };
@@ -74,8 +72,7 @@ static void check_schur(int n, const double *a, const char *what) {
   assert_true(error <= BOUND * size);
 }
 
-static void random_matrices_have_schur_forms(void **unused) {
-  (void)unused;
+TEST(random_matrices_have_schur_forms) {
   double a[MAX * MAX];
   for (int n = 2; n <= MAX; n++)
     for (int round = 0; round < (n < 16 ? 200 : 5); round++) {
@@ -84,8 +81,7 @@ static void random_matrices_have_schur_forms(void **unused) {
     }
 }
 
-static void sizes_do_not_matter(void **unused) {
-  (void)unused;
+TEST(sizes_do_not_matter) {
   static const double sizes[] = {1e-320, 0x1p-1022, 1e-200, 1e-9, 1e9, 1e200, 0x1p1015};
   double a[MAX * MAX];
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -104,8 +100,7 @@ static void sizes_do_not_matter(void **unused) {
 }
 
 /* Entries of very different sizes within one matrix. */
-static void graded_matrices_have_schur_forms(void **unused) {
-  (void)unused;
+TEST(graded_matrices_have_schur_forms) {
   double a[MAX * MAX];
   for (int n = 2; n <= MAX; n += 7)
     for (int round = 0; round < 20; round++) {
@@ -133,8 +128,7 @@ static void make_with_values(int n, const double *values, double *a) {
   pegen_skew_make(n, PEGEN_SKEW_UPPER_RULE, a); /* skew to the bit */
 }
 
-static void degenerate_values_are_found(void **unused) {
-  (void)unused;
+TEST(degenerate_values_are_found) {
   double a[MAX * MAX], copy[MAX * MAX], basis[MAX * MAX], values[MAX / 2], lambda[MAX / 2];
   for (int n = 2; n <= MAX; n += 3)
     for (int kind = 0; kind < 6; kind++) {
@@ -158,8 +152,7 @@ static void degenerate_values_are_found(void **unused) {
 }
 
 /* Matrices of a few entries, which are tridiagonal or split from the start. */
-static void sparse_matrices_have_schur_forms(void **unused) {
-  (void)unused;
+TEST(sparse_matrices_have_schur_forms) {
   double a[MAX * MAX];
   for (int n = 2; n <= 24; n++)
     for (int round = 0; round < 200; round++) {
@@ -172,8 +165,7 @@ static void sparse_matrices_have_schur_forms(void **unused) {
     }
 }
 
-static void what_is_not_finite_spoils_all(void **unused) {
-  (void)unused;
+TEST(what_is_not_finite_spoils_all) {
   static const double bad[] = {NAN, INFINITY, -INFINITY};
   double a[MAX * MAX], basis[MAX * MAX], lambda[MAX / 2];
   for (int i = 0; i < 3; i++) {
@@ -190,8 +182,7 @@ static void what_is_not_finite_spoils_all(void **unused) {
 }
 
 /* (I + A) X = I - A, and X orthogonal. Its error is relative to what I + A magnifies. */
-static void cayley_transforms_are_rotations(void **unused) {
-  (void)unused;
+TEST(cayley_transforms_are_rotations) {
   double *a = malloc(sizeof(double) * 128 * 128), *copy = malloc(sizeof(double) * 128 * 128),
          *x = malloc(sizeof(double) * 128 * 128);
   assert_true(a && copy && x);
@@ -214,8 +205,7 @@ static void cayley_transforms_are_rotations(void **unused) {
   free(a), free(copy), free(x);
 }
 
-static void rules_make_skew_matrices(void **unused) {
-  (void)unused;
+TEST(rules_make_skew_matrices) {
   double upper[9] = {9, 1, 2, NAN, NAN, 3, NAN, INFINITY, 8}, difference[9] = {9, 1, 2, 4, 8, 3, 5, 6, 7};
   const double from_upper[9] = {0, 1, 2, -1, 0, 3, -2, -3, 0}, from_difference[9] = {0, -3, -3, 3, 0, -3, 3, 3, 0};
   pegen_skew_make(3, PEGEN_SKEW_UPPER_RULE, upper);
@@ -226,12 +216,4 @@ static void rules_make_skew_matrices(void **unused) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rules_make_skew_matrices),      cmocka_unit_test(random_matrices_have_schur_forms),
-      cmocka_unit_test(sizes_do_not_matter),           cmocka_unit_test(graded_matrices_have_schur_forms),
-      cmocka_unit_test(degenerate_values_are_found),   cmocka_unit_test(sparse_matrices_have_schur_forms),
-      cmocka_unit_test(what_is_not_finite_spoils_all), cmocka_unit_test(cayley_transforms_are_rotations),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

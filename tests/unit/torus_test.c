@@ -1,9 +1,9 @@
 /* Which dense blocks are seen to commute, and what their sums of angles are; small ones as vectors. */
-#include "unit.h"
-
 #include "algebra/dense_vectors.h"
 #include "algebra/torus.h"
 #include "plan/dense.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -48,9 +48,8 @@ static double angle_at(const spec *s, const torus *t, int block) {
   return expr_eval(t->angle, &env);
 }
 
-static void one_matrix_a_block_commutes(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(one_matrix_a_block_commutes) {
+  SCOPED arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, all_axes, one_a_block);
   torus_find(a, s, &t);
@@ -60,12 +59,10 @@ static void one_matrix_a_block_commutes(void **unused) {
     assert_int_equal(t.generator.offset[g], 16 * g);
     assert_true(angle_at(s, &t, g) == all_axes[0][g] + 10 * all_axes[1][g] + 100 * all_axes[2][g]);
   }
-  arena_destroy(a);
 }
 
-static void one_axis_a_block_commutes(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(one_axis_a_block_commutes) {
+  SCOPED arena *a = arena_create();
   torus t;
   const spec *s = description(a, B, axis_a_block, one_an_axis);
   torus_find(a, s, &t);
@@ -74,37 +71,31 @@ static void one_axis_a_block_commutes(void **unused) {
     assert_int_equal(t.generator.offset[g], one_an_axis[g][g]);
     assert_true(angle_at(s, &t, g) == (g == 0 ? 1 : g == 1 ? 10 : 100));
   }
-  arena_destroy(a);
 }
 
-static void matrices_of_their_own_are_not_seen_to_commute(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(matrices_of_their_own_are_not_seen_to_commute) {
+  SCOPED arena *a = arena_create();
   torus t;
   torus_find(a, description(a, B, all_axes, one_an_axis), &t);
   assert_string_equal(t.why_not, "axes 't' and 'h' turn block 0 by matrices of their own");
   static const double two_in_the_last[AXES][BLOCKS] = {{1, 1, 0}, {0, 0, 1}, {0, 0, 1}};
   torus_find(a, description(a, B, two_in_the_last, one_an_axis), &t);
   assert_string_equal(t.why_not, "axes 'h' and 'w' turn block 2 by matrices of their own");
-  arena_destroy(a);
 }
 
 /* A block that no axis turns is fine: its angle is 0. */
-static void silent_blocks_commute(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(silent_blocks_commute) {
+  SCOPED arena *a = arena_create();
   torus t;
   static const double silent[AXES][BLOCKS] = {{1, 0, 0}, {0, 0, 0}, {0, 0, 2}};
   const spec *s = description(a, B, silent, one_an_axis);
   torus_find(a, s, &t);
   assert_null(t.why_not);
   assert_true(angle_at(s, &t, 1) == 0);
-  arena_destroy(a);
 }
 
-static void heads_may_differ(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(heads_may_differ) {
+  SCOPED arena *a = arena_create();
   torus t;
   spec *s = description(a, B, axis_a_block, one_an_axis);
   spec_dense dense = *s->dense;
@@ -115,26 +106,22 @@ static void heads_may_differ(void **unused) {
   assert_null(t.why_not);
   assert_int_equal(t.generator.n_heads, HEADS);
   for (int i = 0; i < HEADS * BLOCKS; i++) assert_int_equal(t.generator.offset[i], by_head[i]);
-  arena_destroy(a);
 }
 
 /* An output in the generators' basis needs one; without, the description is refused. */
-static void schur_needs_a_torus(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(schur_needs_a_torus) {
+  SCOPED arena *a = arena_create();
   spec *s = description(a, B, all_axes, one_a_block), *other = description(a, B, all_axes, one_an_axis);
   spec_dense dense = *s->dense, other_dense = *other->dense;
   dense.map = other_dense.map = DENSE_SCHUR;
   s->dense = &dense, other->dense = &other_dense;
   assert_non_null(plan_dense_build(a, s));
   assert_null(plan_dense_build(a, other));
-  arena_destroy(a);
 }
 
 /* Blocks of 2 and 3 channels as bivectors: the reference's Clifford algebra and its matrices agree. */
-static void small_blocks_are_vectors(void **unused) {
-  (void)unused;
-  arena *a = arena_create();
+TEST(small_blocks_are_vectors) {
+  SCOPED arena *a = arena_create();
   double raw[AXES * BLOCKS * 9];
   for (int i = 0; i < AXES * BLOCKS * 9; i++) raw[i] = sin(1.7 * i + 0.3);
   const double *operands[] = {raw}, positions[AXES] = {0.4, -1.3, 2.1};
@@ -156,18 +143,6 @@ static void small_blocks_are_vectors(void **unused) {
         for (int i = 0; i < b * b; i++) assert_true(fabsl(x[i] - y[i]) < 1e-15L);
       }
     }
-  arena_destroy(a);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_matrix_a_block_commutes),
-      cmocka_unit_test(one_axis_a_block_commutes),
-      cmocka_unit_test(matrices_of_their_own_are_not_seen_to_commute),
-      cmocka_unit_test(silent_blocks_commute),
-      cmocka_unit_test(heads_may_differ),
-      cmocka_unit_test(schur_needs_a_torus),
-      cmocka_unit_test(small_blocks_are_vectors),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

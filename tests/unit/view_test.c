@@ -1,9 +1,7 @@
 /* Do two views share a byte? Against counting them, and where the search ends before it knows. */
-#include "unit.h"
-
 #include "driver.h"
+#include "test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROOM = 4096, ROUNDS = 20000 };
@@ -46,11 +44,10 @@ static pegen_view random_view(uint64_t *random) {
 }
 
 /* Small views are searched to the end: the answer is exact, from both sides. Views that nest have no byte twice. */
-static void as_counted(void **state) {
+TEST(as_counted) {
   static unsigned char first[3 * ROOM], second[3 * ROOM];
   uint64_t random = 6;
   int met = 0, nested = 0;
-  (void)state;
   for (int round = 0; round < ROUNDS; round++) {
     pegen_view a = random_view(&random), b = random_view(&random);
     memset(first, 0, sizeof first);
@@ -74,10 +71,9 @@ static void as_counted(void **state) {
 
 /* Six strides without a common measure: after some steps the answer is that they meet, which refuses a call that would
  * have been fine; never that they do not, which would let one through that overwrites what it reads. */
-static void search_that_runs_out(void **state) {
+TEST(search_that_runs_out) {
   static const int64_t sizes[PEGEN_VIEW_DIMS] = {40, 40, 40};
   static const int64_t strides[2][PEGEN_VIEW_DIMS] = {{8 * 1009, 8 * 101, 8 * 11}, {8 * 997, 8 * 103, 8 * 13}};
-  (void)state;
   pegen_view a = view_at(1 << 20, 4, sizes, strides[0]), b = view_at((1 << 20) + 4, 4, sizes, strides[1]);
   assert_int_equal(pegen_views_meet(&a, &b), 1); /* they do not, being 4 bytes apart modulo 8 */
   assert_int_equal(pegen_views_meet(&b, &a), 1);
@@ -85,7 +81,4 @@ static void search_that_runs_out(void **state) {
   assert_int_equal(pegen_views_meet(&a, &aside), 0); /* nothing to search */
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_counted), cmocka_unit_test(search_that_runs_out)};
-  return cmocka_run_group_tests_name("view", tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

@@ -1,18 +1,11 @@
 /* origin_test: where columns count positions from. Scores keep their digits however far from 0 tokens stand, every
  * batch and sequence has an origin of its own, and calls that cannot know it are refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "test.h"
 #include "verify/trial_widen_backward.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const targets[] = {"native", "sm_80"};
@@ -26,10 +19,9 @@ typedef struct fixture {
   uint64_t random;
 } fixture;
 
-static fixture open_fixture(const char *target, int count, const loader_define *define) {
+static fixture open_fixture(const char *target, const char *options) {
   fixture f = {.memory = arena_create(), .random = 3};
-  f.spec = loader_load(f.memory, SPECS_DIR "/pape.lua", DSL_DIR, count, define);
-  assert_non_null(f.spec);
+  f.spec = described(f.memory, "pape %s", options);
   f.loaded = trial_load_gradients(f.memory, f.spec, target, 0, 1);
   assert_non_null(f.loaded);
   f.kernel = run_kernel(f.loaded);
@@ -58,11 +50,10 @@ static widen_trial trial_at(fixture *f, number_type type, int64_t batch, const d
 
 /* ---- far from 0 ---- */
 
-static void far_from_zero(void **state) {
-  (void)state;
+TEST(far_from_zero) {
   static const double offsets[] = {0, 100, 1000, 1e4, 1e5, -1e5};
   for (int target = 0; target < TARGETS; target++) {
-    fixture f = open_fixture(targets[target], 0, NULL);
+    fixture f = open_fixture(targets[target], "");
     assert_int_equal(f.kernel->has_origin, 1);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
       for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
@@ -78,10 +69,9 @@ static void far_from_zero(void **state) {
 }
 
 /* A token that stands elsewhere, be it first, last or in the middle, does not take the others' digits. */
-static void one_token_elsewhere(void **state) {
-  (void)state;
+TEST(one_token_elsewhere) {
   static const int which[] = {0, SIDE * SIDE / 2, SIDE * SIDE - 1};
-  fixture f = open_fixture("native", 0, NULL);
+  fixture f = open_fixture("native", "");
   for (int i = 0; i < 3; i++) {
     double *positions = image(&f, 1e5);
     positions[AXES * which[i]] = positions[AXES * which[i] + 1] = 0;
@@ -103,10 +93,9 @@ static void expect_finite(const DLTensor *rows, int64_t but) {
         assert_true(isfinite(number_load(NUMBER_F32, tensor_at(rows, 0, h, n, c))));
 }
 
-static void a_place_that_is_not_finite(void **state) {
-  (void)state;
+TEST(a_place_that_is_not_finite) {
   for (int target = 0; target < TARGETS; target++) {
-    fixture f = open_fixture(targets[target], 0, NULL);
+    fixture f = open_fixture(targets[target], "");
     for (int i = 0; i < 2; i++) {
       enum { MIDDLE = SIDE * SIDE / 2 };
       double *positions = image(&f, 50);
@@ -159,11 +148,10 @@ static void expect_batch(const DLTensor *all, const DLTensor *alone, int64_t bat
 }
 
 /* Batches that are far from each other: each counts from its own middle, or from what it is given. */
-static void batches_count_alone(void **state) {
-  (void)state;
+TEST(batches_count_alone) {
   enum { COUNT = SIDE * SIDE * AXES };
   for (int target = 0; target < TARGETS; target++) {
-    fixture f = open_fixture(targets[target], 0, NULL);
+    fixture f = open_fixture(targets[target], "");
     double *both = arena_array(f.memory, double, 2 * COUNT), *one[2] = {image(&f, 0), image(&f, 1e5)}, from[2 * AXES];
     for (int b = 0; b < 2; b++) memcpy(both + b * COUNT, one[b], COUNT * sizeof *both);
     widen_trial t = trial_at(&f, NUMBER_F32, 2, one[0], SIDE * SIDE);
@@ -208,11 +196,10 @@ static DLTensor *random_rows(fixture *f, int rank, const int64_t *shape) {
 }
 
 /* Sequences in one tensor, far from each other: rows and gradients are to the bit those of calls of their own. */
-static void sequences_count_alone(void **state) {
-  (void)state;
+TEST(sequences_count_alone) {
   enum { SEQUENCES = 4, TOTAL = 41, TERMS = 50 };
   static const int32_t bounds[SEQUENCES + 1] = {0, 17, 17, 30, TOTAL};
-  fixture f = open_fixture("native", 0, NULL);
+  fixture f = open_fixture("native", "");
   int64_t head = f.kernel->head_dim, wide = f.kernel->out_dim, count = SEQUENCES + 1;
   int64_t narrow_shape[] = {TOTAL, HEADS, head}, wide_shape[] = {TOTAL, HEADS, wide},
           input_shape[] = {TOTAL, HEADS, TERMS}, places_shape[] = {TOTAL, AXES};
@@ -277,7 +264,7 @@ static void sequences_count_alone(void **state) {
 
 static void origins_are_checked_on(const char *target) {
   enum { FEW = 5 };
-  fixture f = open_fixture(target, 0, NULL);
+  fixture f = open_fixture(target, "");
   widen_trial t = trial_at(&f, NUMBER_F32, 1, image(&f, 0), FEW);
   pegen_args args = args_of(&f, &t);
   DLTensor *before = tensor_copy(f.memory, t.k_out), other = *t.origin;
@@ -316,19 +303,16 @@ static void origins_are_checked_on(const char *target) {
   close_fixture(&f);
 }
 
-static void origins_are_checked(void **state) {
-  (void)state;
+TEST(origins_are_checked) {
   for (int i = 0; i < TARGETS; i++) origins_are_checked_on(targets[i]);
 }
 
 /* Where the description says it no call does, and q and k come alone as they like. */
-static void fixed_origins(void **state) {
-  (void)state;
-  static const loader_define grid = {"grid", "14,14"}, fixed = {"origin", "1000.5,2000"};
-  const loader_define *defines[] = {&grid, &fixed};
+TEST(fixed_origins) {
+  static const char *const options[] = {"grid=14,14", "origin=1000.5,2000"};
   for (int target = 0; target < TARGETS; target++)
     for (int i = 0; i < 2; i++) {
-      fixture f = open_fixture(targets[target], 1, defines[i]);
+      fixture f = open_fixture(targets[target], options[i]);
       assert_int_equal(f.kernel->has_origin, 0);
       widen_trial t = trial_at(&f, NUMBER_F32, 1, i ? image(&f, 1005) : NULL, SIDE * SIDE);
       double places[AXES] = {0};
@@ -342,10 +326,9 @@ static void fixed_origins(void **state) {
 }
 
 /* Rows of k that go to a cache: with an origin to the bit those of a call of both, without one refused. */
-static void rows_in_slots(void **state) {
-  (void)state;
+TEST(rows_in_slots) {
   enum { FEW = 6, PAGE = 16 };
-  fixture f = open_fixture("native", 0, NULL);
+  fixture f = open_fixture("native", "");
   widen_trial t = trial_at(&f, NUMBER_F32, 1, image(&f, 1e5), FEW);
   pegen_args args = args_of(&f, &t);
   assert_int_equal(f.kernel->encode(&args, 0, 1), 0);
@@ -364,14 +347,4 @@ static void rows_in_slots(void **state) {
   close_fixture(&f);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
-                                     cmocka_unit_test(one_token_elsewhere),
-                                     cmocka_unit_test(a_place_that_is_not_finite),
-                                     cmocka_unit_test(batches_count_alone),
-                                     cmocka_unit_test(sequences_count_alone),
-                                     cmocka_unit_test(origins_are_checked),
-                                     cmocka_unit_test(fixed_origins),
-                                     cmocka_unit_test(rows_in_slots)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return run_listed(); }

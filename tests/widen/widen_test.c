@@ -3,39 +3,15 @@
  *   widen_test            golden cases, numbers of columns, calls that must be refused
  *   widen_test SEED N     N random biases from SEED on against the definition
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "loader.h"
+#include "described.h"
+#include "scoped.h"
+#include "test.h"
 #include "verify/reference.h"
 #include "verify/trial_widen_backward.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static spec *load(arena *a, const char *name, const char *defines) {
-  loader_define define[16];
-  int count = 0;
-  char *text = arena_strdup(a, defines);
-  for (char *at = strtok(text, " "); at; at = strtok(NULL, " ")) {
-    char *equals = strchr(at, '=');
-    *equals = 0;
-    define[count++] = (loader_define){at, equals + 1};
-  }
-  return loader_load(a, name, DSL_DIR, count, define);
-}
-
-static spec *load_bias(arena *a, const char *name, const char *defines) {
-  spec *s = load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), defines);
-  assert_non_null(s);
-  return s;
-}
 
 /* ---- golden cases ---- */
 
@@ -77,9 +53,9 @@ static void compare_golden(const DLTensor *q, const DLTensor *k, const double *s
     }
 }
 
-static void golden(const char *name, const char *encoding, const char *defines, int axes, int parabolas, bool has_b) {
-  arena *a = arena_create();
-  spec *s = load_bias(a, encoding, defines);
+static void golden(const char *name, const char *line, int axes, int parabolas, bool has_b) {
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "%s", line);
   const double *positions = read_golden(a, name, "positions", TOKENS * axes);
   int size = parabolas ? parabolas : 1;
   const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size),
@@ -89,8 +65,7 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   int ran = 0;
   for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
-    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
-    assert_non_null(loaded);
+    loaded_kernel *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3));
     const pegen_kernel *kernel = run_kernel(loaded);
     uint64_t random = 1;
     widen_shape shape = {1, HEADS, HEADS, TOKENS, TOKENS};
@@ -115,30 +90,18 @@ static void golden(const char *name, const char *encoding, const char *defines, 
     ran++;
   }
   assert_true(ran > 0);
-  arena_destroy(a);
 }
 
-static void pape_of_images(void **state) {
-  (void)state;
-  golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true);
-}
-static void pape_of_volumes(void **state) {
-  (void)state;
-  golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true);
-}
-static void pape_rotation_invariant(void **state) {
-  (void)state;
-  golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false);
-}
+TEST(pape_of_images) { golden("pape2d", "pape head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
+TEST(pape_of_volumes) { golden("pape3d", "pape head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
+TEST(pape_rotation_invariant) { golden("pape_ri", "pape_ri head_dim=64 heads=2 axes=3", 3, 0, false); }
 
 /* ---- sums ---- */
 
-static void sincos_of_volumes(void **state) {
-  (void)state;
+TEST(sincos_of_volumes) {
   enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
-  arena *a = arena_create();
-  spec *s = load(a, arena_printf(a, "%s/sincos.lua", SPECS_DIR), "channels=70 axes=3");
-  assert_non_null(s);
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "sincos channels=70 axes=3");
   int64_t count = SUM_BATCH * TOKENS * SUM_CHANNELS;
   const double *x = read_golden(a, "sincos3d", "x", count), *expected = read_golden(a, "sincos3d", "out", count);
   const double *positions = read_golden(a, "sincos3d", "positions", TOKENS * SUM_AXES);
@@ -147,8 +110,7 @@ static void sincos_of_volumes(void **state) {
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
-    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
-    assert_non_null(loaded);
+    SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3));
     DLTensor *in = tensor_rows(a, NUMBER_F32, ROWS_BHND, SUM_BATCH, 1, TOKENS, SUM_CHANNELS), *out = tensor_copy(a, in);
     for (int64_t i = 0; i < count; i++)
       number_store(NUMBER_F32,
@@ -160,9 +122,7 @@ static void sincos_of_volumes(void **state) {
       if (!(fabs(got - expected[i]) <= 0x1p-22 * fmax(1, fabs(expected[i]))))
         fail_msg("%s: element %d: %.9g, not %.9g", targets[target], (int)i, got, expected[i]);
     }
-    run_unload(loaded);
   }
-  arena_destroy(a);
 }
 
 /* ---- columns ---- */
@@ -174,11 +134,10 @@ static int columns_in_use(const pegen_width *w) {
 }
 
 /* Numbers of columns in float32 and bfloat16, and E of each. */
-static void expect_columns(const char *name, const char *defines, int f32, int bf16) {
-  arena *a = arena_create();
-  spec *s = load_bias(a, name, defines);
-  loaded_kernel *loaded = trial_load(a, s, "native", 0, 1);
-  assert_non_null(loaded);
+static void expect_columns(const char *line, int f32, int bf16) {
+  SCOPED arena *a = arena_create();
+  spec *s = described(a, "%s", line);
+  SCOPED_KERNEL *loaded = held(trial_load(a, s, "native", 0, 1));
   const pegen_kernel *kernel = run_kernel(loaded);
   int wanted[] = {f32, bf16};
   for (int type = 0; type < 2; type++) {
@@ -187,28 +146,24 @@ static void expect_columns(const char *name, const char *defines, int f32, int b
     assert_int_equal(kernel->widths[type].n_columns, kernel->widths[type].out_dim - kernel->head_dim);
   }
   assert_int_equal(kernel->out_dim, kernel->widths[0].out_dim);
-  run_unload(loaded);
-  arena_destroy(a);
 }
 
-static void columns_are_monomials(void **state) {
-  (void)state;
+TEST(columns_are_monomials) {
   for (int m = 1; m < 80; m += 26) {
-    arena *a = arena_create();
-    expect_columns("pape", arena_printf(a, "axes=2 parabolas=%d", m), 5, 15);
-    arena_destroy(a);
+    SCOPED arena *a = arena_create();
+    expect_columns(arena_printf(a, "pape axes=2 parabolas=%d", m), 5, 15);
   }
-  expect_columns("pape", "axes=3", 9, 27);
-  expect_columns("pape", "axes=1", 2, 6);
+  expect_columns("pape axes=3", 9, 27);
+  expect_columns("pape axes=1", 2, 6);
   /* A grid's keys are bfloat16 as they are; then the query's values alone are split. */
-  expect_columns("pape", "axes=2 grid=14,14", 5, 10);
-  expect_columns("pape", "axes=2 grid=14,14 split_columns=false", 5, 5);
-  expect_columns("pape", "axes=2 grid=14,14 exact_scores=true", 6, 12);
-  expect_columns("pape", "axes=2 grid=14,14 skip_tokens=1", 6, 12);
-  expect_columns("pape_ri", "axes=3 grid=4,4,4", 4, 8);
-  expect_columns("pape_ri", "axes=2 split_columns=false", 3, 3);
-  expect_columns("polynomial", "axes=2 degree=3 split_columns=false", 9, 9);
-  expect_columns("polynomial", "axes=3 degree=4 split_columns=false head_dim=63", 34, 34);
+  expect_columns("pape axes=2 grid=14,14", 5, 10);
+  expect_columns("pape axes=2 grid=14,14 split_columns=false", 5, 5);
+  expect_columns("pape axes=2 grid=14,14 exact_scores=true", 6, 12);
+  expect_columns("pape axes=2 grid=14,14 skip_tokens=1", 6, 12);
+  expect_columns("pape_ri axes=3 grid=4,4,4", 4, 8);
+  expect_columns("pape_ri axes=2 split_columns=false", 3, 3);
+  expect_columns("polynomial axes=2 degree=3 split_columns=false", 9, 9);
+  expect_columns("polynomial axes=3 degree=4 split_columns=false head_dim=63", 34, 34);
 }
 
 /* ---- calls that must be refused ---- */
@@ -223,9 +178,8 @@ typedef struct call {
 static call make_call(void) {
   arena *a = arena_create();
   call c = {.memory = a};
-  spec *s = load_bias(a, "pape", "axes=2 parabolas=6 heads=2");
-  c.loaded = trial_load(a, s, "native", 0, 1);
-  assert_non_null(c.loaded);
+  spec *s = described(a, "pape axes=2 parabolas=6 heads=2");
+  c.loaded = held(trial_load(a, s, "native", 0, 1));
   c.kernel = run_kernel(c.loaded);
   static const double positions[] = {0, 0, 1, 2, 3, 1};
   uint64_t random = 5;
@@ -247,8 +201,7 @@ static void __attribute__((noinline)) dirty_stack(void) {
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0x5a;
 }
 
-static void bad_calls_are_refused(void **state) {
-  (void)state;
+TEST(bad_calls_are_refused) {
   call c = make_call();
   assert_int_equal(refused(&c), 0); /* k has other heads than q: its columns are the same for all */
   widen_trial good = c.trial;
@@ -333,9 +286,8 @@ enum { GRADIENT_TARGETS = 2 };
 static gradient_call make_gradient_call(const char *defines, const char *target, number_type type) {
   arena *a = arena_create();
   gradient_call c = {.memory = a};
-  spec *s = load_bias(a, "pape", defines);
-  c.loaded = trial_load_gradients(a, s, target, 0, 1);
-  assert_non_null(c.loaded);
+  spec *s = described(a, "pape %s", defines);
+  c.loaded = held(trial_load_gradients(a, s, target, 0, 1));
   c.kernel = run_kernel(c.loaded);
   uint64_t random = 11;
   double *positions = arena_array(a, double, GRAD_TOKENS * s->n_axes);
@@ -373,8 +325,7 @@ static void added_on(const char *target, number_type type) {
   end_gradient_call(&c);
 }
 
-static void gradients_are_added(void **state) {
-  (void)state;
+TEST(gradients_are_added) {
   for (int i = 0; i < GRADIENT_TARGETS; i++)
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) added_on(gradient_targets[i], (number_type)type);
 }
@@ -403,8 +354,7 @@ static void positions_of_batches_on(const char *target) {
   end_gradient_call(&c);
 }
 
-static void batches_have_their_positions(void **state) {
-  (void)state;
+TEST(batches_have_their_positions) {
   for (int i = 0; i < GRADIENT_TARGETS; i++) positions_of_batches_on(gradient_targets[i]);
 }
 
@@ -469,8 +419,7 @@ static void refused_on(const char *target) {
   end_gradient_call(&c);
 }
 
-static void bad_gradient_calls_are_refused(void **state) {
-  (void)state;
+TEST(bad_gradient_calls_are_refused) {
   for (int i = 0; i < GRADIENT_TARGETS; i++) refused_on(gradient_targets[i]);
 }
 
@@ -508,10 +457,8 @@ static void random_gradients(arena *a, const widen_trial *t, const pegen_kernel 
 static void one_random(arena *a, int number, const char *target, int optimize) {
   const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0,
                                      number % 4 == 1 ? "true" : "false");
-  spec *s = load(a, RANDOM_SPEC, defines);
-  assert_non_null(s);
-  loaded_kernel *loaded = trial_load_gradients(a, s, target, 0, optimize);
-  assert_non_null(loaded);
+  spec *s = described(a, "./random %s", defines);
+  SCOPED_KERNEL *loaded = held(trial_load_gradients(a, s, target, 0, optimize));
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + s->skip_tokens, k_tokens = 9 + s->skip_tokens;
@@ -540,18 +487,16 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     if (kernel->encode_backward && number % NUMBER_CHANNEL_TYPES == type)
       random_gradients(a, &t, kernel, defines, &random);
   }
-  run_unload(loaded);
 }
 
-static void random_biases(void **state) {
-  (void)state;
+TEST(random_biases) {
+  if (!count) skip();
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int i = 0; i < count; i++)
     for (int target = 0; target < 5; target++) {
       if (!trial_runnable(targets[target]) || (i % 3 != target % 3 && target < 3)) continue;
-      arena *a = arena_create();
+      SCOPED arena *a = arena_create();
       one_random(a, seed + i, targets[target], i % 4);
-      arena_destroy(a);
     }
 }
 
@@ -559,19 +504,7 @@ int main(int arguments, char **argument) {
   if (arguments == 3) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_test_filter("random_biases");
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pape_of_images),
-      cmocka_unit_test(pape_of_volumes),
-      cmocka_unit_test(pape_rotation_invariant),
-      cmocka_unit_test(sincos_of_volumes),
-      cmocka_unit_test(columns_are_monomials),
-      cmocka_unit_test(bad_calls_are_refused),
-      cmocka_unit_test(gradients_are_added),
-      cmocka_unit_test(batches_have_their_positions),
-      cmocka_unit_test(bad_gradient_calls_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_listed();
 }
