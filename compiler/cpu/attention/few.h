@@ -31,7 +31,7 @@ const char *emit_few_name(arena *a, const cpu_target *target, const char *what, 
 
 /* ---- rows of channels in registers, as a number type has them in memory ---- */
 
-enum { FEW_MAX_TAIL = 2, FEW_MAX_LOADS = 8 };
+enum { FEW_MAX_TAIL = 2, FEW_MAX_LOADS = 8, FEW_MAX_VALUES = 48 };
 
 /* How a row is cut: pairs of whole registers of channels follow each other (mlir/number says in which order they have
  * their channels: a score does not ask, and what is stored goes back), and behind them stand registers of what is left,
@@ -62,6 +62,11 @@ few_place few_pair_place(const few_row *row, int64_t pair, ir_value at, ir_value
 few_place few_tail_place(const few_row *row, int i, ir_value at);
 /* FEW_MAX_LOADS registers at most: the type is asked for once for all of them. */
 void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value *x);
+/* The body adds to `count` sums what it reads of rows. Where registers are few it is emitted for each type of theirs,
+ * for a branch in its loops takes registers that sums need. */
+typedef void few_body(const void *context, const few_row *row, ir_value *sums);
+void emit_few_loops(const attention_emitter *e, const few_row *row, int count, few_body *body, const void *context,
+                    ir_value *sums);
 /* 0 in the lanes of a register of the tail that others have. */
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x);
 /* Stores as many registers as the place has. */

@@ -3,6 +3,8 @@
 
 #include "mlir/number.h"
 
+#include <string.h>
+
 few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width) {
   few_row row = {.dtypes = dtypes, .width = width, .lanes = e->target->lanes, .type = FEW(e, type, e->b->i64)};
   while (row.lanes > width) row.lanes /= 2;
@@ -30,6 +32,12 @@ few_place few_tail_place(const few_row *row, int i, ir_value at) {
   return (few_place){.row = at, .channel = row->tail_channel[i]};
 }
 
+static int first_of(unsigned dtypes) {
+  int type = 0;
+  while (!(dtypes >> type & 1)) type++;
+  return type;
+}
+
 /* Where it is of that type, behind the row's begin. */
 static ir_value place_from(const attention_emitter *e, const few_row *row, const few_place *place, ir_value begin,
                            int type) {
@@ -43,14 +51,22 @@ static void ask_ahead(const attention_emitter *e, const few_row *row, const few_
   for (int line = 0; line < bytes; line += CACHE_LINE) ir_prefetch(e->b, ir_offset_const(e->b, at, line), 1);
 }
 
-static void load_as(const attention_emitter *e, const few_row *row, int type, int count, const few_place *places,
-                    ir_value *x) {
-  for (int i = 0; i < count; i++) {
-    ir_value at = place_from(e, row, &places[i], places[i].row, type);
-    if (places[i].ahead.ptr) ask_ahead(e, row, &places[i], type);
-    if (places[i].is_pair) emit_load_channel_pair(e->b, e->target->native, type, row->lanes, at, x);
+typedef struct few_loads {
+  const attention_emitter *e;
+  const few_place *places;
+  int count;
+} few_loads;
+
+static void load_as(const void *context, const few_row *row, ir_value *x) {
+  const few_loads *l = context;
+  const attention_emitter *e = l->e;
+  for (int i = 0, type = first_of(row->dtypes); i < l->count; i++) {
+    const few_place *place = &l->places[i];
+    ir_value at = place_from(e, row, place, place->row, type);
+    if (place->ahead.ptr) ask_ahead(e, row, place, type);
+    if (place->is_pair) emit_load_channel_pair(e->b, e->target->native, type, row->lanes, at, x);
     else *x = emit_load_channels(e->b, e->target->native, type, row->lanes, at);
-    x += places[i].is_pair ? 2 : 1;
+    x += place->is_pair ? 2 : 1;
   }
 }
 
@@ -60,34 +76,42 @@ static int registers_of(int count, const few_place *places) {
   return registers;
 }
 
-static int first_of(unsigned dtypes) {
-  int type = 0;
-  while (!(dtypes >> type & 1)) type++;
-  return type;
-}
-
 static ir_value is_type(const attention_emitter *e, const few_row *row, int type) {
   return ir_compare_int(e->b, "eq", row->type, i64(e->b, type));
 }
 
-static void load_any(const attention_emitter *e, const few_row *row, unsigned dtypes, int count,
-                     const few_place *places, ir_value *x) {
-  int type = first_of(dtypes), registers = registers_of(count, places);
-  unsigned others = dtypes & ~(1u << type);
-  ir_value side[FEW_MAX_LOADS];
-  if (!others) {
-    load_as(e, row, type, count, places, x);
+/* Behind a branch for each type. */
+static void emit_any(const attention_emitter *e, const few_row *row, int count, few_body *body, const void *context,
+                     ir_value *values) {
+  unsigned first = 1u << first_of(row->dtypes);
+  few_row one = *row, others = *row;
+  ir_value side[FEW_MAX_VALUES];
+  one.dtypes = first;
+  others.dtypes = row->dtypes & ~first;
+  if (!others.dtypes) {
+    body(context, row, values);
     return;
   }
-  ir_choice choice = ir_choose_alike(e->b, is_type(e, row, type), registers, few_row_lanes(e, row));
-  load_as(e, row, type, count, places, side);
-  ir_choose_else(e->b, &choice, registers, side);
-  load_any(e, row, others, count, places, side);
-  ir_end_choose(e->b, choice, registers, side, x);
+  memcpy(side, values, (size_t)count * sizeof *side);
+  ir_choice choice = ir_choose_alike(e->b, is_type(e, row, first_of(first)), count, few_row_lanes(e, row));
+  body(context, &one, side);
+  ir_choose_else(e->b, &choice, count, side);
+  memcpy(side, values, (size_t)count * sizeof *side);
+  emit_any(e, &others, count, body, context, side);
+  ir_end_choose(e->b, choice, count, side, values);
 }
 
 void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value *x) {
-  load_any(e, row, row->dtypes, count, places, x);
+  few_loads loads = {.e = e, .places = places, .count = count};
+  int registers = registers_of(count, places);
+  for (int i = 0; i < registers; i++) x[i] = (ir_value){NULL};
+  emit_any(e, row, registers, load_as, &loads, x);
+}
+
+void emit_few_loops(const attention_emitter *e, const few_row *row, int count, few_body *body, const void *context,
+                    ir_value *sums) {
+  if (e->target->registers >= 32) body(context, row, sums);
+  else emit_any(e, row, count, body, context, sums);
 }
 
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x) {

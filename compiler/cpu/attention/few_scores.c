@@ -14,7 +14,9 @@ typedef struct score_block {
   const attention_emitter *e;
   few_row row;
   int rows;
-  int quads; /* whose lanes are a register */
+  int loads;                       /* keys whose channels are loaded at once */
+  int together;                    /* keys whose sums fit into registers beside them */
+  int quads;                       /* whose lanes are a register */
   ir_value queries;                /* of the first row */
   ir_value key[QUAD], ahead[QUAD]; /* rows of keys; what is asked for with each */
   ir_value *sums;                  /* [keys][rows] */
@@ -40,40 +42,40 @@ static void add_products(const score_block *s, const ir_value *k, int step, int 
     }
 }
 
-/* Products of pair `pair` of four keys, or (index not null) of the one that so many are before. */
-static void emit_pair(const score_block *s, int pair, ir_value index, ir_value *sums) {
+/* Products of pair `pair` of the keys from `first` on, or (index not null) of the one that so many are before. */
+static void emit_pair(const score_block *s, int first, int pair, ir_value index, ir_value *sums) {
   const attention_emitter *e = s->e;
-  int together = e->target->registers >= 32 ? QUAD : QUAD / 2;
-  for (int first = 0; first < QUAD; first += together) {
+  for (int begin = 0; begin < s->together; begin += s->loads) {
     ir_value q[PEGEN_FEW_BLOCK], k[2 * QUAD];
     few_place places[QUAD];
-    for (int j = 0; j < together; j++) {
-      places[j] = few_pair_place(&s->row, pair, s->key[first + j], index);
-      places[j].ahead = s->ahead[first + j];
+    for (int j = 0; j < s->loads; j++) {
+      places[j] = few_pair_place(&s->row, pair, s->key[first + begin + j], index);
+      places[j].ahead = s->ahead[first + begin + j];
     }
-    emit_few_load(e, &s->row, together, places, k);
+    emit_few_load(e, &s->row, s->loads, places, k);
     for (int half = 0; half < 2; half++) {
       for (int r = 0; r < s->rows; r++) q[r] = query_register(s, r, index, 2 * pair + half);
-      add_products(s, k + half, 2, first, together, q, sums);
+      add_products(s, k + half, 2, begin, s->loads, q, sums);
     }
   }
 }
 
-static void emit_pairs(score_block *s) {
+/* All pairs of the keys from `first` on, whose sums alone are in registers meanwhile. */
+static void emit_pairs(const score_block *s, int first) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
-  int count = QUAD * s->rows;
-  ir_value now[QUAD * PEGEN_FEW_BLOCK];
+  int count = s->together * s->rows;
+  ir_value now[QUAD * PEGEN_FEW_BLOCK], *sums = s->sums + (ptrdiff_t)first * s->rows;
   if (s->row.pairs <= FEW_PAIRS) { /* no loop */
-    for (int pair = 0; pair < s->row.pairs; pair++) emit_pair(s, pair, (ir_value){NULL}, s->sums);
+    for (int pair = 0; pair < s->row.pairs; pair++) emit_pair(s, first, pair, (ir_value){NULL}, sums);
     return;
   }
-  ir_loop pairs = ir_for_with(b, e->zero, i64(b, s->row.pairs), count, s->sums, now);
-  emit_pair(s, 0, pairs.index, now);
-  ir_end_for_with(b, pairs, count, now, s->sums);
+  ir_loop pairs = ir_for_with(b, e->zero, i64(b, s->row.pairs), count, sums, now);
+  emit_pair(s, first, 0, pairs.index, now);
+  ir_end_for_with(b, pairs, count, now, sums);
 }
 
-static void emit_tail(score_block *s) {
+static void emit_tail(const score_block *s) {
   const attention_emitter *e = s->e;
   for (int i = 0; i < s->row.tail; i++) {
     ir_value q[PEGEN_FEW_BLOCK], k[QUAD];
@@ -185,7 +187,7 @@ static void emit_keys(score_block *s, const key_steps *k, ir_value key, ir_value
     s->ahead[j] = nth(b, ahead, k->ahead_stride, j);
   }
   for (int i = 0; i < QUAD * s->rows; i++) s->sums[i] = ir_float(b, few_row_lanes(e, &s->row), 0);
-  emit_pairs(s);
+  for (int first = 0; first < QUAD; first += s->together) emit_pairs(s, first);
   emit_tail(s);
   for (int r = 0; r < s->rows; r++) {
     ir_value x[QUAD];
@@ -201,6 +203,8 @@ void emit_few_scores(attention_emitter *e, const char *name, unsigned dtypes, in
   ir_open(b, name, "p", &e->tile);
   e->zero = i64(b, 0);
   score_block s = {.e = e, .row = few_row_of(e, dtypes, e->p->head_dim), .rows = rows, .sums = sums};
+  s.loads = e->target->registers >= 32 ? QUAD : QUAD / 2;
+  s.together = QUAD * rows + 2 * s.loads + rows <= e->target->registers ? QUAD : s.loads;
   s.quads = s.row.lanes / QUAD;
   ir_value count = FEW(e, count, b->i64), row = FEW(e, row, b->i64), fours = attention_groups(b, count, QUAD);
   s.queries = nth(b, FEW(e, queries, b->ptr), row, few_query_bytes(e->p));

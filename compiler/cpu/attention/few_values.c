@@ -5,7 +5,7 @@
  */
 #include "cpu/attention/few.h"
 
-enum { UNDER_WAY = 4, MOST_SUMS = 48 };
+enum { MOST_SUMS = FEW_MAX_VALUES };
 
 /* Pairs [pair, pair + pairs) of a row's registers, and its tail or not. */
 typedef struct value_chunk {
@@ -15,6 +15,8 @@ typedef struct value_chunk {
   bool has_tail;
   ir_value pair; /* i64; null: `first_pair` */
   int first_pair;
+  int sets;       /* of sums, which keys take in turns */
+  ir_value turns; /* of the tile */
   ir_value values, stride, ahead, ahead_stride, weights, state; /* of the tile's first key; of the first row */
 } value_chunk;
 
@@ -107,22 +109,32 @@ static ir_value decay_of(const value_chunk *c, int r) {
   return ir_load(b, few_row_lanes(e, &c->row), at, 4);
 }
 
-static void emit_chunk(const value_chunk *c) {
+/* All keys of the tile that the sets share evenly. */
+static void emit_turns(const void *context, const few_row *row, ir_value *sums) {
+  value_chunk c = *(const value_chunk *)context;
+  c.row = *row;
+  emit_keys(&c, c.e->zero, c.turns, c.sets, c.sets * c.rows * chunk_registers(&c), sums);
+}
+
+static void emit_chunk(value_chunk *c) {
   const attention_emitter *e = c->e;
   ir *b = e->b;
-  int n = chunk_registers(c), each = c->rows * n, sets = each < UNDER_WAY ? 2 : 1;
-  ir_value sums[MOST_SUMS], count = FEW(e, count, b->i64);
+  int n = chunk_registers(c), each = c->rows * n, under_way = e->target->registers >= 32 ? 4 : 8;
+  ir_value sums[MOST_SUMS];
   if (!n) return;
+  c->sets = each < under_way ? 2 : 1;
+  ir_value count = FEW(e, count, b->i64);
+  c->turns = ir_op2(b, "arith.divui", count, i64(b, c->sets));
+  ir_value whole = attention_mul(b, c->turns, c->sets);
   for (int r = 0; r < c->rows; r++) {
     ir_value decay = decay_of(c, r);
     for (int i = 0; i < n; i++)
       sums[r * n + i] = mul(b, ir_load(b, few_row_lanes(e, &c->row), output_at(c, r, i), 4), decay);
   }
-  for (int i = each; i < sets * each; i++) sums[i] = ir_float(b, few_row_lanes(e, &c->row), 0);
-  ir_value turns = ir_op2(b, "arith.divui", count, i64(b, sets)), whole = attention_mul(b, turns, sets);
-  emit_keys(c, e->zero, turns, sets, sets * each, sums);
-  if (sets > 1) emit_keys(c, whole, sub(b, count, whole), 1, each, sums);
-  for (int i = each; i < sets * each; i++) sums[i - each] = add(b, sums[i - each], sums[i]);
+  for (int i = each; i < c->sets * each; i++) sums[i] = ir_float(b, few_row_lanes(e, &c->row), 0);
+  emit_few_loops(e, &c->row, c->sets * each, emit_turns, c, sums);
+  if (c->sets > 1) emit_keys(c, whole, sub(b, count, whole), 1, each, sums);
+  for (int i = each; i < c->sets * each; i++) sums[i - each] = add(b, sums[i - each], sums[i]);
   for (int r = 0; r < c->rows; r++)
     for (int i = 0; i < n; i++) ir_store(b, sums[r * n + i], output_at(c, r, i), 4, false);
 }
@@ -146,7 +158,8 @@ static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes
 void emit_few_values(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
   value_chunk c = begin(e, name, dtypes, rows);
-  int most = (e->target->registers >= 32 ? 24 : 12) / rows, pairs = 4;
+  /* Where several rows' sums meet a value, it takes some of sixteen registers, too. */
+  int most = e->target->registers >= 32 ? 24 / rows : 12 / (rows + rows / 2), pairs = 4;
   while (pairs > 1 && 2 * pairs > most) pairs /= 2; /* rows are of a power of two channels, as a rule */
   int whole = c.row.pairs / pairs, rest = c.row.pairs % pairs;
   if (whole == 1 && rest == 0) whole = 0, rest = pairs; /* no loop */
