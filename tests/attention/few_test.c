@@ -82,6 +82,8 @@ static void scored(void **state) {
   (void)state;
   queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "softcap"}});
   queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "nested"}});
+  queries_and_groups(SPECS_DIR, "more/gpt_oss", 2, (loader_define[]){{"heads", "12"}, {"window", "40"}});
+  queries_and_groups(SPECS_DIR, "more/gpt_oss", 1, (loader_define[]){{"heads", "12"}});
   queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"skip_tokens", "1"}});
   queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"kind", "documents"}});
 }

@@ -278,6 +278,7 @@ static void scored(void **state) {
   (void)state;
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "prefix"}, {"head_dim", "64"}});
   as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "softcap"}, {"head_dim", "64"}});
+  as_apart(LOCAL_DIR, "scores", 2, (loader_define[]){{"kind", "sunk"}, {"head_dim", "64"}});
 }
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
