@@ -64,6 +64,7 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
   if (s->polynomial && !polynomial) return false;
   bool columns = polynomial && polynomial->n_columns > 0;
   const tile_program *forward = tile_forward(a, columns);
+  if (s->pairwise->sink) forward = tile_sunk(a, forward);
   bool is_turned = false;
   if (s->pairwise->rotates) {
     is_turned = !s->skip_tokens && !rotations_stay_on_pairs(a, s);
@@ -83,7 +84,8 @@ static bool write_tiles(arena *a, const spec *s, const compile_options *options,
                                     TILE_OF_QUERIES | TILE_OF_OPERANDS | TILE_OF_TOKENS,
                                     TILE_OF_KEYS | TILE_OF_VALUES | TILE_OF_TOKENS};
   /* Other entries serve what gains of polynomials and rotations beside rows. */
-  bool by_pairs = (s->pairwise->bias || s->pairwise->score) && !polynomial && !s->pairwise->rotates;
+  bool by_pairs =
+      (s->pairwise->bias || s->pairwise->score || s->pairwise->sink) && !polynomial && !s->pairwise->rotates;
   for (int i = 0; i < (by_pairs ? 6 : 4) && !options->no_gradients; i++) {
     fputc('\n', stream);
     tile_print(stream, tile_pipeline(a, tile_apart(a, tile_reverse(a, forward, gained[i]))));

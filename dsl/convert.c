@@ -257,6 +257,7 @@ static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   p->scale = number_field(L, "scale");
   if (open_field(L, "bias")) p->bias = take_expr(L);
   if (open_field(L, "score")) p->score = take_expr(L);
+  if (open_field(L, "sink")) p->sink = take_expr(L);
   p->rotates = d->n_components > 0;
   p->turns_values = flag_field(L, "turns_values");
   if (!p->rotates) d->n_blocks = 1;

@@ -19,7 +19,7 @@ local rotors = core.include "rotors"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "scale", "values",
+  "amplitude", "position", "precision", "basis", "bias", "score", "sink", "add", "role", "value_dim", "scale", "values",
   "sides", "models", "parts", "pre", "matrix",
 }
 local PART_FIELDS = {
@@ -655,7 +655,7 @@ end
 
 -- Something that is added to the channels.
 local function describe_sum(given, described)
-  for _, field in ipairs { "block", "bias", "score", "value_dim", "scale", "values" } do
+  for _, field in ipairs { "block", "bias", "score", "sink", "value_dim", "scale", "values" } do
     if given[field] ~= nil then check.fail_field(field, "field '%s' of %s does not go with 'add'", field, WORD) end
   end
   refuse_blocks(given)
@@ -703,7 +703,7 @@ function encoding.encoding(given)
     heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows),
   }
   local is_polynomial = polynomial.is(given.bias)
-  local is_separable = given.score == nil and (given.bias == nil or is_polynomial)
+  local is_separable = given.score == nil and given.sink == nil and (given.bias == nil or is_polynomial)
   local natural = given.add ~= nil and "additive" or is_separable and "separable" or "pairwise"
   local role = given.role == nil and natural or given.role
   if (given.add ~= nil) ~= (role == "additive") then
@@ -718,7 +718,7 @@ function encoding.encoding(given)
     else describe_pairwise(given, described, index_of) end
   elseif role == "additive" then describe_sum(given, described)
   elseif role == "separable" then
-    for _, field in ipairs { "bias", "score", "value_dim", "scale", "values" } do
+    for _, field in ipairs { "bias", "score", "sink", "value_dim", "scale", "values" } do
       if given[field] ~= nil and not (field == "bias" and is_polynomial) then
         check.fail_field(field, "field '%s' of %s goes with role = \"pairwise\"", field, WORD)
       end

@@ -53,8 +53,8 @@ local function blocks_of(described)
   return described.blocks and described.blocks.blocks or 1
 end
 
--- A function's values in all heads as one expression. what: "bias" or "score"; own: how many parameters come before the
--- head; value_in(delta, head): the function's value.
+-- A function's values in all heads as one expression. what: "bias", "score" or "sink"; own: how many parameters come
+-- before the head; value_in(delta, head): the function's value.
 local function merged_of(what, given, own, described, value_in)
   local heads = core.parameters(given) <= own and 1 or described.heads
   local blocks = blocks_of(described)
@@ -94,6 +94,19 @@ end
 local function score_of(score, described)
   local s, query, key = place.product(), place.token_of("query", "i"), place.token_of("key", "j")
   return merged_of("score", score, 2, described, function(delta, head) return score(s, delta, head, query, key) end)
+end
+
+-- sink([head]): one score more in every row's softmax, whose value is 0.
+local function sink_of(sink, described, has_columns)
+  if type(sink) ~= "function" then check.wrong(WORD, "sink", sink, "function(head)") end
+  if has_columns then
+    check.fail_field("sink", "field 'sink' of %s does not go with a pe.polynomial, whose scores leave out what keys "
+      .. "have in common", WORD)
+  end
+  operands.open(described.axes, described.heads, blocks_of(described))
+  local merged = merged_of("sink", sink, 0, described, function(_, head) return sink(head) end)
+  operands.close()
+  return merged
 end
 
 -- values = "same": rows of v are turned by what turns their keys, and outputs back by what turns their queries.
@@ -146,6 +159,7 @@ function pairwise.describe(given, described)
     inputs.close()
     operands.close()
   end
+  if given.sink ~= nil then pair.sink = sink_of(given.sink, described, polynomial.is(given.bias)) end
   described.pairwise = pair
 end
 

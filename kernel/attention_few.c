@@ -47,6 +47,7 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.seen = &w->seen;
   f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 ? 1 : 2);
   f->state = 0;
+  f->few.sinks = 1;
 }
 
 /* ---- an item ---- */

@@ -23,6 +23,7 @@ typedef struct pegen_attention_few {
   int64_t rows;
   int64_t row, count; /* of scores and values: the first of their rows; of soften too: keys [first, first + count) */
   int64_t first;
+  int64_t sinks; /* 1: of begin: the description's sink, if it has one, counts */
   const char
       *ahead; /* of scores and values: with a key's row one is asked for that comes next, where its number times */
   int64_t ahead_token; /* ahead_token leads from here */

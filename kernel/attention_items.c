@@ -93,6 +93,7 @@ static void run_chunks(pegen_attention_walk *w, int target, int64_t begin, int64
   int64_t chunks = chunks_of(w->keys), set = -1;
   pegen_few_begin(&f, w, target);
   PEGEN_FEW_ROOM(&f);
+  f.few.sinks = 0; /* once, where chunks are merged */
   for (int64_t i = begin; i < end; i++) {
     int64_t item = i / chunks, chunk = i - item * chunks;
     if (item != set) pegen_few_set_item(&f, item);

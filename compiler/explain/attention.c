@@ -52,6 +52,15 @@ static const char *bias_text(arena *a, const spec *s) {
                       operands ? operands : "");
 }
 
+static const char *sink_text(arena *a, const spec *s) {
+  const expr *sink = s->pairwise->sink;
+  const char *operands = sink ? explain_operands(a, s, &sink, 1) : NULL;
+  if (!sink) return "";
+  return arena_printf(a, "; a sink, one score more in a row's softmax whose value is 0%s%s%s",
+                      sink->depends & DEPENDS_HEAD ? ", another in each head" : "", operands ? ", from " : "",
+                      operands ? operands : "");
+}
+
 /* Operations of all blocks: those that make their rotations, and those that rotate a row. */
 static int entry_operations(arena *a, const attention_plan *p) {
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
@@ -107,8 +116,7 @@ static void explain_attention_gradients(arena *a, const spec *s, const attention
   operation_count count = {0};
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
   for (int i = 0; i < p->n_scatters; i++) operation_count_add(&count, p->scatter[i].gradient, 1, seen);
-  out->of_operands =
-      p->n_scatters > 0 || (p->weights && p->weights->n_scatters > 0) || (p->torques && p->torques->n_scatters > 0);
+  out->of_operands = p->first_sink + p->n_sinks > 0 || (p->weights && p->weights->n_scatters > 0);
   if (p->gain) operation_count_add(&count, p->gain, 1, seen);
   out->of_positions = p->has_places;
   out->of_inputs = (p->weights && s->n_inputs > 0) || p->sums_inputs;
@@ -174,7 +182,8 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
                : !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
                : facts.rotates                 ? "pairwise: a rotation of the key by its displacement"
                                                : "pairwise: a bias of the displacement";
-  out->normal_form = arena_printf(a, "%s%s", normal_form(a, plan), explain_mask(a, s, plan));
+  const char *form = normal_form(a, plan), *mask = explain_mask(a, s, plan);
+  out->normal_form = arena_printf(a, "%s%s%s", form, mask, sink_text(a, s));
   out->cost.pair_operations = pair_operations(a, plan);
   explain_attention_gradients(a, s, plan, &out->gradient);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";

@@ -36,6 +36,7 @@ unsigned attend_gaining_of_pairs(const attention_plan *p) {
   unsigned bits = 0, turning = attend_turning_operands(p);
   if (p->columns) return 0;
   for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
+  for (int i = 0; i < p->n_sinks; i++) bits |= 1u << p->of_sink[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
     if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);

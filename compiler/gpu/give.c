@@ -1,6 +1,7 @@
 /* gpu/give: see gpu/give.h. */
 #include "gpu/give.h"
 #include "gpu/index.h"
+#include "mlir/exp2.h"
 
 #include "kernel/launch.h"
 
@@ -339,10 +340,43 @@ void attend_give_operands(attend_give *g) {
   ir_end_if(g->t->b, wanted);
 }
 
+/* What the score of the lane's query gains that its sink has, whose value is 0; x: that score. */
+static ir_value sink_gain(attend_give *g, ir_value x) {
+  ir *b = g->t->b;
+  ir_value own = attend_own_token(g), token = clamped(b, own, g->t->tokens), none = zero(b);
+  ir_value weight = emit_exp2(b, sub(b, x, attend_load_lse(g->t, token))),
+           delta = ir_load(b, b->f32, attend_delta_at(g->t, g->gradient, token), 4);
+  ir_value counts = both(b, less(b, g->lane, i32(b, g->rows)), has_own(g));
+  counts = both(b, counts, ir_compare_float(b, "une", weight, none));
+  return ir_select(b, counts, ir_op1(b, "arith.negf", mul(b, weight, delta)), none);
+}
+
+static void give_sinks(attend_give *g) {
+  const attention_plan *p = g->t->p;
+  thread_emitter *e = &g->t->exprs;
+  const expr **roots = arena_array(g->t->memory, const expr *, p->n_sinks + 1);
+  two_float *remembered = emit_thread_remember(e);
+  for (int i = 0; i < p->n_sinks; i++) roots[i] = p->of_sink[i].gradient;
+  roots[p->n_sinks] = p->sink;
+  emit_thread_operands(e, roots, p->n_sinks + 1);
+  ir_wait(g->t->b, IR_BARRIER_WARP); /* another lane may have written delta */
+  two_float gained = two_float_f32(sink_gain(g, emit_thread_f32(e, p->sink, 0)));
+  e->cotangents = &gained;
+  e->n_cotangents = 1;
+  e->first_cotangent = 0;
+  for (int i = 0; i < p->n_sinks; i++) {
+    two_float value = two_float_f32(emit_thread_f32(e, roots[i], 0));
+    two_float_store(g->t->b, value, number_at(g, 0, g->t->thread));
+    add_warp(g, 0, p->of_sink[i].leaf);
+  }
+  close_gain(g->t, remembered);
+}
+
 void attend_end_operands(attend_give *g) {
   const attention_plan *p = g->t->p;
-  if (!g->kept) return;
+  if (!g->kept && !p->n_sinks) return;
   ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
+  if (p->n_sinks) give_sinks(g);
   for (int i = 0, number = 1; i < p->n_scatters && number <= g->kept; i++)
     if (!is_placed(&p->scatter[i])) add_warp(g, number++, p->scatter[i].leaf);
   ir_end_if(g->t->b, wanted);

@@ -207,6 +207,9 @@ int64_t mma_number_bytes(const mma *m, bool own);
 void mma_set_side(mma *m, bool own, ir_value stage);
 /* A maximum that no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 #define MMA_NOTHING_SEEN (-0x1p126)
+/* A row's maximum and total before its first key, of the head at hand. counts: i1, the one thread of a row whose total
+ * counts a sink, which keys in chunks have in the first one. */
+void mma_begin_softmax(mma *m, ir_value counts, ir_value *maximum, ir_value *total);
 
 /* ---- gpu/mma_rows.c: where sums are not finite, all of it once more, one row a thread ---- */
 

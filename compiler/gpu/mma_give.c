@@ -112,6 +112,8 @@ void mma_end_gives(mma *m) {
 
 void mma_give(mma *m, const tile_op *op) {
   ir *b = m->b;
+  const attention_plan *p = m->t->p;
+  if (!(op->to & TILE_OF_TOKENS) && !p->n_scatters && !p->torques && !p->columns) return; /* a sink alone gains */
   attend_give g = give_of(m);
   lay_gains(m, &g, op);
   ir_wait(b, IR_BARRIER_WARP);

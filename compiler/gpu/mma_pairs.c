@@ -3,6 +3,8 @@
 #include "gpu/mma.h"
 #include "mlir/exp2.h"
 
+#include <math.h>
+
 bool mma_has_pairs(const mma *m) { return attend_has_pairs(m->t->p); }
 
 attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed) {
@@ -52,4 +54,19 @@ ir_value mma_power(mma *m, ir_value x, ir_value less_by) {
   if (mma_has_pairs(m)) return mma_exp2(m, sub(b, x, less_by));
   ir_value negative = ir_op1(b, "arith.negf", less_by);
   return mma_exp2(m, ir_fma(b, x, m->scale, negative));
+}
+
+void mma_begin_softmax(mma *m, ir_value counts, ir_value *maximum, ir_value *total) {
+  ir *b = m->b;
+  thread_emitter *e = &m->t->exprs;
+  const expr *sink = m->gradient ? NULL : m->t->p->sink;
+  ir_value none = *maximum = ir_float(b, b->f32, MMA_NOTHING_SEEN), zero = *total = ir_float(b, b->f32, 0);
+  if (!sink) return;
+  two_float *remembered = emit_thread_remember(e);
+  emit_thread_operands(e, &sink, 1);
+  ir_value x = emit_thread_f32(e, sink, 0);
+  emit_thread_forget(e, remembered);
+  if (m->few) x = ir_select(b, ir_compare_int(b, "eq", m->chunk, i32(b, 0)), x, ir_float(b, b->f32, -INFINITY));
+  *maximum = ir_op2(b, "arith.maxnumf", x, none);
+  *total = ir_select(b, counts, mma_exp2(m, sub(b, x, *maximum)), zero);
 }

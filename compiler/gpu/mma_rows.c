@@ -349,12 +349,11 @@ void mma_walk_rows(mma *m, int each, ir_value begin, ir_value end) {
   /* Threads without a row have the last one's, so that all meet at barriers, and add and store nothing. */
   w.row = clamped(b, row, i32(b, m->shape.tile.own));
   w.own = clamped(b, mma_own_place(m, w.row).token, m->p->owns_keys ? m->t->keys : m->t->tokens);
-  w.maximum = ir_float(b, b->f32, MMA_NOTHING_SEEN);
-  w.total = zero;
   ir_wait(b, IR_BARRIER_BLOCK); /* all are done with the tiles, where sums will stand */
   for (int v = 0; v < m->p->n_values; v++)
     if (is_row_sum(&m->p->value[v])) scale_row(&w, v, zero, true);
   if (m->few) mma_set_q_head(m, mma_query_of(m, w.row).head);
+  mma_begin_softmax(m, ir_int(b, b->i1, 1), &w.maximum, &w.total);
   walk_heads(&w, each, begin, end);
   ir_branch stores = ir_if(b, has);
   store_rows(&w, each);

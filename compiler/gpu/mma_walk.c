@@ -199,9 +199,11 @@ static void begin_sums(mma *m) {
     m->sum[v] = arena_array(m->memory, ir_value, mma_registers(m, v));
     for (int i = 0; i < mma_registers(m, v); i++) m->sum[v][i] = ir_float(b, b->f32, 0);
   }
+  ir_value maximum, total;
+  mma_begin_softmax(m, ir_compare_int(b, "eq", m->quad, i32(b, 0)), &maximum, &total);
   for (int h = 0; h < m->shape.halves; h++) {
-    m->maximum[h] = ir_float(b, b->f32, MMA_NOTHING_SEEN);
-    m->total[h] = ir_float(b, b->f32, 0);
+    m->maximum[h] = maximum;
+    m->total[h] = total;
   }
 }
 
@@ -766,6 +768,7 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu
   if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
+  if (p->sink) forward = tile_sunk(a, forward);
   if (p->matrix) forward = tile_rotated(a, forward);
   if (p != described) forward = tile_turned(a, forward, described->turns_values);
   if (kind == MMA_FORWARD) return plan_of(a, &of, forward, false, NULL);

@@ -16,6 +16,7 @@ static void add_plan(digest *h, const void *of) {
   if (p->columns) digest_expr(h, s->polynomial->value);
   if (p->bias) digest_expr(h, p->bias);
   if (p->score) digest_expr(h, p->score);
+  if (p->sink) digest_expr(h, p->sink);
   for (int i = 0; i < p->n_numbers; i++) {
     const attention_number *n = &p->number[i];
     digest_bytes(h, &n->of_key, sizeof n->of_key);
@@ -129,10 +130,11 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   return describe_rows(d, "gradients", rows, count);
 }
 
-/* The number of scatters: those of a bias, and behind them those of rotations. */
-static int scatter_count(const attention_plan *p) { return p->n_scatters + (p->torques ? p->torques->n_scatters : 0); }
+/* The number of scatters: those of a bias, and behind them those of rotations and of a sink. */
+static int scatter_count(const attention_plan *p) { return p->first_sink + p->n_sinks; }
 
 static const expr *scatter_leaf(const attention_plan *p, int i) {
+  if (i >= p->first_sink) return p->of_sink[i - p->first_sink].leaf;
   return i < p->n_scatters ? p->scatter[i].leaf : p->torques->scatter[i - p->n_scatters].leaf;
 }
 

@@ -147,6 +147,18 @@ static void find_scatters(arena *a, attention_plan *p, const expr *bias) {
   p->scatter = narrow;
 }
 
+static void find_sink(arena *a, attention_plan *p) {
+  expr_pool *pool = p->spec->pool;
+  const expr *sink = in_f32(a, pool, p->spec->pairwise->sink);
+  adjoint_output output = {sink, expr_cotangent(pool, 0, DEPENDS_POSITION)};
+  const adjoint_scatter *found;
+  p->sink = expr_mul(pool, sink, expr_const(pool, LOG2_E));
+  p->n_sinks = adjoint_scatters(a, pool, &output, 1, ADJOINT_OPERANDS, &found);
+  adjoint_scatter *narrow = arena_array(a, adjoint_scatter, p->n_sinks + 1);
+  for (int i = 0; i < p->n_sinks; i++) narrow[i] = (adjoint_scatter){found[i].leaf, in_f32(a, pool, found[i].gradient)};
+  p->of_sink = narrow;
+}
+
 static void find_torques(arena *a, attention_plan *p) {
   const spec *s = p->spec;
   attention_torques *t = arena_new(a, attention_torques);
@@ -189,6 +201,8 @@ static void visit_others(attention_plan *p, bool *seen) {
     visit(p, p->mask->open, seen);
   }
   for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
+  if (p->sink) visit(p, p->sink, seen);
+  for (int i = 0; i < p->n_sinks; i++) visit(p, p->of_sink[i].gradient, seen);
   if (p->gain) visit(p, p->gain, seen);
   for (int axis = 0; axis < p->n_sums; axis++)
     if (p->place[axis]) visit(p, p->place[axis], seen);
@@ -341,6 +355,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->wants_grid = !s->grid[0] && !p->rows && is_worth_a_table(p, false) && has_grid_option(s);
   if (p->turns_values) drop_rotating(a, p);
   else if (p->matrix) find_torques(a, p);
+  if (pair->sink) find_sink(a, p);
+  p->first_sink = p->n_scatters + (p->torques ? p->torques->n_scatters : 0);
   p->has_places = attention_is_placed(p) && !p->by_rows && !p->turns_values;
   p->sums_inputs = attention_reads_inputs(p);
   p->n_sums = p->sums_inputs ? p->n_places : p->has_places ? s->n_axes : 0;
@@ -470,6 +486,10 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->score) {
     const char *name = "log2(e) score";
     expr_print_roots(out, &p->score, &name, 1);
+  }
+  if (p->sink) {
+    const char *name = "log2(e) sink";
+    expr_print_roots(out, &p->sink, &name, 1);
   }
   if (p->matrix) {
     int n = s->n_components;

@@ -43,6 +43,8 @@ typedef struct attention_plan {
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   const expr *score; /* in place of product and bias, in powers of two, float32, of the same and of POSITION
                       * SPEC_OF_SCORE, the product in powers of two; NULL: none */
+  const expr *sink; /* of the head, in powers of two, float32: a score more of every query, whose value is 0; NULL:
+                     * none */
   const expr *gain;  /* of a score: what the product gains of what the score does (cotangent 0) */
   int n_places;      /* coordinates that pairs are computed from: those of positions, if these are asked for, and */
   int n_numbers;     /* numbers of tokens behind them, in all no more than SPEC_MAX_AXES */
@@ -74,6 +76,8 @@ typedef struct attention_plan {
    * gains (cotangent 0). The index of an ELEMENT is leaf->arg[0]. */
   int n_scatters;
   const adjoint_scatter *scatter;
+  int n_sinks, first_sink; /* the same of a sink: sums of them are behind all others */
+  const adjoint_scatter *of_sink;
   const expr **place; /* [n_places, n_axes at least] what a displacement's coordinates gain of the bias, the same; NULL
                        * where it is 0 */
   const attention_torques *torques; /* NULL: there are none, or on the grid no operand's */

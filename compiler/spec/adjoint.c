@@ -385,6 +385,7 @@ static int fields_of(arena *a, const spec *s, field *out) {
   if (s->additive) out[count++] = (field){s->additive->value, "what is added to a channel"};
   if (s->pairwise && s->pairwise->bias) out[count++] = (field){s->pairwise->bias, "the bias of a pair"};
   if (s->pairwise && s->pairwise->score) out[count++] = (field){s->pairwise->score, "the score of a pair"};
+  if (s->pairwise && s->pairwise->sink) out[count++] = (field){s->pairwise->sink, "the sink"};
   if (s->polynomial) out[count++] = (field){s->polynomial->value, "a term of the bias"};
   return count;
 }

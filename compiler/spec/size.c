@@ -53,5 +53,6 @@ bool spec_check_size(arena *a, const spec *s) {
   if (s->additive && !fits(a, s, s->additive->value, "what is added to a channel")) return false;
   if (s->polynomial && !fits(a, s, s->polynomial->value, "a term of the bias")) return false;
   if (s->pairwise && !fits(a, s, s->pairwise->score, "the score of a pair")) return false;
+  if (s->pairwise && !fits(a, s, s->pairwise->sink, "the sink")) return false;
   return !s->pairwise || fits(a, s, s->pairwise->bias, "the bias of a pair");
 }

@@ -435,7 +435,9 @@ static bool check_pairwise(const spec *s, visited *seen) {
     return wrong(s, "values that are turned otherwise than keys, or stretched");
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | READS_ELEMENTS;
   if (p->score && p->bias) return wrong(s, "a score beside a bias");
-  return (!p->bias || check_expr(s, p->bias, all, seen, "the bias")) &&
+  if (p->sink && s->polynomial) return wrong(s, "a sink beside a polynomial");
+  return (!p->sink || check_expr(s, p->sink, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND, seen, "the sink")) &&
+         (!p->bias || check_expr(s, p->bias, all, seen, "the bias")) &&
          (!p->score || check_expr(s, p->score, all | DEPENDS_QUERY | READS_SCORE, seen, "the score"));
 }
 
@@ -567,6 +569,7 @@ int spec_expressions(const spec *s, const expr **out) {
   if (s->additive) out[count++] = s->additive->value;
   if (s->pairwise && s->pairwise->bias) out[count++] = s->pairwise->bias;
   if (s->pairwise && s->pairwise->score) out[count++] = s->pairwise->score;
+  if (s->pairwise && s->pairwise->sink) out[count++] = s->pairwise->sink;
   if (s->polynomial) out[count++] = s->polynomial->value;
   return count;
 }

@@ -249,6 +249,7 @@ typedef struct spec_pairwise {
   const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
   const expr *score; /* in place of scale q . k, of which it is a function; may be -infinity, too. NULL: there is none,
                       * or else no bias */
+  const expr *sink; /* of the head: a score more in every row's softmax, whose value is 0; NULL: none */
   bool rotates; /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand.
                  * Without it there are no blocks: n_components is 0, and expressions have one block */
   bool turns_values; /* the key's row of v is turned by the same: out_i = sum_j p_ij R(r_j - r_i) v_j */

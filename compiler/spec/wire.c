@@ -28,7 +28,7 @@ _Static_assert(sizeof(spec) == 1824 && sizeof(spec_operand) == 168 && sizeof(spe
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 40 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 72 &&
+_Static_assert(sizeof(spec_pairwise) == 48 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 72 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
 _Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112 && sizeof(spec_part) == 48, "fields of wire.c");
@@ -466,6 +466,7 @@ static void pairwise(wire *w, const spec *s, spec_pairwise *p) {
   flag(w, &p->turns_values);
   optional_root(w, s, &p->bias);
   optional_root(w, s, &p->score);
+  optional_root(w, s, &p->sink);
 }
 
 /* What comes before the expressions, whose leaves speak of it. */

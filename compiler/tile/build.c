@@ -119,3 +119,10 @@ const tile_program *tile_few(arena *a, const tile_program *forward) {
   p->owns_group = true;
   return p;
 }
+
+const tile_program *tile_sunk(arena *a, const tile_program *forward) {
+  tile_program *p = arena_new(a, tile_program);
+  *p = *forward;
+  for (int i = 0; i < p->n_ops; i++) p->op[i].sinks = p->op[i].kind == TILE_ONLINE;
+  return p;
+}

@@ -12,6 +12,7 @@ static void print_value(FILE *out, const tile_program *p, const tile_op *op) {
   for (int i = 0; i < tile_arguments(op->kind); i++)
     fprintf(out, "%s %s%s%s", i ? "," : "", op->back && !i ? "back " : "", p->value[op->arg[i]].name,
             i && op->transposed ? "^T" : "");
+  if (op->sinks) fprintf(out, " from the sink on");
   if (op->adds) return;
   fprintf(out, "  ; [%s, %s], %s", spaces[v->rows], spaces[v->columns],
           v->is_sum ? "float32 in registers" : "shared memory");
@@ -38,10 +39,11 @@ void tile_print(FILE *out, const tile_program *p) {
       fprintf(out, "store %s, %s%s", tile_tensor_name(op->tensor), p->value[op->arg[0]].name,
               op->scales ? "  ; times the scale" : "");
     else if (op->kind == TILE_GIVE)
-      fprintf(out, "give %s, %s, %s  ; to%s%s%s", p->value[op->arg[0]].name, p->value[op->arg[1]].name,
+      fprintf(out, "give %s, %s, %s  ; to%s%s%s%s", p->value[op->arg[0]].name, p->value[op->arg[1]].name,
               p->value[op->arg[2]].name, op->to & TILE_OF_OPERANDS ? " operands" : "",
-              op->to == (TILE_OF_OPERANDS | TILE_OF_TOKENS) ? " and" : "",
-              op->to & TILE_OF_TOKENS ? " own tokens" : "");
+              op->to & TILE_OF_OPERANDS && op->to & TILE_OF_TOKENS ? " and" : "",
+              op->to & TILE_OF_TOKENS ? " own tokens" : "",
+              op->to & TILE_OF_SINK ? ", and behind the last tile what the sink gains" : "");
     else if (op->value == TILE_NONE) fprintf(out, "%s", tile_kind_name(op->kind));
     else print_value(out, p, op);
     fputc('\n', out);

@@ -151,7 +151,7 @@ const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned
     if (given) {
       tile_op *give = tile_add_binary(p, TILE_GIVE, TILE_NONE, weights, dp);
       give->arg[2] = s;
-      give->to = given;
+      give->to = given | (online->sinks && given & TILE_OF_OPERANDS ? TILE_OF_SINK : 0);
     }
     add_gain(&r, q, ds, k, sum);
     add_gain(&r, k, ds, q, sum);

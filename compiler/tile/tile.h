@@ -90,7 +90,8 @@ typedef struct tile_op {
   bool ahead; /* of a load in a loop: the tile of the turn to come */
   bool scales; /* of a store */
   bool back; /* of a turn, and of sums of rotated rows */
-  unsigned to; /* of a give: TILE_OF_OPERANDS, TILE_OF_TOKENS */
+  bool sinks; /* of an online: a row begins with the score of its head's sink, whose value is 0 */
+  unsigned to; /* of a give: TILE_OF_OPERANDS, TILE_OF_TOKENS, TILE_OF_SINK */
 } tile_op;
 
 typedef struct tile_program {
@@ -114,6 +115,8 @@ const tile_program *tile_forward(arena *a, bool columns);
 /* A pass: the same for few queries. Blocks share keys: where a range is not all of them, its sums, maxima and totals
  * are stored as they are, and merged in the order of ranges. */
 const tile_program *tile_few(arena *a, const tile_program *forward);
+/* A pass: rows begin with the score of a sink. */
+const tile_program *tile_sunk(arena *a, const tile_program *forward);
 /* A pass: rows of q and k, and those of v where `values`, are turned before products read them; what turned values add
  * up to is turned back before it is stored. */
 const tile_program *tile_turned(arena *a, const tile_program *forward, bool values);
@@ -133,7 +136,8 @@ enum {
   TILE_OF_VALUES = 1 << TILE_V,
   TILE_OF_OPERANDS = 1 << TILE_TENSOR_COUNT,
   TILE_OF_TOKENS = 2 << TILE_TENSOR_COUNT,
-  TILE_ALONE = 4 << TILE_TENSOR_COUNT /* those gain alone: the rows that are named are own, and are not stored */
+  TILE_ALONE = 4 << TILE_TENSOR_COUNT, /* those gain alone: the rows that are named are own, and are not stored */
+  TILE_OF_SINK = 8 << TILE_TENSOR_COUNT /* of a give: operands gain what own rows' sink does, behind the last tile */
 };
 const tile_program *tile_reverse(arena *a, const tile_program *forward, unsigned gained);
 /* A pass: streamed tiles are loaded a turn ahead of their use, into memory for two of them; one wait a turn. Or into

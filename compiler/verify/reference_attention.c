@@ -89,15 +89,30 @@ void reference_value(const spec *s, const reference_query *query, int64_t key, l
   reference_row(s, delta, query->operands, query->head, v, row);
 }
 
+long double reference_sink(const spec *s, const reference_query *query) {
+  expr_environment env = {.head = query->head, .blocks = expr_pool_blocks(s->pool), .operands = query->operands};
+  return s->pairwise->sink ? expr_eval_long(s->pairwise->sink, &env) : -INFINITY;
+}
+
+long double reference_log_sum(const spec *s, const reference_query *query, const long double *scores) {
+  long double sink = reference_sink(s, query), most = sink, sum = 0;
+  for (int64_t key = 0; key < query->visible; key++)
+    if (!(scores[key] <= most) && !isnan(most)) most = scores[key]; /* NaN stays */
+  if (most == -INFINITY) return most;
+  for (int64_t key = 0; key < query->visible; key++) sum += expl(scores[key] - most);
+  return most + logl(sum + expl(sink - most));
+}
+
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out) {
   int width = s->pairwise->value_dim;
-  long double largest = -INFINITY, sum = 0, row[SPEC_MAX_HEAD_DIM];
+  long double largest = reference_sink(s, query), sum = 0, row[SPEC_MAX_HEAD_DIM];
   for (int64_t key = 0; key < query->keys; key++) {
     scores[key] = key < query->visible ? score_of(s, query, key) : -INFINITY;
     if (!(scores[key] <= largest) && !isnan(largest)) largest = scores[key]; /* NaN stays */
   }
   for (int c = 0; c < width; c++) out[c] = 0;
   if (largest == -INFINITY) return;
+  sum = expl(reference_sink(s, query) - largest);
   for (int64_t key = 0; key < query->keys; key++) {
     long double p = expl(scores[key] - largest);
     if (scores[key] == -INFINITY) continue; /* 0 times what may be no number */

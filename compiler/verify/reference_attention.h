@@ -37,5 +37,8 @@ long double reference_pair_product(const spec *s, const reference_query *query, 
 /* A key's row of v [value_dim], turned where the description says so. */
 void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row);
 
+/* The description's sink of the query's head, -infinity where there is none; log of the sum of exp of all scores. */
+long double reference_sink(const spec *s, const reference_query *query);
+long double reference_log_sum(const spec *s, const reference_query *query, const long double *scores);
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out);

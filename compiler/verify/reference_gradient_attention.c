@@ -250,6 +250,15 @@ static gradient_sum value_backward(pair *p, const double *g, long double weight)
   return sum;
 }
 
+/* g: what the sink gains, a score whose value is 0. */
+static void sink_backward(const spec *s, const reference_query *query, gradient_sum g,
+                          const reference_query_gradients *to) {
+  gradient_sum nowhere[SPEC_MAX_PLACES] = {{0, 0}};
+  expr_environment env = {.head = query->head, .blocks = expr_pool_blocks(s->pool), .operands = query->operands};
+  reference_gains gains = {.operand = to->operand, .position = nowhere};
+  reference_expr_backward(s->pool, &env, &s->pairwise->sink, 1, &g, &gains);
+}
+
 void reference_attention_backward(const spec *s, const reference_query *query, const double *g, double g_lse,
                                   const reference_query_gradients *to) {
   pair value = {.spec = s, .query = query, .to = to};
@@ -258,12 +267,10 @@ void reference_attention_backward(const spec *s, const reference_query *query, c
               *out = arena_array(a, long double, s->pairwise->value_dim + 1);
   gradient_sum *scores = arena_array(a, gradient_sum, query->keys + 1);
   reference_attention(s, query, p, out);
-  long double largest = -INFINITY, sum = 0, delta = 0, size = fabsl(g_lse);
-  for (int64_t key = 0; key < query->keys; key++) largest = fmaxl(largest, p[key]);
-  for (int64_t key = 0; key < query->keys; key++) sum += p[key] = p[key] == -INFINITY ? 0 : expl(p[key] - largest);
+  long double lse = reference_log_sum(s, query, p), delta = 0, size = fabsl(g_lse);
   for (int64_t key = 0; key < query->keys; key++) {
+    p[key] = p[key] == -INFINITY ? 0 : expl(p[key] - lse);
     if (p[key] == 0) continue; /* whatever its value holds */
-    p[key] /= sum;
     value.key = key;
     scores[key] = value_backward(&value, g, p[key]);
     delta += p[key] * scores[key].value;
@@ -272,5 +279,8 @@ void reference_attention_backward(const spec *s, const reference_query *query, c
   for (int64_t key = 0; key < query->keys; key++)
     scores[key] = (gradient_sum){p[key] * (scores[key].value - delta + g_lse), p[key] * (scores[key].size + size)};
   reference_scores_backward(s, query, scores, to);
+  long double weight = expl(reference_sink(s, query) - lse);
+  if (s->pairwise->sink && to->operand)
+    sink_backward(s, query, (gradient_sum){weight * (g_lse - delta), weight * size}, to);
   arena_destroy(a);
 }

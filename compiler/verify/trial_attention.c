@@ -119,10 +119,7 @@ static long double largest_rounding(const comparison *c, const reference_query *
 
 static void compare_lse(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
   const attention_trial *t = c->trial;
-  long double sum = 0, most = -INFINITY;
-  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
-  for (int64_t key = 0; key < query->visible && most > -INFINITY; key++) sum += expl(c->scores[key] - most);
-  long double exact = most == -INFINITY ? most : most + logl(sum);
+  long double exact = reference_log_sum(t->spec, query, c->scores);
   const int64_t *stride = t->lse->strides;
   double got = ((const float *)t->lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]];
   long double error =
@@ -138,13 +135,12 @@ static void compare_lse(const comparison *c, const reference_query *query, int64
  * keys of (weight + least normal number) |v|, weights being those of the softmax. */
 static void find_rounding(const comparison *c, const reference_query *query, number_type type) {
   int width = c->trial->spec->pairwise->value_dim;
-  long double most = -INFINITY, sum = 0, u = number_half_ulp(type, 1), least = number_least_normal(type);
+  long double u = number_half_ulp(type, 1), least = number_least_normal(type);
   for (int i = 0; i < width; i++) c->rounding[i] = 0;
-  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
-  if (!c->rounds_weights || most == -INFINITY) return;
-  for (int64_t key = 0; key < query->visible; key++) sum += expl(c->scores[key] - most);
-  for (int64_t key = 0; key < query->visible; key++) {
-    long double weight = expl(c->scores[key] - most) / sum;
+  if (!c->rounds_weights) return;
+  long double lse = reference_log_sum(c->trial->spec, query, c->scores);
+  for (int64_t key = 0; key < query->visible && lse > -INFINITY; key++) {
+    long double weight = expl(c->scores[key] - lse);
     if (weight == 0) continue; /* whatever its value holds */
     for (int i = 0; i < width; i++) c->rounding[i] += u * (weight + least) * fabsl(query->v[key * width + i]);
   }
@@ -156,13 +152,11 @@ static void find_rounding(const comparison *c, const reference_query *query, num
 static void add_row_rounding(const comparison *c, const reference_query *query, number_type type) {
   const spec *s = c->trial->spec;
   int width = s->pairwise->value_dim;
-  long double most = -INFINITY, sum = 0, u = number_half_ulp(type, 1), length = 0;
-  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
-  if (!c->rounds_rows || most == -INFINITY) return;
-  for (int64_t key = 0; key < query->visible; key++) sum += expl(c->scores[key] - most);
-  long double largest = largest_rounding(c, query);
-  for (int64_t key = 0; key < query->visible; key++) {
-    long double weight = expl(c->scores[key] - most) / sum;
+  long double u = number_half_ulp(type, 1), length = 0, largest = largest_rounding(c, query);
+  if (!c->rounds_rows) return;
+  long double lse = reference_log_sum(s, query, c->scores);
+  for (int64_t key = 0; key < query->visible && lse > -INFINITY; key++) {
+    long double weight = expl(c->scores[key] - lse);
     if (weight == 0) continue;
     const double *v = query->v + key * width;
     long double row = weight * length_of(v, width), off = expm1l(largest + score_rounding(c, query, key));

@@ -59,6 +59,8 @@ TEST(indexed) { queries_and_groups("./slopes heads=12"); }
 TEST(scored) {
   queries_and_groups("./scores kind=softcap");
   queries_and_groups("./scores kind=nested");
+  queries_and_groups("more/gpt_oss heads=12 window=40");
+  queries_and_groups("more/gpt_oss heads=12");
   queries_and_groups("./score_inputs skip_tokens=1");
   queries_and_groups("./score_inputs kind=documents");
 }

@@ -269,6 +269,7 @@ static void as_apart(const char *what) {
 TEST(scored) {
   as_apart("./scores kind=prefix head_dim=64");
   as_apart("./scores kind=softcap head_dim=64");
+  as_apart("./scores kind=sunk head_dim=64");
 }
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */

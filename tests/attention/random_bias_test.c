@@ -119,6 +119,13 @@ static const char *function(draw *d) {
   return below(d, 3) ? x : TEXT("pe.where(%s, %d, pe.masked, %s)", coordinate(d), below(d, 7) - 6, x);
 }
 
+/* Of a third of them: what no place changes. */
+static const char *sink(draw *d) {
+  static const char *const of_head[] = {"w(head, 1)", "0.5 * head - 1",
+                                        "pe.tanh(w(head, 0)) + pe.exp(-w(head, 2) ^ 2)"};
+  return below(d, 3) ? "" : TEXT(",\n  sink = function(head) return %s end", of_head[below(d, 3)]);
+}
+
 static const char *description(draw *d) {
   static const char *const axes[] = {"\"x\"", "\"x\", \"y\"", "\"x\", \"y\", \"z\""};
   return TEXT(
@@ -126,9 +133,9 @@ static const char *description(draw *d) {
       "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
       "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
       "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
-      "  %s = function(%sdelta, head%s) return %s end }\n",
+      "  %s = function(%sdelta, head%s) return %s end%s }\n",
       axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, d->scores ? "score" : "bias",
-      d->scores ? "s, " : "", d->scores ? ", query, key" : "", function(d));
+      d->scores ? "s, " : "", d->scores ? ", query, key" : "", function(d), sink(d));
 }
 
 static const DLTensor *places(draw *d, int64_t tokens) {

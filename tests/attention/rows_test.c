@@ -141,6 +141,9 @@ static const row ROWS[] = {
      .descriptions = {LOCAL "scores kind=turned head_dim=12 skip_tokens=2"}},
     {"scores of both", ONE_TARGET, F32, .frozen = 5, .subsets = 1, .sizes = SCORED,
      .descriptions = {LOCAL "scores kind=both head_dim=20 skip_tokens=2"}},
+    /* A score more in every row, beside others and alone; of rows that see nothing, too. */
+    {"sinks", ONE_TARGET, F32, .frozen = 4, .subsets = 2, .sizes = SCORED,
+     .descriptions = {LOCAL "scores kind=sunk head_dim=12 skip_tokens=2", "more/gpt_oss heads=4 head_dim=12"}},
     /* Operands by one number more than a GPU's thread sums at once, and by more than twice as many. */
     {"crowded operands", ONE_TARGET, F32, .sizes = {{1, 2, 1, 21, 21}},
      .descriptions = {LOCAL "crowded count=17 biased=false", LOCAL "crowded count=35 biased=false",
@@ -193,7 +196,7 @@ static const row ROWS[] = {
     {"tiles of plain rows", GPUS | EACH_TYPE | TENSOR_CORES | STILL, BF16 | F16, .sizes = TILES,
      .descriptions = {"attention head_dim=72 value_dim=8"}},
     {"tiles of scores", GPUS | EACH_TYPE | TENSOR_CORES, BF16 | F16, .frozen = 4, .sizes = TILES,
-     .descriptions = {LOCAL "scores kind=learned"}},
+     .descriptions = {LOCAL "scores kind=learned", LOCAL "scores kind=sunk"}},
     {"tiles of turned rows", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS, BF16 | F16, .sizes = TILES,
      .descriptions = {LOCAL "rope_pairwise", LOCAL "rows_turned heads=4 head_dim=24 value_dim=40"}},
     {"tiles of turned values", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS | STILL, BF16 | F16, .sizes = TILES,

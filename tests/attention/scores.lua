@@ -3,8 +3,9 @@ local pe = require "pegen"
 
 local D = pe.option("head_dim", 16, "channels of a head")
 local kind = pe.option("kind", "softcap", "which score", { "softcap", "causal", "prefix", "window", "sloped", "both",
-  "document", "learned", "table", "squared", "turned", "nothing", "nested", "guarded", "tempered" })
-local rotates = kind == "turned" or kind == "both"
+  "document", "learned", "table", "squared", "turned", "nothing", "nested", "guarded", "tempered",
+  "sunk", "sunk_turned" })
+local rotates = kind == "turned" or kind == "both" or kind == "sunk_turned"
 local slope = pe.learned { name = "slope", shape = { "heads" }, doc = "how fast a head forgets", test_scale = 0.5 }
 local gate = pe.learned { name = "gate", shape = { "heads" }, doc = "what a head multiplies by" }
 local bias = pe.learned { name = "bias", shape = { 16, "heads" }, doc = "by lag" }
@@ -28,6 +29,7 @@ local scores = {
   end,
   guarded = function(s, d, h, q, k) return pe.log1p(s * s) + pe.where(q.i, k.j, pe.masked, 0) end,
   tempered = function(s, d, h, q, k) return s * pe.log(1 + q.i) / 3 end,
+  sunk = function(s, d, h, q, k) return pe.where(k.j, q.i - 4, pe.masked, gate(h) * s) end,
 }
 
 return pe.encoding {
@@ -36,4 +38,5 @@ return pe.encoding {
   generators = rotates and pe.turn "e12" or nil,
   phase = rotates and function(axis, i) return (kind == "both" and gate(0) or 1) * 100 ^ (-2 * i / D) end or nil,
   score = scores[kind],
+  sink = (kind == "sunk" or kind == "sunk_turned") and function(h) return 2 * gate(h) + pe.exp(-slope(h)) end or nil,
 }

@@ -221,14 +221,26 @@ static void run(machine *m, const tile_op *op) {
   }
 }
 
+static bool sinks(const machine *m, bool gives) {
+  for (int i = 0; i < m->p->n_ops; i++)
+    if (gives ? m->p->op[i].to & TILE_OF_SINK : m->p->op[i].sinks) return true;
+  return false;
+}
+
+/* Own queries have its score, whose value is 0. */
+static void give_sink(machine *m) {
+  for (int64_t i = m->own_first; i < m->own_first + m->call->shape.own && i < m->call->queries; i++)
+    m->call->give_sink(m->call->context, -expl(m->call->sink - m->call->lse[i]) * m->call->delta[i]);
+}
+
 static void run_tile(machine *m) {
   int begin = 0;
   int64_t turns = (tokens_of(m, false) + m->call->shape.streamed - 1) / m->call->shape.streamed;
   m->turn = m->streamed_first = 0;
   m->has_total = false;
   for (int i = 0; i < m->call->shape.own; i++) {
-    m->maximum[i] = -INFINITY;
-    m->total[i] = 0;
+    m->maximum[i] = sinks(m, false) ? m->call->sink : -INFINITY;
+    m->total[i] = sinks(m, false);
   }
   for (int v = 0; v < m->p->n_values; v++)
     for (int i = 0; m->p->value[v].is_sum && i < rows_of(m, v) * columns_of(m, v); i++) m->tile[v][0][i] = 0;
@@ -240,6 +252,7 @@ static void run_tile(machine *m) {
     m->streamed_first = m->turn * m->call->shape.streamed;
     i = begin;
   }
+  if (sinks(m, true)) give_sink(m);
 }
 
 void tile_interpret(arena *a, const tile_program *p, tile_call *call) {

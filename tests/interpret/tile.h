@@ -19,6 +19,9 @@ typedef struct tile_call {
   long double (*derivative)(void *context, long double product, int64_t query, int64_t key);
   /* What a pair's score gains, by its product: to what the score reads. `to`: of a give. */
   void (*give)(void *context, unsigned to, long double gained, long double product, int64_t query, int64_t key);
+  /* What sinks are, and gain of own queries; of programs without: nothing. */
+  long double sink;
+  void (*give_sink)(void *context, long double gained);
   /* A row of `width` channels, turned by its token's place. Among rows of queries, or of keys. */
   void (*turn)(void *context, bool of_keys, int64_t token, bool back, int width, const long double *row,
                long double *turned);

@@ -223,6 +223,28 @@ class Masks(Case):
             with self.assertRaisesRegex(pk.ArgumentError, f"^{name}: .*; expected attn_implementation='eager'"):
                 transformers_attention._attention(torch.nn.Module(), x, x, x, found, **{name: torch.tensor(5.0)})
 
+    def test_sinks(self):
+        """The description `gpt_oss` against the model's own attention, with what the sinks gain."""
+        from transformers.models.gpt_oss import modeling_gpt_oss as own
+
+        for window in (0, 5):
+            torch.manual_seed(3)
+            ours = pk.torch.Attention("gpt_oss", head_dim=16, heads=4, window=window, causal=True, targets="native")
+            torch.nn.init.normal_(ours.sinks, std=2)
+            layer = torch.nn.Module()
+            layer.num_key_value_groups, layer.training = 2, False
+            layer.sinks = torch.nn.Parameter(ours.sinks.detach().clone())
+            sizes = ((2, 4, 13, 16), (2, 2, 13, 16), (2, 2, 13, 16))
+            rows = [torch.randn(size, requires_grad=True) for size in sizes]
+            lag = torch.arange(13)[:, None] - torch.arange(13)
+            mask = torch.where((lag < 0) | (lag >= (window or 13)), -torch.inf, 0.0)[None, None]
+            expected = own.eager_attention_forward(layer, *rows, mask, scaling=0.25)[0].transpose(1, 2)
+            found, g = ours(*rows), torch.randn(2, 4, 13, 16)
+            self.near(found, expected, 2.0**-18)
+            pairs = zip(*(torch.autograd.grad(x, [*rows, of.sinks], g) for x, of in ((found, ours), (expected, layer))))
+            for gained, by_theirs in pairs:
+                self.near(gained, by_theirs, 2.0**-18)
+
     def test_dropout(self):
         """By transformers' own attention, behind the same mask."""
         torch.manual_seed(1)

@@ -256,6 +256,14 @@ static void give(void *context, unsigned to, long double gained, long double pro
   }
 }
 
+static void give_sink(void *context, long double gained) {
+  const fixture *f = context;
+  gradient_sum at[SPEC_MAX_PLACES] = {{0, 0}}, g = {gained, fabsl(gained)};
+  expr_environment env = {.head = f->head, .blocks = f->spec->n_blocks, .operands = f->operands.values};
+  reference_expr_backward(f->spec->pool, &env, &f->spec->pairwise->sink, 1, &g,
+                          &(reference_gains){.position = at, .operand = f->given->operand});
+}
+
 static bool is_encoded(const spec *s, int channel) {
   for (int i = 0; i < s->n_components * s->n_blocks; i++)
     if (s->channel[i] == channel) return true;
@@ -316,14 +324,11 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
   for (int64_t n = 0; n < f->sizes->queries; n++) {
     const double *inputs[SPEC_MAX_INPUTS], *g = f->rows[TILE_G_OUT] + n * width;
     reference_query query = query_of(f, n, inputs);
-    long double *out = to->of[TILE_OUT] + n * width, most = -INFINITY, sum = 0;
+    long double *out = to->of[TILE_OUT] + n * width;
     reference_attention(s, &query, scores, out);
-    for (int64_t key = 0; key < query.keys; key++) {
-      if (!(scores[key] <= most) && !isnan(most)) most = scores[key]; /* NaN stays */
+    for (int64_t key = 0; key < query.keys; key++)
       if (isfinite(scores[key])) to->score = fmaxl(to->score, fabsl(scores[key]));
-    }
-    for (int64_t key = 0; key < query.keys && most != -INFINITY; key++) sum += expl(scores[key] - most);
-    to->lse[n] = most + logl(sum);
+    to->lse[n] = reference_log_sum(s, &query, scores);
     to->delta[n] = -f->g_lse[n];
     for (int c = 0; c < width; c++) to->delta[n] += out[c] * g[c];
     gradient_sum *input[SPEC_MAX_INPUTS];
@@ -387,6 +392,8 @@ static results interpreted(fixture *f, const tile_program *p, bool apart, const 
       .score = score,
       .derivative = derivative,
       .give = give,
+      .sink = reference_sink(s, &(reference_query){.head = f->head, .operands = f->operands.values}),
+      .give_sink = give_sink,
       .turn = turn,
       .rotate = rotate,
       .context = f};
@@ -479,6 +486,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       gradient_sum *gained[TILE_TENSOR_COUNT] = {NULL};
       const tile_program *forward = tile_forward(f.memory, widen != NULL);
       bool turns = rows_are_turned(f.memory, s);
+      if (s->pairwise->sink) forward = tile_sunk(f.memory, forward);
       if (turns) forward = tile_turned(f.memory, forward, s->pairwise->turns_values);
       else if (s->pairwise->rotates) forward = tile_rotated(f.memory, forward);
       fill_call(&f);
@@ -543,7 +551,8 @@ static void stock(void **state) {
 static const struct {
   const char *name, *kinds; /* of an option `kind`, separated by spaces; NULL: it has none */
 } local[] = {
-    {"scores", "softcap causal prefix window sloped document learned table squared nothing nested guarded tempered"},
+    {"scores", "softcap causal prefix window sloped document learned table squared nothing nested guarded tempered "
+               "sunk sunk_turned"},
     {"score_inputs", "forgetting padding documents tempered mixed padded leaning"},
     {"values", "planes vectors learned"},
     {"rows_turned", NULL},

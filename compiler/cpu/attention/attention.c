@@ -6,6 +6,7 @@
 #include "cpu/attention/attention.h"
 
 #include "cpu/attention/blocks.h"
+#include "cpu/attention/delta.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/few.h"
 #include "cpu/attention/queries.h"
@@ -13,9 +14,6 @@
 #include "cpu/attention/seen.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
-
-/* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
-static const double NOTHING_SEEN = -0x1p126;
 
 /* attend_T: its stages, and the online softmax's state. */
 typedef struct attend {
@@ -220,9 +218,11 @@ static void emit_empty(const attend *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   const attention_shape *s = &e->shape;
+  ir_value maximum, sum;
+  emit_nothing_seen(e, (ir_value){NULL}, &maximum, &sum);
   for (int x = 0; x < s->vectors; x++) {
-    store(e, ir_float(b, e->lanes, NOTHING_SEEN), attention_at_constant(e, f->maximum, 0, x));
-    store(e, ir_float(b, e->lanes, 0), attention_at_constant(e, f->sum, 0, x));
+    store(e, maximum, attention_at_constant(e, f->maximum, 0, x));
+    store(e, sum, attention_at_constant(e, f->sum, 0, x));
   }
   ir_loop channels = ir_for(b, e->zero, i64(b, e->p->value_dim));
   for (int x = 0; x < s->vectors; x++)

@@ -6,6 +6,7 @@
  */
 #include "cpu/attention/delta.h"
 #include "base/diag.h"
+#include "mlir/exp2.h"
 
 /* A number that the driver gathered: float64. */
 static ir_value gathered(delta_emitter *d, const expr *x) {
@@ -96,4 +97,23 @@ delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, con
 
 two_float *delta_memo(const attention_emitter *e) {
   return arena_array(e->memory, two_float, expr_pool_count(e->p->spec->pool));
+}
+
+ir_value emit_sink(const attention_emitter *e) {
+  delta_emitter d = delta_emitter_at(e, delta_memo(e), NULL);
+  return emit_expr_f32(&d.walker, e->p->sink);
+}
+
+/* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
+static const double NOTHING_SEEN = -0x1p126;
+
+void emit_nothing_seen(const attention_emitter *e, ir_value has_sink, ir_value *maximum, ir_value *sum) {
+  ir *b = e->b;
+  *maximum = ir_float(b, e->lanes, NOTHING_SEEN);
+  *sum = ir_float(b, e->lanes, 0);
+  if (!e->p->sink) return;
+  ir_value sink = emit_sink(e);
+  if (has_sink.ptr) sink = ir_select(b, has_sink, sink, ir_float(b, e->lanes, -__builtin_inf()));
+  *maximum = larger(b, sink, *maximum);
+  *sum = emit_exp2(b, sub(b, sink, *maximum));
 }

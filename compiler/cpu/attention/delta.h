@@ -20,6 +20,10 @@ typedef struct delta_emitter {
 delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed);
 /* Of one displacement, as float32. */
 delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, const ir_value *narrow);
+/* A description's sink: lanes that are the same. */
+ir_value emit_sink(const attention_emitter *e);
+/* A row's maximum and sum before its first key: lanes that are the same. has_sink: i1; null: a sink counts. */
+void emit_nothing_seen(const attention_emitter *e, ir_value has_sink, ir_value *maximum, ir_value *sum);
 /* Where the element of an operand is that a node (ELEMENT) reads: i32, lanes where it varies. */
 ir_value emit_element_place(delta_emitter *d, const expr *x);
 /* Values by expr id, none of them known. */

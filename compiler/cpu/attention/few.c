@@ -1,11 +1,10 @@
 /* cpu/attention/few: both ends of attention of few queries, and all its functions; see cpu/attention/few.h. */
 #include "cpu/attention/few.h"
 
+#include "cpu/attention/delta.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/seen.h"
 #include "mlir/exp2.h"
-
-static const double NOTHING_SEEN = -0x1p126;
 
 enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEAST_WIDTH = 4 };
 
@@ -84,11 +83,19 @@ static void emit_begin(attention_emitter *e, unsigned dtypes) {
   emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index);
   emit_zeros(e, state, attention_pitch(e->p->value_dim));
-  ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p));
+  ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p)), most, sum, has = {NULL};
+  attention_emitter of = *e;
+  if (e->p->sink) { /* which keys in chunks have once, where they are merged */
+    ir_value leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves));
+    of.leaves = ir_load(b, b->ptr, nth(b, leaves, rows.index, 8), 8);
+    has = ir_compare_int(b, "ne", FEW(e, sinks, b->i64), e->zero);
+  }
+  emit_nothing_seen(&of, has, &most, &sum);
   ir_loop lanes = ir_for(b, e->zero, i64(b, PEGEN_ATTENTION_PITCH / e->shape.lanes));
-  store(e, ir_float(b, e->lanes, NOTHING_SEEN), nth(b, maximum, lanes.index, e->shape.lanes * 4));
+  store(e, most, nth(b, maximum, lanes.index, e->shape.lanes * 4));
   ir_end_for(b, lanes);
   emit_zeros(e, ir_offset_const(b, state, few_sum_offset(e->p)), PEGEN_ATTENTION_PITCH);
+  if (e->p->sink) ir_store(b, ir_extract(b, sum, 0), ir_offset_const(b, state, few_sum_offset(e->p)), 4, false);
   close_rows(e, rows);
 }
 

@@ -12,6 +12,7 @@
 #include "cpu/attention/attention.h"
 
 #include "cpu/attention/blocks.h"
+#include "cpu/attention/delta.h"
 #include "cpu/attention/dots.h"
 #include "cpu/attention/key_sums.h"
 #include "cpu/attention/pair_sums.h"
@@ -131,6 +132,37 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value at_lanes = nth(b, f->less, vectors.index, lanes * 4), outputs = emit_outputs_gain(f, partial, vectors.index);
   store(e, sub(b, outputs, load(e, at_lanes)), at_lanes);
   ir_end_for(b, vectors);
+}
+
+/* What operands of the sink gain: the score of a key that all see, whose value is 0. Of panels of keys the first one
+ * gives it. */
+static void emit_sink_gains(const gradient_emitter *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  ir_value to = GRADIENT_TILE(e, operand_sums, b->ptr), wanted = attention_is_given(e, to),
+           is_first = ir_compare_int(b, "eq", GRADIENT_TILE(e, begin, b->i64), e->zero);
+  ir_branch gives = ir_if(b, ir_op2(b, "arith.andi", wanted, is_first));
+  MlirType wide = ir_vector(b, e->shape.lanes, b->f64);
+  ir_value sink = emit_sink(e), zero = ir_float(b, e->lanes, 0), gain[ATTENTION_MAX_VECTORS],
+           lanes = ir_alloca(b, (int64_t)e->shape.lanes * 8, CACHE_LINE);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value p = emit_exp2(b, sub(b, sink, load(e, attention_at_constant(e, f->lse, 0, x)))),
+             product = mul(b, p, load(e, attention_at_constant(e, f->less, 0, x)));
+    gain[x] = ir_select(b, ir_compare_float(b, "une", p, zero), sub(b, zero, product), zero);
+  }
+  two_float *fixed = delta_memo(e);
+  for (int i = 0; i < e->p->n_sinks; i++) {
+    ir_value sum = ir_float(b, wide, 0);
+    for (int x = 0; x < e->shape.vectors; x++) {
+      delta_emitter d = delta_emitter_at(e, fixed, NULL);
+      d.cotangent = gain[x];
+      sum = add(b, sum, ir_cast(b, "arith.extf", emit_expr_f32(&d.walker, e->p->of_sink[i].gradient), b->f64));
+    }
+    ir_store(b, sum, lanes, 8, false);
+    int64_t index = (int64_t)(e->p->first_sink + i) * expr_pool_blocks(e->p->spec->pool);
+    emit_add_lanes(e, lanes, ir_offset_const(b, to, index * 8));
+  }
+  ir_end_if(b, gives);
 }
 
 /* ---- a tile of keys ---- */
@@ -388,6 +420,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   emit_zeros(e, f->g_q, (int64_t)attention_pitch(p->head_dim) * e->shape.queries);
   emit_lse(f);
   emit_less(f, f->turned, f->rows.value_room);
+  if (p->n_sinks) emit_sink_gains(f);
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;

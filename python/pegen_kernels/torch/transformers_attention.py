@@ -23,6 +23,8 @@ local D = pe.option("head_dim", 64, "channels per head")
 local Dv = pe.option("value_dim", 64, "channels of a value")
 local cap = pe.option("softcap", 0.0, "bound of scores, by tanh; 0: none")
 local masked = pe.option("masked", false, "queries have a first and a last place, and a document")
+local sinks = pe.option("sinks", 0, "heads of q, which have a sink each; 0: none")
+local sink = sinks > 0 and pe.learned { name = "sink", shape = { "heads" }, doc = "a score more in every row" }
 
 local function seen(delta)
   local document = pe.where(pe.abs(delta.document), 0.5, 0, pe.masked)
@@ -36,6 +38,8 @@ return pe.encoding {
   axes = masked and { "first", "last", "document" } or { "t" },
   head_dim = D,
   value_dim = Dv,
+  heads = sinks > 0 and sinks or 1,
+  sink = sink and function(head) return sink(head) end or nil,
   bias = masked and cap == 0 and seen or nil,
   score = cap > 0 and function(s, delta)
     local capped = cap * pe.tanh(s / cap)
@@ -51,8 +55,8 @@ _registered = functools.lru_cache(maxsize=None)(register)
 
 
 @torch.compiler.assume_constant_result
-def _kernel(head_dim: int, value_dim: int, softcap: float, masked: bool) -> str:
-    sizes = {"head_dim": head_dim, "value_dim": value_dim, "softcap": softcap, "masked": masked}
+def _kernel(head_dim: int, value_dim: int, softcap: float, masked: bool, sinks: int) -> str:
+    sizes = {"head_dim": head_dim, "value_dim": value_dim, "softcap": softcap, "masked": masked, "sinks": sinks}
     return _registered(_TEXT, label="attention of transformers", **sizes, **_options)
 
 
@@ -192,14 +196,12 @@ def _attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention
     if not is_ours or dropout > 0 or query.dtype not in _TYPES:
         return _theirs(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                        is_causal=is_causal, softcap=softcap, s_aux=s_aux, **rest)  # fmt: skip
-    kernel = _kernel(query.shape[-1], value.shape[-1], float(softcap or 0), places is not None)
+    sinks = [] if s_aux is None else [s_aux]
+    heads = query.shape[1] if sinks else 0
+    kernel = _kernel(query.shape[-1], value.shape[-1], float(softcap or 0), places is not None, heads)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    given = (places, k_places, [], [], places is None and bool(causal), float(scaling or 0), kernel)
-    if s_aux is None:
-        return attend("attention", query, key, value, *given).transpose(1, 2).contiguous(), None
-    out, lse = attend("attention_with_lse", query, key, value, *given)
-    out = out * torch.sigmoid(lse - s_aux.float()[:, None])[..., None].to(out.dtype)
-    return out.transpose(1, 2).contiguous(), None
+    given = (places, k_places, sinks, [], places is None and bool(causal), float(scaling or 0), kernel)
+    return attend("attention", query, key, value, *given).transpose(1, 2).contiguous(), None
 
 
 def _theirs(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **named: Any) -> Any:
