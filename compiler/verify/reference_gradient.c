@@ -204,7 +204,8 @@ static void rotor_backward(const spec *s, const expr_environment *env, reference
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d->exprs, d->count, d->value);
-    norm = contract(d, outer.sum, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});
+    norm =
+        contract(d, outer.sum, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});
     reference_gain(to, &by[i], value, outer.size * norm);
   }
   arena_destroy(scratch);

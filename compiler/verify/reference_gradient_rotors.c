@@ -90,7 +90,8 @@ void reference_rotors_backward(const spec *s, const expr_environment *env, refer
   for (int i = 0; i < count; i++) {
     long double value, norm;
     dual_eval(&place, &by[i], d.input, d.count, d.value);
-    norm = contract(&d, outer.sum, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});
+    norm =
+        contract(&d, outer.sum, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});
     reference_gain(to, &by[i], value, outer.size * norm);
   }
   arena_destroy(scratch);

@@ -142,7 +142,7 @@ static const row ROWS[] = {
     {"scores of both", ONE_TARGET, F32, .frozen = 5, .subsets = 1, .sizes = SCORED,
      .descriptions = {LOCAL "scores kind=both head_dim=20 skip_tokens=2"}},
     /* A score more in every row, beside others and alone; of rows that see nothing, too. */
-    {"sinks", ONE_TARGET, F32, .frozen = 4, .subsets = 2, .sizes = SCORED,
+    {"sinks", ONE_TARGET | STILL, F32, .frozen = 4, .subsets = 2, .sizes = SCORED,
      .descriptions = {LOCAL "scores kind=sunk head_dim=12 skip_tokens=2", "more/gpt_oss heads=4 head_dim=12"}},
     /* Operands by one number more than a GPU's thread sums at once, and by more than twice as many. */
     {"crowded operands", ONE_TARGET, F32, .sizes = {{1, 2, 1, 21, 21}},

@@ -65,7 +65,7 @@ static void wait(machine *m) {
     }
 }
 
-/* Of rows that are not finite nothing comes into sums by a weight of 0. */
+/* A weight of 0 adds nothing, even where the row is not finite. */
 static long double weighted(long double weight, long double x) { return weight == 0 ? 0 : weight * x; }
 
 static void multiply(machine *m, const tile_op *op) {

@@ -61,7 +61,7 @@ def bias(a, asked, head, distance):
 
 
 def one_query(a, asked, q, k, v, head, place):
-    """Of a query at a place among its keys: one score after the other."""
+    """Attention of one query at a place among its keys: one score after the other."""
     scale = {"1": 1, "1/16": 1 / 16, "1/sqrt(d)": len(q) ** -0.5}[asked["scale"]]
     causal, window, cap = asked["mask"] == "bottom-right", asked.get("window"), asked.get("softcap")
     scores, seen = [], []

@@ -492,7 +492,7 @@ static void compare_description(const char *name, const spec *s, const plan_wide
       fill_call(&f);
       if (widen) make_columns(&f);
       exact_results(&f, &exact, gained);
-      /* Of polynomials and rotations operands and coordinates gain elsewhere. */
+      /* Gradients of operands and coordinates of polynomials and rotations are made elsewhere. */
       bool gives = !s->polynomial && !s->pairwise->rotates;
       unsigned tokens = gives ? TILE_OF_TOKENS : 0, all = gives ? TILE_OF_TOKENS | TILE_OF_OPERANDS : 0;
       const tile_program *programs[] = {forward,

@@ -21,7 +21,7 @@ typedef struct attend {
   attention_rows rows;
   pair_emitter pairs;
   column_emitter columns;
-  /* Of each head: */
+  /* Each head has its own: */
   ir_value scores;            /* [keys][queries] of a tile of keys */
   ir_value output;            /* [value_dim][queries] */
   ir_value maximum, sum;      /* [queries] */
