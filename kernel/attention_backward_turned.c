@@ -96,7 +96,7 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
   t->tile.end = pegen_smaller(tile->end, last);
   t->begin = first;
   t->g_q = 0;
-  if (g->of_queries && !w->call->g_q.empty)
+  if (g->of_queries && !w->call->g_q.empty && first < last)
     t->g_q = (char *)((uintptr_t)gained_of(w, index) - (uintptr_t)(before * token));
   t->g_q_token = token;
   t->key_sums = g->of_keys ? w->key_sums : 0;
@@ -119,6 +119,13 @@ static void run_panels(const group *g, int64_t begin, int64_t end, int turns) {
     for (int64_t i = 0; i < w->together.count; i++)
       if (w->together.tiles[i].end > first) attend(g, i, first, last);
   }
+}
+
+/* A tile that sees no key still has its sink, whose score is log-sum-exp itself. */
+static void run_sinks(const group *g, int64_t begin) {
+  if (begin || !g->w->tile.operand_sums) return;
+  for (int64_t i = 0; i < g->w->together.count; i++)
+    if (g->w->together.tiles[i].end <= 0) attend(g, i, 0, 0);
 }
 
 /* What keys from behind the prefix on gained is turned by the head's rotors from here on, or by none. */
@@ -166,6 +173,7 @@ static void run_group(const group *g, int is_prefix, int64_t begin, int64_t end)
     take_queries(g, 0);
     run_panels(g, begin, pegen_smaller(plain, end), 0);
   }
+  run_sinks(g, begin);
   if (wants_queries) give_queries(g);
 }
 
