@@ -145,7 +145,8 @@ static const row ROWS[] = {
     {"sinks", ONE_TARGET | STILL, F32, .frozen = 4, .subsets = 2, .sizes = SCORED,
      .descriptions = {LOCAL "scores kind=sunk head_dim=12 skip_tokens=2", "more/gpt_oss heads=4 head_dim=12"}},
     {"sinks of rotated rows", ONE_TARGET | CAUSAL, F32, .frozen = 4, .subsets = 2, .sizes = SCORED,
-     .descriptions = {LOCAL "scores kind=sunk_turned head_dim=12", LOCAL "scores kind=sunk_turned head_dim=12 skip_tokens=2"}},
+     .descriptions = {LOCAL "scores kind=sunk_turned head_dim=12",
+                      LOCAL "scores kind=sunk_turned head_dim=12 skip_tokens=2"}},
     /* Operands by one number more than a GPU's thread sums at once, and by more than twice as many. */
     {"crowded operands", ONE_TARGET, F32, .sizes = {{1, 2, 1, 21, 21}},
      .descriptions = {LOCAL "crowded count=17 biased=false", LOCAL "crowded count=35 biased=false",
