@@ -163,6 +163,23 @@ enum {
 #define PEGEN_PTX_WORD_QUERIES_GAINS_TURNED "attention_backward_queries_gains_turned"
 #define PEGEN_PTX_WORD_KEYS_GAINS_TURNED "attention_backward_keys_gains_turned"
 
+/* Of the entry that copies rows to where tile programs take them, and results back to the caller's: a thread has a
+ * piece of 16 bytes of a row that is written. Threads lie along x: pieces within tokens, heads and batches. */
+enum {
+  PEGEN_PTX_COPY_FROM, /* rows as above */
+  PEGEN_PTX_COPY_TO = PEGEN_PTX_COPY_FROM + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_COPY_TOKENS = PEGEN_PTX_COPY_TO + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_COPY_HEADS,
+  PEGEN_PTX_COPY_ROWS, /* of all batches */
+  PEGEN_PTX_COPY_READ, /* channels */
+  PEGEN_PTX_COPY_WRITTEN, /* channels, as many at least: behind those that are read stand zeros */
+  PEGEN_PTX_COPY_COUNT
+};
+
+/* Its word. A kernel that has it has tile programs that take rows of whole accesses of 16 bytes alone, at multiples of
+ * 16 bytes: of other rows they take copies, and write results to such. */
+#define PEGEN_PTX_WORD_COPY "attention_copy"
+
 /* Behind those, of the entries of gradients: rows as above, address 0 where they are not given or wanted. */
 enum {
   PEGEN_PTX_ATTENTION_G_OUT, /* coming in */

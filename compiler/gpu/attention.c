@@ -13,6 +13,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   switch (entry->kind) {
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
   case GPU_MMA_TURN: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
+  case GPU_MMA_COPY: gpu_emit_mma_copy(b, a, entry, host); break;
   case GPU_MMA:
   case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
@@ -41,10 +42,22 @@ static void add_turn_entry(arena *a, gpu_program *program, const attend_design *
                   .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, element)};
 }
 
-/* Adds an entry of a tile program. Entries of wide accesses come before those that take any rows, so that they are
- * chosen where rows allow. */
-static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, const gpu_target *chip, int dtype,
-                          bool narrow, mma_kind kind) {
+/* What copies rows that tile programs do not take as they lie. */
+static void add_copy_entry(arena *a, gpu_program *program, int dtype) {
+  int element = number_bytes(dtype);
+  program->entry[program->n_entries++] =
+      (gpu_entry){.name = arena_printf(a, "%s_attention_%s_copy", program->spec->name, number_name(dtype)),
+                  .of = PEGEN_LAUNCH_attention,
+                  .word = PEGEN_PTX_WORD_COPY,
+                  .kind = GPU_MMA_COPY,
+                  .dtype = dtype,
+                  .access = element,
+                  .tile = thread_tile_of_blocks(a, 1, element, element)};
+}
+
+/* Adds the entry of a tile program. */
+static void add_mma_entry(arena *a, gpu_program *program, const gpu_target *chip, int dtype, mma_kind kind,
+                          const mma_plan *plan) {
   static const struct {
     pegen_launch_entry of;
     const char *word[3]; /* of rows as they are; of rows that come turned; of what gains beside rows alone */
@@ -60,22 +73,22 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward,
                           {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GIVES}},
   };
-  const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
-  int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
-  if (!plan || (narrow && kind == MMA_FEW) || (!narrow && (d->p->head_dim % lanes || d->p->value_dim % lanes))) return;
-  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, access);
+  const attend_design *d = program->plan;
+  int element = number_bytes(dtype);
+  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, THREAD_PIECE);
   tile->owners = plan->shape.tile.own;
   program->entry[program->n_entries++] =
-      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
-                                       plan->machine->name, narrow ? "_narrow" : ""),
+      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s", program->spec->name, plan->program->name, number_name(dtype),
+                                       plan->machine->name),
                   .of = rows[kind].of,
                   .word = rows[kind].word[mma_gives_alone(plan) ? 2 : d->products != d->p],
                   .kind = (gpu_entry_kind)(GPU_MMA + kind),
                   .dtype = dtype,
-                  .access = access,
+                  .access = THREAD_PIECE,
                   .tile = tile,
                   .flight = plan->shape.tile.streamed,
                   .blocks = 2,
+                  .mma = plan,
                   .shared = chip->vendor->ir.has_dynamic ? (int)plan->shape.shared : 0};
   if (kind != MMA_FEW) return;
   program->entry[program->n_entries++] = (gpu_entry){
@@ -85,6 +98,16 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       .dtype = dtype,
       .access = THREAD_PIECE,
       .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE)};
+}
+
+/* Those of a kind that serve a type, in the order in which they are taken. A device may have less shared memory than
+ * tensor cores' have; then that of float32 serves. */
+static void add_mma_entries(arena *a, gpu_program *program, const gpu_target *chip, int dtype, mma_kind kind) {
+  const attend_design *d = program->plan;
+  const mma_plan *floats = d->mma[MMA_FLOATS][kind],
+                 *plan = number_bytes(dtype) > 2 ? floats : d->mma[MMA_16_BITS][kind];
+  if (plan) add_mma_entry(a, program, chip, dtype, kind, plan);
+  if (floats && (!plan || plan->shape.shared > chip->shared)) add_mma_entry(a, program, chip, dtype, kind, floats);
 }
 
 /* Whether an entry's blocks are tiles of queries. */
@@ -138,15 +161,14 @@ static const attend_design *make_design(arena *a, const gpu_target *chip, const 
   *d = (attend_design){.p = p};
   d->products = attend_plan_of_products(a, p);
   const mma_machine *const machines[MMA_MACHINES] = {[MMA_16_BITS] = chip->has_mma ? &mma_sync : &mma_simt,
-                                                     [MMA_FLOATS] = &mma_simt,
-                                                     [MMA_ANY_ROWS] = &mma_simt_narrow};
+                                                     [MMA_FLOATS] = &mma_simt};
   for (int i = 0; i < MMA_MACHINES; i++) {
     for (int kind = 0; kind < MMA_KIND_COUNT; kind++)
       d->mma[i][kind] = mma_plan_of(a, p, chip, machines[i], (mma_kind)kind);
     if (attend_has_columns(p) && !d->mma[i][MMA_QUERIES]) /* it keeps the weights that those of keys read */
       d->mma[i][MMA_KEYS] = d->mma[i][MMA_VALUES] = NULL;
   }
-  if (d->mma[MMA_ANY_ROWS][MMA_FORWARD]) return d;
+  if (d->mma[MMA_FLOATS][MMA_FORWARD]) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
   diag_error(s->file, s->line,
              "kernels of this kind are made for processors only: tiles of %d and %d channels%s do not fit in a GPU's "
@@ -179,15 +201,14 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     add_turn_entry(a, program, design, dtype);
-    add_mma_entry(a, program, design, chip, dtype, false, MMA_FORWARD);
-    add_mma_entry(a, program, design, chip, dtype, false, MMA_FEW);
-    add_mma_entry(a, program, design, chip, dtype, true, MMA_FORWARD);
+    add_copy_entry(a, program, dtype);
+    add_mma_entries(a, program, chip, dtype, MMA_FORWARD);
+    add_mma_entries(a, program, chip, dtype, MMA_FEW);
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype) || !attend_has_gradients(design)) continue;
-    for (int narrow = 0; narrow < 2; narrow++)
-      for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
-        add_mma_entry(a, program, design, chip, dtype, narrow, (mma_kind)kind);
+    for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
+      add_mma_entries(a, program, chip, dtype, (mma_kind)kind);
   }
   if (gradients) gpu_add_attention_gradients(a, program, design, dtypes);
   return program;

@@ -168,6 +168,20 @@ static void copy_plain(turner *u, ir_value head) {
   }
 }
 
+/* Channels behind a row's own, where entries read it in whole accesses: not where the row is the caller's. */
+static void clear_padding(turner *u, ir_value head) {
+  attend *t = &u->t;
+  ir *b = t->b;
+  int bytes = t->entry->tile->element, width = t->p->head_dim, padded = mma_padded(t, width);
+  if (width == padded) return;
+  ir_value is_first = ir_compare_int(b, "eq", t->exprs.unit, i32(b, 0)), to = row_at(u, PEGEN_PTX_TURN_TO, head);
+  ir_branch clears = ir_if(b, both(b, is_first, ir_compare_int(b, "eq", u->own[PEGEN_PTX_TURN_BACK], i64(b, 0))));
+  for (int i = width; i < padded; i++)
+    ir_store(b, ir_int(b, number_bits(b, t->entry->dtype), 0), ir_offset_const(b, to, (int64_t)i * bytes), bytes,
+             false);
+  ir_end_if(b, clears);
+}
+
 static void turn_head(turner *u, const ir_value *entry, ir_value head) {
   attend *t = &u->t;
   const spec *s = t->p->spec;
@@ -181,6 +195,7 @@ static void turn_head(turner *u, const ir_value *entry, ir_value head) {
     for (int i = 0; i < s->n_components; i++) store_channel(u, to, channel[i], x[i]);
   }
   copy_plain(u, head);
+  clear_padding(u, head);
 }
 
 static void turn_heads(turner *u) {

@@ -10,6 +10,7 @@
 #include "loader.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
+#include "verify/trial_attention_backward.h"
 
 #include "runtime/launch.h"
 
@@ -316,6 +317,76 @@ static void gradients(void **state) {
   arena_destroy(f.memory);
 }
 
+/* ---- rows of attention that are copied ---- */
+
+/* The same numbers at odd addresses and strides. */
+static DLTensor *moved(arena *a, const DLTensor *rows) {
+  const int64_t *n = rows->shape;
+  int64_t element = rows->dtype.bits / 8;
+  DLTensor *t = tensor_rows(a, element == 4 ? NUMBER_F32 : NUMBER_BF16, ROWS_GAPS, n[0], n[1], n[2], n[3]);
+  t->byte_offset = (uint64_t)element;
+  for (int64_t row = 0; row < n[0] * n[1] * n[2]; row++) {
+    int64_t b = row / n[2] / n[1], h = row / n[2] % n[1], i = row % n[2];
+    memcpy(tensor_at(t, b, h, i, 0), tensor_at(rows, b, h, i, 0), (size_t)(n[3] * element));
+  }
+  return t;
+}
+
+static void move_rows(arena *a, attention_gradients *g) {
+  DLTensor **rows[] = {&g->forward.q, &g->forward.k, &g->forward.v, &g->out, &g->g_out, &g->q, &g->k, &g->v};
+  for (int i = 0; i < 8; i++) *rows[i] = moved(a, *rows[i]);
+}
+
+/* Rows that lie anyhow have the bits of those that are aligned, and only these take none of the workspace. */
+static void rows_lie_anyhow(const char *file, const char *target, number_type type, int count,
+                            const loader_define *defines) {
+  fixture f = open_spec(file, count, defines);
+  arena *a = f.memory;
+  const spec *s = f.spec;
+  loaded_kernel *loaded = run_load_threads(a, s, target, 1u << type, 0, 64, true);
+  assert_non_null(loaded);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  int64_t heads = s->heads > 1 ? s->heads : 4, k_heads = heads % 2 ? heads : heads / 2;
+  attention_trial t = {.spec = s, .causal = true};
+  attention_trial_fill(a, &t, &(attention_sizes){2, heads, k_heads, TOKENS, TOKENS}, type, ROWS_BHND, &f.random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &f.random);
+  t.positions = random_positions(&f, 1);
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(a, &g, &t, kernel, true, 1, ROWS_BHND, &f.random), 0);
+  if (s->n_operands && kernel->ptx->attention->gaining == (1u << s->n_operands) - 1) {
+    g.operands = arena_array(a, DLTensor *, s->n_operands + 1);
+    for (int i = 0; i < s->n_operands; i++) g.operands[i] = attention_gradients_operand(a, s, i);
+  }
+  attention_gradients other = attention_gradients_room(a, &g);
+  assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
+  move_rows(a, &other);
+  pegen_args aligned = attention_trial_args(kernel, &t, g.out),
+             args = attention_trial_args(kernel, &other.forward, other.out);
+  assert_true(kernel->attention_workspace(&args) > kernel->attention_workspace(&aligned));
+  tensor_randomize(other.out, &f.random);
+  assert_int_equal(kernel->attention(&args, 0, 1), PEGEN_ERROR_WORKSPACE);
+  assert_int_equal(attention_trial_call(kernel, &other.forward, other.out, 1), 0);
+  assert_true(tensor_identical(g.out, other.out));
+  assert_int_equal(attention_gradients_call(kernel, &other, 1), 0);
+  assert_true(attention_gradients_same(&g, &other));
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+static void rows_are_copied(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *target;
+    number_type type;
+    loader_define define;
+  } cases[] = {{"alibi", "sm_75", NUMBER_BF16, {"head_dim", "24"}},
+               {"lingeope", "sm_80", NUMBER_BF16, {"head_dim", "16"}},
+               {"more/gta", "sm_80", NUMBER_F32, {"head_dim", "8"}},
+               {"../tests/attention/values", "sm_80", NUMBER_BF16, {"kind", "learned"}}};
+  for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
+    rows_lie_anyhow(cases[i].file, cases[i].target, cases[i].type, 1, &cases[i].define);
+}
+
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */
 static void device_of_gradients(void **state) {
   (void)state;
@@ -333,6 +404,6 @@ int main(void) {
                                      cmocka_unit_test(operand_types),          cmocka_unit_test(width_of_access),
                                      cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(gradients),
                                      cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals),
-                                     cmocka_unit_test(device_of_gradients)};
+                                     cmocka_unit_test(device_of_gradients),    cmocka_unit_test(rows_are_copied)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
