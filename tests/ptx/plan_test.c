@@ -380,7 +380,7 @@ static void rows_are_copied(void **state) {
   } cases[] = {{"alibi", "sm_75", NUMBER_BF16, {"head_dim", "24"}},
                {"lingeope", "sm_80", NUMBER_BF16, {"head_dim", "16"}},
                {"more/gta", "sm_80", NUMBER_F32, {"head_dim", "8"}},
-               {"../tests/attention/values", "sm_80", NUMBER_BF16, {"kind", "learned"}}};
+               {"../tests/attention/values", "sm_80", NUMBER_F32, {"kind", "learned"}}};
   for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
     rows_lie_anyhow(cases[i].file, cases[i].target, cases[i].type, 1, &cases[i].define);
 }
