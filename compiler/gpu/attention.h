@@ -23,7 +23,6 @@ typedef struct attend_shape {
   int queries; /* of a tile, or keys where those are the block's own */
   int width; /* of a polynomial's columns: a multiple of 4 */
   int token_lanes; /* that make a query's columns together */
-  int64_t scratch; /* bytes in which they do, where later streamed tiles are */
 } attend_shape;
 
 /* What the entries of one description are emitted from. */
@@ -79,9 +78,6 @@ ir_value attend_delta_at(attend *t, const ir_value *gradient, ir_value token);
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
 bool attend_has_columns(const attention_plan *p);
-/* Sets how many lanes make a query's columns, and in how much memory: the fewest that `room` bytes serve. False: none
- * do. */
-bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t room);
 /* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
 bool attend_has_constant(const attention_plan *p);
 ir_value attend_constant_at(attend *t, ir_value query);

@@ -49,11 +49,14 @@ int64_t mma_constant_bytes(const mma *m) {
 }
 
 bool mma_set_columns(mma *m, int64_t room) {
-  attend_shape *s = &m->t->shape;
   if (!m->shape.tile.parts || m->p->owns_keys) return true;
-  if (!attend_columns_fit(m->memory, m->t->p, s, room)) return false;
-  s->width = width_of(m);
-  m->shape.scratch = s->scratch;
+  const plan_widen *columns = columns_of(m);
+  widen_tables tables = widen_tables_make(m->memory, columns, NULL);
+  int lanes = weight_lanes_of(columns, &tables, 0, room);
+  if (!lanes) return false;
+  m->t->shape.width = width_of(m);
+  m->t->shape.token_lanes = lanes;
+  m->shape.scratch = (int64_t)weight_token_bytes(columns, &tables, lanes, 0) * (PEGEN_PTX_BLOCK / lanes);
   return true;
 }
 

@@ -616,7 +616,7 @@ void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *
   else if (more) m.gradient = f.parameter + count;
   t.block = f.block;
   t.thread = f.thread;
-  mma_set_columns(&m, m.shape.scratch);
+  mma_set_columns(&m, m.shape.scratch); /* the lanes that the plan chose: no fewer have room there */
   const char *name = arena_printf(a, "%s_memory", entry->name);
   ir_shared_dynamic(b, name, m.shape.shared);
   lay_out(&m, ir_shared_address(b, name));

@@ -20,14 +20,6 @@ int64_t attend_place_bytes(const attention_plan *p) { return (int64_t)PLACE_BYTE
 
 bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
 
-bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t room) {
-  widen_tables tables = widen_tables_make(a, p->columns, NULL);
-  s->token_lanes = weight_lanes_of(p->columns, &tables, 0, room);
-  if (!s->token_lanes) return false;
-  s->scratch = (int64_t)weight_token_bytes(p->columns, &tables, s->token_lanes, 0) * (PEGEN_PTX_BLOCK / s->token_lanes);
-  return true;
-}
-
 bool attend_has_constant(const attention_plan *p) { return attend_has_columns(p) && p->columns->n_constant > 0; }
 
 ir_value attend_constant_at(attend *t, ir_value query) { return attend_row_at(t, t->constants, query, 1); }

@@ -105,14 +105,14 @@ long double reference_log_sum(const spec *s, const reference_query *query, const
 
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out) {
   int width = s->pairwise->value_dim;
-  long double largest = reference_sink(s, query), sum = 0, row[SPEC_MAX_HEAD_DIM];
+  long double sink = reference_sink(s, query), largest = sink, sum, row[SPEC_MAX_HEAD_DIM];
   for (int64_t key = 0; key < query->keys; key++) {
     scores[key] = key < query->visible ? score_of(s, query, key) : -INFINITY;
     if (!(scores[key] <= largest) && !isnan(largest)) largest = scores[key]; /* NaN stays */
   }
   for (int c = 0; c < width; c++) out[c] = 0;
   if (largest == -INFINITY) return;
-  sum = expl(reference_sink(s, query) - largest);
+  sum = expl(sink - largest);
   for (int64_t key = 0; key < query->keys; key++) {
     long double p = expl(scores[key] - largest);
     if (scores[key] == -INFINITY) continue; /* 0 times what may be no number */

@@ -152,9 +152,9 @@ static void find_rounding(const comparison *c, const reference_query *query, num
 static void add_row_rounding(const comparison *c, const reference_query *query, number_type type) {
   const spec *s = c->trial->spec;
   int width = s->pairwise->value_dim;
-  long double u = number_half_ulp(type, 1), length = 0, largest = largest_rounding(c, query);
   if (!c->rounds_rows) return;
-  long double lse = reference_log_sum(s, query, c->scores);
+  long double u = number_half_ulp(type, 1), length = 0, largest = largest_rounding(c, query),
+              lse = reference_log_sum(s, query, c->scores);
   for (int64_t key = 0; key < query->visible && lse > -INFINITY; key++) {
     long double weight = expl(c->scores[key] - lse);
     if (weight == 0) continue;

@@ -119,7 +119,7 @@ static const char *function(draw *d) {
   return below(d, 3) ? x : TEXT("pe.where(%s, %d, pe.masked, %s)", coordinate(d), below(d, 7) - 6, x);
 }
 
-/* Of a third of them: what no place changes. */
+/* A third of them have a sink. */
 static const char *sink(draw *d) {
   static const char *const of_head[] = {"w(head, 1)", "0.5 * head - 1",
                                         "pe.tanh(w(head, 0)) + pe.exp(-w(head, 2) ^ 2)"};

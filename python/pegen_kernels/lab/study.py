@@ -199,8 +199,9 @@ def _checked(study: Study) -> Study:
     shape, training = study.model, study.training
     for where, part in (("[model]", shape), ("[training]", training)):
         for name, value in dataclasses.asdict(part).items():
-            if value < 0 or (value == 0 and name not in ("weight_decay", "perturbation")):
-                least = "0 or more" if name in ("weight_decay", "perturbation") else "more than 0"
+            may_be_0 = name in ("weight_decay", "perturbation")
+            if value < 0 or (value == 0 and not may_be_0):
+                least = "0 or more" if may_be_0 else "more than 0"
                 raise ArgumentError(f"{where}: {name} is {value}; expected {least}")
     if shape.dim % shape.heads:
         raise ArgumentError(f"[model]: dim is {shape.dim}; expected a multiple of heads, {shape.heads}")
