@@ -45,10 +45,11 @@ set(LONG_UNDER_SANITIZERS
   "^amd_(gfx|threads_[ar])"
   "^maps_check_.*_x86-64-v[34]$"
   "^maps_check_[bcd-hj-oq-z].*_sm_80$"
-  "^inputs_check_(phase|amplitude|sides|boost|alike|grid)_sm_80$"
+  "^inputs_check_(phase|amplitude|sides|boost|alike|grid|chordal)_sm_80$"
+  "^maps_check_parts_sm_80$"
   "^linear_check_.*_x86-64-v4$"
   "^inputs_check_.*_(heads|grid)$"
-  "^attention_(aarch64|sparse_sm|refuse_sm)"
+  "^attention_(aarch64|(far|refuse|score_inputs|sparse|values)_sm)"
   # GPUs' threads, run here
   "^ptxas_"
   "^ptx_threads_(alibi|attention|care|comrope|geope|lingeope|lookhere|pape_ri|polynomial|quatro|relative)"
@@ -72,7 +73,7 @@ set(LONG_UNDER_SANITIZERS
   "^attention_(rows|sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
   "^(attention_fused|append|slots|stack|effort|denormals|backward(_calls|_more)?|gradient_reference)$"
   "^(bench_json|ptx_bench_(attention|calls)|program_stock|golden_attention)$"
-  "^interface.(float8|care|spherical|rope_mixed|geope3d)$"
+  "^interface.(float8|care|spherical|rope_mixed|geope3d|twin)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
   "^python_(formulas|conform|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit)"

@@ -196,15 +196,15 @@ static const row ROWS[] = {
     /* All that a score on tensor cores is made of, and rows that come turned, which take a workspace. */
     {"tiles", GPUS | EACH_TYPE | TENSOR_CORES, BF16 | F16, .sizes = TILES,
      .descriptions = {"alibi axes=2 heads=4 head_dim=24 value_dim=40 skip_tokens=2"}},
-    {"tiles of plain rows", GPUS | EACH_TYPE | TENSOR_CORES | STILL, BF16 | F16, .sizes = TILES,
+    {"tiles of plain rows", GPUS | TENSOR_CORES | STILL, F16, .sizes = TILES,
      .descriptions = {"attention head_dim=72 value_dim=8"}},
-    {"tiles of scores", GPUS | EACH_TYPE | TENSOR_CORES, BF16 | F16, .frozen = 4, .sizes = TILES,
+    {"tiles of scores", GPUS | TENSOR_CORES, BF16, .frozen = 4, .sizes = TILES,
      .descriptions = {LOCAL "scores kind=learned"}},
-    {"tiles of sinks", GPUS | EACH_TYPE | TENSOR_CORES | STILL, BF16 | F16, .frozen = 4, .sizes = TILES,
+    {"tiles of sinks", GPUS | TENSOR_CORES | STILL, F16, .frozen = 4, .sizes = TILES,
      .descriptions = {LOCAL "scores kind=sunk"}},
-    {"tiles of turned rows", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS, BF16 | F16, .sizes = TILES,
+    {"tiles of turned rows", GPUS | TYPE_BY_KERNEL | TENSOR_CORES | SPLITS, BF16 | F16, .sizes = TILES,
      .descriptions = {LOCAL "rope_pairwise", LOCAL "rows_turned heads=4 head_dim=24 value_dim=40"}},
-    {"tiles of turned values", GPUS | EACH_TYPE | TENSOR_CORES | SPLITS | STILL, BF16 | F16, .sizes = TILES,
+    {"tiles of turned values", GPUS | TENSOR_CORES | SPLITS | STILL, BF16, .sizes = TILES,
      .descriptions = {LOCAL "values head_dim=24"}},
 };
 enum { COUNT = sizeof ROWS / sizeof *ROWS };

@@ -150,8 +150,11 @@ static const description ENCODE[] = {
     {"string_cayley heads=2", 1, 50},
 };
 
-/* On x86-64-v2 results alone: cvtsd2ss leaves the upper lanes of a register as they were, LLVM computes with all of
- * them where the lowest counts, and what a caller had there may be anything. */
+/* Flags say nothing on x86-64-v2: there cvtsd2ss leaves the upper lanes of a register as they were, and LLVM computes
+ * with all lanes where the lowest counts. A caller may have had anything in them, halves of addresses above all, which
+ * differ from run to run. The later targets have the same arithmetic, by instructions that set all lanes. */
+static bool flags_count(const char *target) { return strcmp(target, "x86-64-v2") != 0; }
+
 TEST(encode_has_none) {
   for (size_t i = 0; i < sizeof ENCODE / sizeof *ENCODE; i++) {
     const description *d = &ENCODE[i];
@@ -172,8 +175,7 @@ TEST(encode_has_none) {
       SCOPED_KERNEL *loaded = held(trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 2));
       e.kernel = run_kernel(loaded);
       unsigned flags = flags_of(encode, &e, 0);
-      if (!strcmp(targets[target], "x86-64-v2")) flags &= ~(unsigned)DENORMAL_OPERAND;
-      expect_none(d, targets[target], flags);
+      if (flags_count(targets[target])) expect_none(d, targets[target], flags);
     }
   }
 }
