@@ -262,18 +262,26 @@ void gpu_write(arena *a, const gpu_program *p, const gpu_target *target, const c
   ir_destroy(&b);
 }
 
+/* Declarations of entries, by which a stand-in for a driver finds them. */
+static void declare_entries(const gpu_program *p, compile_output *out) {
+  FILE *f = arena_must(open_memstream(&out->data, &out->size));
+  for (int i = 0; i < p->n_entries; i++) fprintf(f, ".visible .entry %s();\n", p->entry[i].name);
+  if (fclose(f)) arena_must(NULL);
+}
+
 gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *given) {
   gpu_module *m = arena_new(a, gpu_module);
   compile_options options = {.emit = EMIT_PTX, .optimize = given->optimize};
-  compile_output text = {0};
-  if (!given->without_code) gpu_write(a, p, target, &options, &text);
+  compile_output text;
+  if (given->launches_alone) declare_entries(p, &text);
+  else gpu_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
   m->n_parameters = p->attention ? p->attention->n_parameters
                                  : gpu_parameters(p->spec) + gpu_origin_parameters(p->spec) +
                                        (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
   m->size = text.size;
-  m->text = arena_printf(a, "%.*s", (int)text.size, text.size ? text.data : "");
+  m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);
   if (given->cubin && !gpu_tools_assemble(a, m->text, m->size, target->name, &m->cubin, &m->cubin_size)) return NULL;
   return m;

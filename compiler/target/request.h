@@ -26,7 +26,7 @@ typedef struct compile_options {
   bool no_gradients;   /* entries of gradients are left out */
   bool cubin;          /* machine code of the GPU's chip beside its PTX */
   bool tvm_ffi;        /* entries are TVM-FFI's packed functions, too */
-  bool without_code;   /* what says how kernels are called and launched, without their code */
+  bool launches_alone; /* what checks and launches a GPU's code, without that; tests run it on the host */
 } compile_options;
 
 typedef struct compile_output {

@@ -177,12 +177,14 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
   const gpu_target *gpu = gpu_target_find(target);
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
-  /* The object is asked for its driver, the kernel's description and the plan of launches. */
+  /* The object is asked for its driver, the kernel's description and the plan of launches; what it holds of code runs
+   * once at most. */
   compile_options options = {.emit = EMIT_OBJ,
                              .targets = arena_printf(a, "native,%s", gpu->name),
                              .dtypes = dtypes,
+                             .optimize = 0,
                              .no_gradients = !gradients,
-                             .without_code = true};
+                             .launches_alone = true};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
