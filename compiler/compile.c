@@ -190,8 +190,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   ir b;
   ir_create(&b, s->file, s->line);
   emit_form_imports(&b, f);
-  /* Launches of encode take tables, which processors prepare; those of attention take nothing from them. */
-  int n_emitted = options->launches_alone && s->pairwise ? 0 : n_targets;
+  int n_emitted = options->launches_alone ? 0 : n_targets;
   for (int i = 0; i < n_emitted; i++) emit_form(&(form_emission){&b, a, f, plan, targets[i], dtypes});
   for (int i = 0; i < n_emitted && !options->no_gradients; i++)
     emit_form_gradients(&(form_emission){&b, a, f, plan, targets[i], dtypes});

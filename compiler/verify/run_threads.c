@@ -177,14 +177,15 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
   const gpu_target *gpu = gpu_target_find(target);
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
-  /* The object is asked for its driver, the kernel's description and the plan of launches; what it holds of code runs
-   * once at most. */
+  /* The object is asked for its driver, the kernel's description and the plan of launches; neither its processor's code
+   * nor its PTX runs, so neither is optimised, and attention's, which is long, is left out. Of others processors prepare
+   * the tables. */
   compile_options options = {.emit = EMIT_OBJ,
                              .targets = arena_printf(a, "native,%s", gpu->name),
                              .dtypes = dtypes,
                              .optimize = 0,
                              .no_gradients = !gradients,
-                             .launches_alone = true};
+                             .launches_alone = s->pairwise != NULL};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
