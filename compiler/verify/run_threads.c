@@ -177,9 +177,9 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
   const gpu_target *gpu = gpu_target_find(target);
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
-  /* The object is asked for its driver, the kernel's description and the plan of launches; neither its processor's code
-   * nor its PTX runs, so neither is optimised, and attention's, which is long, is left out. Of others processors prepare
-   * the tables. */
+  /* The object is asked for its driver, the kernel's description and the plan of launches. Neither its processor's code
+   * nor its PTX runs, so neither is optimised, and attention's, which is long, is left out. Processors prepare the
+   * tables of others. */
   compile_options options = {.emit = EMIT_OBJ,
                              .targets = arena_printf(a, "native,%s", gpu->name),
                              .dtypes = dtypes,
