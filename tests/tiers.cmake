@@ -80,4 +80,4 @@ set(LONG_UNDER_SANITIZERS
   "^python_(packed|cuda)"
   "^(valgrind|growth|package|static|stock|mutation|docs|examples)"
   # listings of machine code and text of other tools: sass_code and the checks run the same code of pegen
-  "^(sass_measured|emit|ptx_text)$")
+  "^(sass_measured|emit|ptx_text|explain(_numbers)?)$")
