@@ -144,8 +144,14 @@ enum {
   PEGEN_PTX_TURN_BACK,
   PEGEN_PTX_TURN_HEADS, /* of a thread; 1 where rotations differ from head to head */
   PEGEN_PTX_TURN_SETS, /* of heads, in all batches, times tokens */
+  PEGEN_PTX_TURN_WIDTH, /* channels of a row that is copied */
   PEGEN_PTX_TURN_COUNT
 };
+
+/* The word of the entry, of the same parameters, that copies rows: a thread has a piece of 16 bytes. A kernel that has
+ * it has tile programs that take and give rows of whole pieces alone, at multiples of 16 bytes. Behind a row's own
+ * channels stand zeros. */
+#define PEGEN_PTX_WORD_COPY "attention_copy"
 
 /* Words of those entries: where queries and keys alone are turned, and where values are, too, and outputs back. A
  * kernel that has one of them has entries on tensor cores that take rows which come turned, and give turned ones.

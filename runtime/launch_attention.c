@@ -1,8 +1,8 @@
 /* launch_attention.c: a call of attention becomes one launch: a block for each tile of queries of each head of each
  * batch, all along x; of few queries a block for each head of k and chunk of its keys, and attention_finish merges
- * chunks. Where rows are turned into the workspace, launches of launch_turned.c stand before it, and one that turns out
- * back behind all. See launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at all,
- * the row that a block reads before it counts them is q's. */
+ * chunks. Where rows are turned or copied into the workspace, launches of launch_turned.c stand before it, and one that
+ * brings out back behind all. See launch.h and kernel/launch.h. Rows of k that are not there are never many: with no
+ * keys at all, the row that a block reads before it counts them is q's. */
 #include "launch.h"
 
 #include "launch_turned.h"
@@ -48,17 +48,21 @@ void pegen_launch_attention_driver(const pegen_kernel *kernel, pegen_driver *dri
   driver->form = form;
 }
 
+enum { Q, K, V, OUT, TENSORS };
+
 /* A call that was checked, what with, and what is launched. */
 typedef struct attention_plan {
   const pegen_launch_request *request;
   pegen_driver driver;
   pegen_attention form;
   pegen_attention_call call, of; /* of: rows as the entry reads them */
-  pegen_turning turning; /* entry NULL: they are the caller's */
+  pegen_turning turning;
+  pegen_turned_rows tensor[TENSORS];
   const pegen_ptx_entry *entry,
       *finish; /* finish: of the chunks of few queries; NULL: they are many, or there is none */
   int64_t chunks, keys; /* of few queries: how many, and keys of each */
   int64_t rows, states; /* queries of all heads and batches; bytes of what chunks come to, 0: keys are not split */
+  int64_t value_dim; /* channels of a row of out that chunks have */
   int64_t bytes;        /* of the workspace */
 } attention_plan;
 
@@ -107,7 +111,8 @@ static void cut_keys(attention_plan *p, int64_t items) {
   int64_t each = pegen_divide_up(steps, most > 1 ? most : 1);
   p->keys = each * PEGEN_PTX_FEW_STEP;
   p->chunks = pegen_divide_up(steps, each);
-  if (p->chunks > 1) p->states = p->rows * p->chunks * (p->form.value_dim + 2) * (int64_t)sizeof(float);
+  p->value_dim = pegen_turning_whole(&p->call.out) / p->turning.element;
+  if (p->chunks > 1) p->states = p->rows * p->chunks * (p->value_dim + 2) * (int64_t)sizeof(float);
 }
 
 /* Takes the entry of few queries where the call is one of these, and there is one. */
@@ -128,51 +133,52 @@ static void take_few(attention_plan *p, const char *word) {
   cut_keys(p, items);
 }
 
-/* ---- rows that are turned ---- */
+/* ---- rows that are turned or copied ---- */
 
-/* Room for them behind the states of chunks. 0: they are more than can be counted. */
-static int place_turned(attention_plan *p) {
+/* Room for them behind the states of chunks. 0: they are more than can be counted, or cannot be turned. */
+static int place_rows(attention_plan *p, int turns) {
   pegen_turning *t = &p->turning;
   const pegen_attention_call *c = &p->call;
-  int64_t width = p->request->kernel->head_dim;
+  pegen_attention_call *of = &p->of;
   pegen_turning_begin(t, p->request, c, p->states);
-  return t->entry && pegen_turning_place(t, &c->q, width, 1, &p->of.q) &&
-         pegen_turning_place(t, &c->k, width, t->group, &p->of.k) &&
-         (!t->has_values || pegen_turning_place(t, &c->v, p->form.value_dim, t->group, &p->of.v));
+  if (turns && !t->entry) return 0;
+  if (!turns) t->entry = NULL;
+  int values = t->has_values ? 0 : PEGEN_TURN_NOT;
+  p->tensor[Q] = (pegen_turned_rows){&c->q, &of->q, PEGEN_TURN_QUERIES};
+  p->tensor[K] = (pegen_turned_rows){&c->k, &of->k, PEGEN_TURN_KEYS};
+  p->tensor[V] = (pegen_turned_rows){&c->v, &of->v, PEGEN_TURN_KEYS | values};
+  p->tensor[OUT] = (pegen_turned_rows){&c->out, &of->out, PEGEN_TURN_QUERIES | PEGEN_TURN_BACK | values};
+  for (int i = 0; i < TENSORS; i++)
+    if (!pegen_turning_place(t, &p->tensor[i])) return 0;
+  return 1;
 }
 
-/* Takes entries whose rows come turned, where there are such. Kernels of before also have entries that turn rows
- * themselves, for calls without a workspace. */
-static void take_turned(attention_plan *p) {
-  if (!PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) || p->call.out.empty ||
-      (!PEGEN_GIVEN(p->request->args, split_keys) && choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention))) ||
-      !place_turned(p)) {
-    p->turning.entry = NULL;
-    p->of = p->call;
-    return;
-  }
-  if (p->turning.group == 1) take_few(p, PEGEN_PTX_WORD_FEW_TURNED);
-  if (!p->entry) p->entry = choose_entry(p, PEGEN_PTX_WORD_TURNED);
-  if (p->entry) place_turned(p); /* behind states that there are now */
-  if (p->entry) p->bytes = p->turning.bytes;
-  else p->turning.entry = NULL, p->of = p->call;
+/* Takes an entry of rows that come turned, or of rows as they are. 0: there is none for them. */
+static int take(attention_plan *p, int turns) {
+  p->entry = NULL;
+  p->chunks = p->states = 0;
+  if (!place_rows(p, turns)) return 0;
+  if (!turns) take_few(p, PEGEN_PTX_WORD_FEW);
+  else if (p->turning.group == 1) take_few(p, PEGEN_PTX_WORD_FEW_TURNED);
+  if (!p->entry) p->entry = choose_entry(p, turns ? PEGEN_PTX_WORD_TURNED : pegen_launch_word(PEGEN_LAUNCH_attention));
+  return p->entry && place_rows(p, turns); /* behind states that there are now */
 }
 
-static int turn_rows(const attention_plan *p, pegen_launch_run *run, void *context) {
-  const pegen_turning *t = &p->turning;
-  const pegen_attention_call *c = &p->call;
-  if (!t->entry) return 0;
-  int error = pegen_turning_run(t, c, &c->q, &p->of.q, PEGEN_TURN_QUERIES, run, context);
-  if (!error) error = pegen_turning_run(t, c, &c->k, &p->of.k, PEGEN_TURN_KEYS, run, context);
-  if (error || !t->has_values) return error;
-  return pegen_turning_run(t, c, &c->v, &p->of.v, PEGEN_TURN_KEYS, run, context);
+/* Kernels of before also have entries that turn rows themselves, for calls without a workspace. */
+static int may_turn(const attention_plan *p) {
+  return PEGEN_LAUNCH_HAS(p->request->kernel, attention_workspace) && !p->call.out.empty &&
+         (PEGEN_GIVEN(p->request->args, split_keys) || !choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention)));
 }
 
-/* What turned values add up to is turned back where it is. */
-static int turn_out(const attention_plan *p, pegen_launch_run *run, void *context) {
-  const pegen_attention_call *c = &p->call;
-  if (!p->turning.entry || !p->turning.has_values) return 0;
-  return pegen_turning_run(&p->turning, c, &c->out, &c->out, PEGEN_TURN_QUERIES | PEGEN_TURN_BACK, run, context);
+static int bring_rows(const attention_plan *p, pegen_launch_run *run, void *context) {
+  int error = 0;
+  for (int i = Q; i <= V && !error; i++) error = pegen_turning_run(&p->turning, &p->call, &p->tensor[i], run, context);
+  return error;
+}
+
+/* What turned values add up to is turned back. */
+static int bring_out(const attention_plan *p, pegen_launch_run *run, void *context) {
+  return pegen_turning_run(&p->turning, &p->call, &p->tensor[OUT], run, context);
 }
 
 /* The checks and the entry. Not inlined: the scale is computed in it. */
@@ -180,16 +186,13 @@ static __attribute__((noinline)) int make_plan(const pegen_launch_request *reque
   int error = check(request, p);
   if (error) return error;
   p->of = p->call;
-  take_turned(p);
-  if (!p->entry) take_few(p, PEGEN_PTX_WORD_FEW);
-  if (!p->entry) p->entry = choose_entry(p, pegen_launch_word(PEGEN_LAUNCH_attention));
-  if (!p->entry) { /* others cannot be rotated ahead: they are too many, or none */
-    const pegen_ptx_entry *turned = choose_entry(p, PEGEN_PTX_WORD_TURNED);
-    if (!turned) return PEGEN_ERROR_DTYPE;
+  if (!(may_turn(p) && take(p, 1)) && !take(p, 0)) { /* others cannot be rotated ahead: they are too many, or none */
+    if (!place_rows(p, 0)) return PEGEN_ERROR_SIZE_OVERFLOW;
+    p->entry = choose_entry(p, PEGEN_PTX_WORD_TURNED);
+    if (!p->entry) return PEGEN_ERROR_DTYPE;
     if (!p->call.out.empty) return PEGEN_ERROR_SIZE_OVERFLOW;
-    p->entry = turned;
   }
-  if (!p->bytes) p->bytes = p->states;
+  p->bytes = p->call.out.empty ? 0 : p->turning.bytes;
   return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }
 
@@ -233,8 +236,8 @@ int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launc
   if (!run) return 0;
   pegen_launch_step step = {.entry = p.entry, .grid_x = (uint32_t)blocks, .grid_y = 1};
   set_parameters(&p, step.parameter);
-  if ((error = turn_rows(&p, run, context)) != 0 || (error = run(context, &step)) != 0 || p.states) return error;
-  return turn_out(&p, run, context);
+  if ((error = bring_rows(&p, run, context)) != 0 || (error = run(context, &step)) != 0 || p.states) return error;
+  return bring_out(&p, run, context);
 }
 
 int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -242,10 +245,10 @@ int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pege
   int error = plan(request, &p);
   if (error || !p.states || !run) return error;
   pegen_launch_step step =
-      pegen_launch_threads(request->kernel, p.finish, p.rows * (p.form.value_dim / 2)); /* at most 264 blocks' rows */
+      pegen_launch_threads(request->kernel, p.finish, p.rows * (p.value_dim / 2)); /* at most 264 blocks' rows */
   set_parameters(&p, step.parameter);
   error = run(context, &step);
-  return error ? error : turn_out(&p, run, context);
+  return error ? error : bring_out(&p, run, context);
 }
 
 size_t pegen_launch_split_bytes(const pegen_launch_request *request) {

@@ -20,6 +20,9 @@
 enum { MOST_BLOCKS_OF_SUMS = PEGEN_PTX_SUM_MOST * PEGEN_PTX_SUM_MOST / PEGEN_PTX_ATTENTION_WARPS, NUMBER = 8 };
 static const int64_t SMALL = 32 << 20;
 
+/* Tensors of the call: what is read, what gains, and where rows are turned what entries of others read. */
+enum { Q, K, V, OUT, G_OUT, G_Q, G_K, G_V, Q_AS_IS, K_AS_IS, V_AS_IS, OUT_AS_IS, G_OUT_AS_IS, TENSORS };
+
 typedef struct backward_plan {
   const pegen_launch_request *request;
   const pegen_attention_backward_call *call;
@@ -28,14 +31,17 @@ typedef struct backward_plan {
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
   int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
   int64_t n_sums, key_heads; /* numbers of a share; heads of the shares of keys */
-  int64_t kept, less, sums, groups, bytes; /* bytes: its end */
+  int64_t kept, less, sums, groups, before, bytes; /* before: where rows begin; bytes: its end */
   pegen_weights_cut weights;
   int keeps; /* 1: weights of queries are kept */
+  int first[2], end[2]; /* entries among which are those of queries, and of keys */
   const pegen_ptx_entry *mma[2]; /* tile programs of rows of queries and of keys; NULL: there is none for them */
   const pegen_ptx_entry *gives[2]; /* the same, of what else gains, too; NULL: there is none, or nothing else gains */
-  int apart[2]; /* those read the caller's rows, and make none */
-  pegen_turning turning; /* entry NULL: rows are the caller's */
-  pegen_attention_backward_call of; /* rows as entries on tensor cores read them */
+  int apart[2]; /* those read rows that are not turned, and make none */
+  pegen_turning turning; /* entry NULL: rows are not turned */
+  pegen_turned_rows tensor[TENSORS];
+  pegen_attention_backward_call of; /* rows as entries of tile programs take them */
+  pegen_attention_backward_call as_is; /* and as those do that take none turned */
 } backward_plan;
 
 /* ---- the call ---- */
@@ -115,83 +121,114 @@ static int place_shares(const pegen_launch_request *request, const pegen_attenti
   return 1;
 }
 
-static int wants_places(const pegen_launch_request *request, const pegen_attention_backward_call *call) {
-  return pegen_attention_wants_places(call, request->args, 0) || pegen_attention_wants_places(call, request->args, 1);
-}
-
-/* Whether tensor cores may serve rows of keys, however these lie. */
-static int may_be_mma(const pegen_launch_request *request, const pegen_attention_backward_call *call) {
-  const pegen_kernel *kernel = request->kernel;
-  uint32_t dtype = pegen_number_at(call->forward.type)->dtype;
-  int has = 0;
-  for (int i = pegen_launch_next(kernel, PEGEN_PTX_WORD_KEYS_MMA, 0); i >= 0;
-       i = pegen_launch_next(kernel, PEGEN_PTX_WORD_KEYS_MMA, i + 1))
-    has |= kernel->ptx->entries[i].dtype == dtype;
-  return has;
-}
-
-/* Places the weights of queries: by them coordinates gain of a polynomial, and tensor cores make its columns. */
-static int place_kept(const pegen_launch_request *request, const pegen_attention_backward_call *call, int64_t queries,
-                      backward_plan *p) {
+/* Places the weights of queries, by which a polynomial's coordinates gain and entries of keys make its columns. */
+static int place_kept(const pegen_launch_request *request, int64_t queries, backward_plan *p) {
   int64_t row = pegen_launch_n_weights(request->kernel) * (int64_t)sizeof(float), bytes;
   p->kept = p->bytes;
-  if (!row || (!wants_places(request, call) && !may_be_mma(request, call))) return 1;
+  if (!row) return 1;
   if (__builtin_mul_overflow(queries, row, &bytes) || __builtin_add_overflow(p->bytes, bytes, &p->bytes)) return 0;
   p->bytes = pegen_divide_up(p->bytes, NUMBER) * NUMBER;
   p->keeps = 1;
   return 1;
 }
 
-static int is_aligned(const pegen_attention_backward_call *c, int64_t access) {
-  const pegen_view *rows[] = {&c->forward.q, &c->forward.k, &c->forward.v, &c->forward.out,
-                              &c->g_out,     &c->g_q,       &c->g_k,       &c->g_v};
-  for (int i = 0; i < (int)(sizeof rows / sizeof *rows); i++)
-    if (!pegen_launch_is_aligned(rows[i], access)) return 0;
-  return 1;
+enum { ROWS, GAINS, GIVES, VALUES, WORDS };
+static const char *word_of(const backward_plan *p, int of_keys, int what) {
+  static const char *const words[2][2][WORDS] = {
+      {{PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_QUERIES_GIVES},
+       {PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GIVES, PEGEN_PTX_WORD_VALUES_MMA}},
+      {{PEGEN_PTX_WORD_QUERIES_TURNED, PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_QUERIES_GIVES},
+       {PEGEN_PTX_WORD_KEYS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GIVES,
+        PEGEN_PTX_WORD_VALUES_TURNED}}};
+  return words[p->turning.entry != NULL][of_keys][what];
 }
 
-static const pegen_ptx_entry *choose_entry(const backward_plan *p, const pegen_attention_backward_call *call,
-                                           const char *word) {
+static int takes(const backward_plan *p, int i) {
+  const pegen_ptx_entry *entry = &p->request->kernel->ptx->entries[i];
+  return entry->dtype == pegen_number_at(p->call->forward.type)->dtype && pegen_launch_fits(p->request, entry);
+}
+
+/* The first entry that serves the call. */
+static const pegen_ptx_entry *choose_entry(const backward_plan *p, int of_keys, int what) {
+  const char *word = word_of(p, of_keys, what);
+  int i = pegen_launch_next(p->request->kernel, word, p->first[of_keys]);
+  while (i >= 0 && !takes(p, i)) i = pegen_launch_next(p->request->kernel, word, i + 1);
+  return i >= 0 && i < p->end[of_keys] ? &p->request->kernel->ptx->entries[i] : NULL;
+}
+
+/* Entries of keys follow each other by machine, that of rows first. By what it stores values have an entry of their
+ * own, so a machine is taken whose entries all fit the device. Compilers of before made kernels that copy no rows, and
+ * have other entries of gradients. 0: there are none. */
+static int choose_machine(backward_plan *p) {
   const pegen_kernel *kernel = p->request->kernel;
-  for (int i = pegen_launch_next(kernel, word, 0); i >= 0; i = pegen_launch_next(kernel, word, i + 1)) {
-    const pegen_ptx_entry *entry = &kernel->ptx->entries[i];
-    if (pegen_launch_fits(p->request, entry) && entry->dtype == pegen_number_at(call->forward.type)->dtype &&
-        is_aligned(call, entry->access))
-      return entry;
+  const char *word = word_of(p, 1, ROWS);
+  int count = p->turning.copy ? kernel->ptx->n_entries : 0;
+  p->end[0] = count;
+  for (int end = pegen_launch_next(kernel, word, 0); count && end >= 0;) {
+    p->first[1] = end;
+    end = pegen_launch_next(kernel, word, end + 1);
+    p->end[1] = end < 0 ? count : end;
+    int fits = takes(p, p->first[1]);
+    for (int what = GAINS; what < WORDS; what++) {
+      int i = pegen_launch_next(kernel, word_of(p, 1, what), p->first[1]);
+      fits = fits && (i < 0 || i >= p->end[1] || takes(p, i));
+    }
+    if (fits) return choose_entry(p, 0, ROWS) != NULL;
   }
-  return NULL;
+  p->end[1] = 0;
+  return 0;
 }
 
-/* Entries on tensor cores, of rows as they are and of rows that come turned. */
-enum { OF_QUERIES, OF_KEYS, OF_VALUES };
-static const pegen_ptx_entry *choose_mma(const backward_plan *p, int rows) {
-  static const char *const words[2][3] = {
-      {PEGEN_PTX_WORD_QUERIES_MMA, PEGEN_PTX_WORD_KEYS_MMA, PEGEN_PTX_WORD_VALUES_MMA},
-      {PEGEN_PTX_WORD_QUERIES_TURNED, PEGEN_PTX_WORD_KEYS_TURNED, PEGEN_PTX_WORD_VALUES_TURNED}};
-  return choose_entry(p, &p->of, words[p->turning.entry != NULL][rows]);
+/* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
+static int gains_more(const backward_plan *p, int of_keys) {
+  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
 }
 
-/* Room for rows that are turned. 0: there is no entry that turns them, or none that takes them. */
-static int place_turned(backward_plan *p) {
+static int gives_more(const backward_plan *p) { return gains_more(p, 0) || gains_more(p, 1); }
+
+static void list_rows(backward_plan *p) {
+  const pegen_attention_backward_call *c = p->call;
+  const pegen_turning *t = &p->turning;
+  pegen_attention_backward_call *of = &p->of, *as_is = &p->as_is;
+  enum { NOT = PEGEN_TURN_NOT, KEYS = PEGEN_TURN_KEYS, BACK = PEGEN_TURN_BACK };
+  int values = t->entry && t->has_values ? 0 : NOT,
+      gains = t->entry && !t->has_values && t->group > 1 ? PEGEN_TURN_SUM : values;
+  const pegen_turned_rows rows[TENSORS] = {[Q] = {&c->forward.q, &of->forward.q, PEGEN_TURN_QUERIES},
+                                           [K] = {&c->forward.k, &of->forward.k, KEYS},
+                                           [V] = {&c->forward.v, &of->forward.v, KEYS | values},
+                                           [OUT] = {&c->forward.out, &of->forward.out, values},
+                                           [G_OUT] = {&c->g_out, &of->g_out, values},
+                                           [G_Q] = {&c->g_q, &of->g_q, BACK},
+                                           [G_K] = {&c->g_k, &of->g_k, KEYS | BACK},
+                                           [G_V] = {&c->g_v, &of->g_v, KEYS | BACK | gains},
+                                           [Q_AS_IS] = {&c->forward.q, &as_is->forward.q, NOT},
+                                           [K_AS_IS] = {&c->forward.k, &as_is->forward.k, KEYS | NOT},
+                                           [V_AS_IS] = {&c->forward.v, &as_is->forward.v, KEYS | NOT},
+                                           [OUT_AS_IS] = {&c->forward.out, &as_is->forward.out, NOT},
+                                           [G_OUT_AS_IS] = {&c->g_out, &as_is->g_out, NOT}};
+  memcpy(p->tensor, rows, sizeof rows);
+}
+
+/* Room for rows that are turned, or copied. 0: they are more than can be counted, or there is no entry that turns them,
+ * or none that takes them. */
+static int place_rows(backward_plan *p, int turns) {
   pegen_turning *t = &p->turning;
   const pegen_attention_backward_call *c = p->call;
-  int64_t width = p->request->kernel->head_dim, value_dim = p->request->kernel->ptx->attention->value_dim;
-  pegen_turning_begin(t, p->request, &c->forward, p->bytes);
-  if (c->forward.q.empty && t->group > 1) { /* zeros are written where they belong */
+  p->of = p->as_is = *c;
+  pegen_turning_begin(t, p->request, &c->forward, p->before);
+  if (turns && !t->entry) return 0;
+  if (!turns) t->entry = NULL;
+  if (t->entry && c->forward.q.empty && t->group > 1) { /* zeros are written where they belong */
     t->group = p->of.forward.group = 1;
     p->of.forward.q.size[PEGEN_HEAD] = c->forward.k.size[PEGEN_HEAD];
   }
-  if (!t->entry || !pegen_turning_place(t, &c->forward.q, width, 1, &p->of.forward.q) ||
-      !pegen_turning_place(t, &c->forward.k, width, t->group, &p->of.forward.k))
-    return 0;
-  if (t->group > 1 && (!pegen_turning_place(t, &c->g_k, width, t->group, &p->of.g_k) ||
-                       !pegen_turning_place(t, &c->g_v, value_dim, t->group, &p->of.g_v)))
-    return 0;
-  if (t->has_values && (!pegen_turning_place(t, &c->forward.v, value_dim, t->group, &p->of.forward.v) ||
-                        !pegen_turning_place(t, &c->forward.out, value_dim, 1, &p->of.forward.out) ||
-                        !pegen_turning_place(t, &c->g_out, value_dim, 1, &p->of.g_out)))
-    return 0;
-  return choose_mma(p, OF_QUERIES) && choose_mma(p, OF_KEYS);
+  list_rows(p);
+  for (int i = Q; i < (t->entry && gives_more(p) ? TENSORS : Q_AS_IS); i++) {
+    if (p->tensor[i].given->empty) continue;
+    if (!pegen_turning_place(t, &p->tensor[i])) return 0;
+  }
+  p->bytes = t->bytes;
+  return choose_machine(p) || !turns;
 }
 
 static int64_t tiles_of(const pegen_view *rows, int64_t tile) {
@@ -212,7 +249,7 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   p->key_blocks = tiles_of(k, tile);
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
   p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
-  if (!place_shares(request, call, p) || !place_kept(request, call, queries, p)) return 0;
+  if (!place_shares(request, call, p) || !place_kept(request, queries, p)) return 0;
   if (!pegen_launch_cut_weights(kernel, call, &p->bytes, &p->weights)) return 0;
   p->sums = p->groups = p->bytes;
   if (!call->of_operands || p->weights.is_wanted) return 1;
@@ -227,18 +264,9 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   return 1;
 }
 
-/* Whether something that is not a row gains in the launch of this side. Tensor cores' keeps weights, too. */
-static int gains_more(const backward_plan *p, int of_keys) {
-  return wants_sums(p->request, p->call, of_keys) || (!of_keys && (p->elements || p->weights.is_wanted));
-}
-
 static void choose_giving(backward_plan *p, int of_keys) {
-  static const char *const words[2][2] = {{PEGEN_PTX_WORD_QUERIES_GAINS, PEGEN_PTX_WORD_KEYS_GAINS},
-                                          {PEGEN_PTX_WORD_QUERIES_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GAINS_TURNED}};
-  static const char *const alone[2] = {PEGEN_PTX_WORD_QUERIES_GIVES, PEGEN_PTX_WORD_KEYS_GIVES};
-  if (!p->mma[of_keys] || !gains_more(p, of_keys)) return;
-  const pegen_ptx_entry *both = choose_entry(p, &p->of, words[p->turning.entry != NULL][of_keys]),
-                        *other = choose_entry(p, p->call, alone[of_keys]);
+  if (!gains_more(p, of_keys)) return;
+  const pegen_ptx_entry *both = choose_entry(p, of_keys, GAINS), *other = choose_entry(p, of_keys, GIVES);
   p->apart[of_keys] = other && (!both || other < both); /* entries come in the order in which they are taken */
   p->gives[of_keys] = p->apart[of_keys] ? other : both;
 }
@@ -253,13 +281,12 @@ static void cut_items(backward_plan *p) {
 
 static int make_plan(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   if (!plan_sums(request, call, p)) return 0;
-  p->of = *call;
-  if (place_turned(p)) p->bytes = p->turning.bytes;
-  else p->turning.entry = NULL, p->of = *call;
-  /* The entry of keys reads the weights of a polynomial's queries, which that of queries has kept. */
-  p->mma[0] = choose_mma(p, OF_QUERIES);
-  if (p->mma[0] || !pegen_launch_n_weights(p->request->kernel)) p->mma[1] = choose_mma(p, OF_KEYS);
-  for (int of_keys = 0; of_keys < 2; of_keys++) choose_giving(p, of_keys);
+  p->before = p->bytes;
+  if (!place_rows(p, 1) && !place_rows(p, 0)) return 0;
+  for (int of_keys = 0; of_keys < 2; of_keys++) {
+    p->mma[of_keys] = choose_entry(p, of_keys, ROWS);
+    choose_giving(p, of_keys);
+  }
   cut_items(p);
   return 1;
 }
@@ -321,39 +348,22 @@ static int launch(const backward_plan *p, const pegen_attention_backward_call *c
   return run ? run(context, &step) : 0;
 }
 
-/* What entries on tensor cores read, turned; what turned rows gained, turned back where it is. */
-static int turn_rows(const backward_plan *p, pegen_launch_run *run, void *context) {
-  const pegen_attention_call *c = &p->call->forward, *of = &p->of.forward;
-  const struct {
-    const pegen_view *from, *to;
-    int how;
-  } rows[] = {{&c->q, &of->q, PEGEN_TURN_QUERIES},
-              {&c->k, &of->k, PEGEN_TURN_KEYS},
-              {&c->v, &of->v, PEGEN_TURN_KEYS},
-              {&c->out, &of->out, PEGEN_TURN_QUERIES},
-              {&p->call->g_out, &p->of.g_out, PEGEN_TURN_QUERIES}};
+/* What entries read, turned or copied; what rows gained, brought back. */
+static int bring(const backward_plan *p, int first, int last, pegen_launch_run *run, void *context) {
   int error = 0;
-  for (int i = 0; p->turning.entry && i < (p->turning.has_values ? 5 : 2) && !error; i++)
-    error = pegen_turning_run(&p->turning, c, rows[i].from, rows[i].to, rows[i].how, run, context);
+  for (int i = first; i <= last && !error; i++)
+    error = pegen_turning_run(&p->turning, &p->call->forward, &p->tensor[i], run, context);
   return error;
 }
 
-static int turn_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
-  const pegen_attention_backward_call *c = p->call;
-  const pegen_turning *t = &p->turning;
-  int how = PEGEN_TURN_KEYS | PEGEN_TURN_BACK;
-  if (!t->entry) return 0;
-  if (!of_keys) return pegen_turning_run(t, &c->forward, &c->g_q, &c->g_q, PEGEN_TURN_BACK, run, context);
-  int error = pegen_turning_run(t, &c->forward, &p->of.g_k, &c->g_k, how, run, context);
-  if (error || (!t->has_values && t->group == 1)) return error;
-  if (!t->has_values) how = PEGEN_TURN_KEYS | PEGEN_TURN_SUM;
-  return pegen_turning_run(t, &c->forward, &p->of.g_v, &c->g_v, how, run, context);
+static int bring_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
+  return of_keys ? bring(p, G_K, G_V, run, context) : bring(p, G_Q, G_Q, run, context);
 }
 
 static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int of_keys, pegen_launch_run *run,
                       void *context) {
   int gives = entry == p->gives[of_keys], apart = gives && p->apart[of_keys];
-  const pegen_attention_backward_call *call = apart ? p->call : &p->of;
+  const pegen_attention_backward_call *call = apart && p->turning.entry ? &p->as_is : &p->of;
   const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
   int64_t blocks = gives && !of_keys ? p->blocks : tiles_of(rows, entry->columns);
   return launch(p, call, entry, blocks, of_keys, !apart, run, context);
@@ -362,7 +372,7 @@ static int launch_mma(const backward_plan *p, const pegen_ptx_entry *entry, int 
 /* Rows of one side by `mma`, and, where values have an entry of their own, by it; only those that are wanted. */
 static int launch_mma_rows(const backward_plan *p, const pegen_ptx_entry *mma, int of_keys, pegen_launch_run *run,
                            void *context) {
-  const pegen_ptx_entry *values = of_keys ? choose_mma(p, OF_VALUES) : NULL;
+  const pegen_ptx_entry *values = of_keys ? choose_entry(p, 1, VALUES) : NULL;
   int error = values && p->call->g_k.empty && mma != p->gives[of_keys] ? 0 : launch_mma(p, mma, of_keys, run, context);
   if (error || !values || p->call->g_v.empty) return error;
   return launch_mma(p, values, of_keys, run, context);
@@ -376,7 +386,7 @@ static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *ru
   int error = p->apart[of_keys] ? launch_mma(p, gives, of_keys, run, context) : 0;
   if (error) return error;
   error = launch_mma_rows(p, gives && !p->apart[of_keys] ? gives : mma, of_keys, run, context);
-  return error ? error : turn_gains(p, of_keys, run, context);
+  return error ? error : bring_gains(p, of_keys, run, context);
 }
 
 int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -386,7 +396,8 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   if (error) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
   int of_keys = !call.g_k.empty || !call.g_v.empty || wants_sums(request, &call, 1);
-  error = turn_rows(&p, run, context);
+  error = bring(&p, Q, G_OUT, run, context);
+  if (!error && p.turning.entry && (p.apart[0] || p.apart[1])) error = bring(&p, Q_AS_IS, G_OUT_AS_IS, run, context);
   if (!error && p.blocks) error = launch_rows(&p, 0, run, context);
   if (!error) error = pegen_launch_weights(request, &call, &p.weights, run, context);
   return !error && p.key_blocks && of_keys ? launch_rows(&p, 1, run, context) : error;

@@ -96,7 +96,7 @@ static int column_operations(const attention_plan *p) {
 static const char *on_gpus(arena *a, const attention_plan *p) {
   const mma_plan *plan[MMA_KIND_COUNT];
   for (int kind = 0; kind < MMA_KIND_COUNT; kind++)
-    plan[kind] = mma_plan_of(a, p, gpu_target_find("sm_75"), &mma_simt_narrow, (mma_kind)kind);
+    plan[kind] = mma_plan_of(a, p, gpu_target_find("sm_75"), &mma_simt, (mma_kind)kind);
   if (!plan[MMA_QUERIES] || !plan[MMA_KEYS])
     return "on GPUs with 64 KiB of shared memory: none; rows are too long for it";
   if ((p->n_sums || p->weights || attend_gaining_of_pairs(p)) && !plan[MMA_QUERIES_GAINS])

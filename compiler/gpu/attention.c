@@ -9,10 +9,13 @@
 
 #include "kernel/launch.h"
 
+#include <string.h>
+
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
   case GPU_MMA_FINISH: gpu_emit_mma_finish(b, a, program, entry, host); break;
-  case GPU_MMA_TURN: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
+  case GPU_MMA_TURN:
+  case GPU_MMA_COPY: gpu_emit_mma_turn(b, a, program, entry, native, host); break;
   case GPU_MMA:
   case GPU_MMA_FEW:
   case GPU_MMA_QUERIES:
@@ -25,26 +28,35 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   }
 }
 
-/* What turns rows for tile programs. */
-static void add_turn_entry(arena *a, gpu_program *program, const attend_design *d, int dtype) {
-  static const char *const words[2][2] = {{PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL},
-                                          {PEGEN_PTX_WORD_TURN_EACH, PEGEN_PTX_WORD_TURN_EACH_ALL}};
-  int element = number_bytes(dtype);
-  if (d->products == d->p) return;
-  program->entry[program->n_entries++] =
-      (gpu_entry){.name = arena_printf(a, "%s_attention_%s_turn", program->spec->name, number_name(dtype)),
-                  .of = PEGEN_LAUNCH_attention,
-                  .word = words[attend_turns_by_head(d->p)][d->p->turns_values],
-                  .kind = GPU_MMA_TURN,
-                  .dtype = dtype,
-                  .access = element,
-                  .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, element)};
+/* Adds an entry, of which the caller says what is its own. */
+static thread_tile *add_entry(arena *a, gpu_program *program, gpu_entry entry, int units) {
+  thread_tile *tile = thread_tile_of_blocks(a, units, number_bytes(entry.dtype), entry.access);
+  entry.tile = tile;
+  program->entry[program->n_entries++] = entry;
+  return tile;
 }
 
-/* Adds an entry of a tile program. Entries of wide accesses come before those that take any rows, so that they are
- * chosen where rows allow. */
-static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d, const gpu_target *chip, int dtype,
-                          bool narrow, mma_kind kind) {
+/* Adds what turns rows for tile programs, copies those that these do not take as they lie, or merges chunks. */
+static void add_entry_beside(arena *a, gpu_program *program, gpu_entry_kind kind, int dtype, int units) {
+  static const char *const words[2][2] = {{PEGEN_PTX_WORD_TURN, PEGEN_PTX_WORD_TURN_ALL},
+                                          {PEGEN_PTX_WORD_TURN_EACH, PEGEN_PTX_WORD_TURN_EACH_ALL}};
+  const attend_design *d = program->plan;
+  const char *spec = program->spec->name, *type = number_name(dtype);
+  gpu_entry entry = {.of = PEGEN_LAUNCH_attention, .kind = kind, .dtype = dtype, .access = number_bytes(dtype)};
+  if (kind == GPU_MMA_FINISH) {
+    entry.name = arena_printf(a, "%s_attention_finish_%s", spec, type);
+    entry.of = PEGEN_LAUNCH_attention_finish;
+    entry.access = THREAD_PIECE;
+  } else {
+    entry.name = arena_printf(a, "%s_attention_%s_%s", spec, type, kind == GPU_MMA_COPY ? "copy" : "turn");
+    entry.word = kind == GPU_MMA_COPY ? PEGEN_PTX_WORD_COPY : words[attend_turns_by_head(d->p)][d->p->turns_values];
+  }
+  add_entry(a, program, entry, units);
+}
+
+/* Adds the entry of a tile program. */
+static void add_mma_entry(arena *a, gpu_program *program, const gpu_target *chip, int dtype, mma_kind kind,
+                          const mma_plan *plan) {
   static const struct {
     pegen_launch_entry of;
     const char *word[3]; /* of rows as they are; of rows that come turned; of what gains beside rows alone */
@@ -60,31 +72,39 @@ static void add_mma_entry(arena *a, gpu_program *program, const attend_design *d
       [MMA_KEYS_GAINS] = {PEGEN_LAUNCH_attention_backward,
                           {PEGEN_PTX_WORD_KEYS_GAINS, PEGEN_PTX_WORD_KEYS_GAINS_TURNED, PEGEN_PTX_WORD_KEYS_GIVES}},
   };
-  const mma_plan *plan = mma_plans_of(d, dtype, narrow)[kind];
-  int element = number_bytes(dtype), lanes = THREAD_PIECE / element, access = narrow ? element : THREAD_PIECE;
-  if (!plan || (narrow && kind == MMA_FEW) || (!narrow && (d->p->head_dim % lanes || d->p->value_dim % lanes))) return;
-  thread_tile *tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, access);
+  const attend_design *d = program->plan;
+  thread_tile *tile =
+      add_entry(a, program,
+                (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s", program->spec->name, plan->program->name,
+                                                 number_name(dtype), plan->machine->name),
+                            .of = rows[kind].of,
+                            .word = rows[kind].word[mma_gives_alone(plan) ? 2 : d->products != d->p],
+                            .kind = (gpu_entry_kind)(GPU_MMA + kind),
+                            .dtype = dtype,
+                            .access = THREAD_PIECE,
+                            .flight = plan->shape.tile.streamed,
+                            .blocks = 2,
+                            .mma = plan,
+                            .shared = chip->vendor->ir.has_dynamic ? (int)plan->shape.shared : 0},
+                expr_pool_blocks(program->spec->pool));
   tile->owners = plan->shape.tile.own;
-  program->entry[program->n_entries++] =
-      (gpu_entry){.name = arena_printf(a, "%s_%s_%s_%s%s", program->spec->name, plan->program->name, number_name(dtype),
-                                       plan->machine->name, narrow ? "_narrow" : ""),
-                  .of = rows[kind].of,
-                  .word = rows[kind].word[mma_gives_alone(plan) ? 2 : d->products != d->p],
-                  .kind = (gpu_entry_kind)(GPU_MMA + kind),
-                  .dtype = dtype,
-                  .access = access,
-                  .tile = tile,
-                  .flight = plan->shape.tile.streamed,
-                  .blocks = 2,
-                  .shared = chip->vendor->ir.has_dynamic ? (int)plan->shape.shared : 0};
-  if (kind != MMA_FEW) return;
-  program->entry[program->n_entries++] = (gpu_entry){
-      .name = arena_printf(a, "%s_attention_finish_%s", program->spec->name, number_name(dtype)),
-      .of = PEGEN_LAUNCH_attention_finish,
-      .kind = GPU_MMA_FINISH,
-      .dtype = dtype,
-      .access = THREAD_PIECE,
-      .tile = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), number_bytes(dtype), THREAD_PIECE)};
+}
+
+/* Adds entries of some kinds, bits of mma_kind, for rows of a type: one machine's follow each other, in the order in
+ * which machines are taken. A device may have less shared memory than tensor cores' tiles need, or these may not serve
+ * the call; then float32's do. */
+static void add_mma_entries(arena *a, gpu_program *program, const gpu_target *chip, int dtype, unsigned kinds) {
+  const attend_design *d = program->plan;
+  bool serves = false;
+  for (int rows = number_bytes(dtype) > 2 ? MMA_FLOATS : MMA_16_BITS; rows < MMA_MACHINES && !serves; rows++) {
+    serves = true;
+    for (int kind = 0; kind < MMA_KIND_COUNT; kind++) {
+      const mma_plan *plan = d->mma[rows][kind];
+      if (!(kinds >> kind & 1)) continue;
+      if (plan) add_mma_entry(a, program, chip, dtype, (mma_kind)kind, plan);
+      serves = serves && (plan ? plan->shape.shared <= chip->shared : kind == MMA_VALUES);
+    }
+  }
 }
 
 /* Whether an entry's blocks are tiles of queries. */
@@ -124,6 +144,13 @@ static void print_work(FILE *f, const gpu_program *program) {
   attend_print_gradients(f, program);
 }
 
+/* Whether a machine has all that gradients need, and gains that float32 has. */
+static bool reverses_all(const attend_design *d, int rows) {
+  const mma_plan *const *plan = d->mma[rows], *const *floats = d->mma[MMA_FLOATS];
+  return plan[MMA_QUERIES] && plan[MMA_KEYS] && !plan[MMA_QUERIES_GAINS] == !floats[MMA_QUERIES_GAINS] &&
+         !plan[MMA_KEYS_GAINS] == !floats[MMA_KEYS_GAINS];
+}
+
 /* NULL after a diag_error: what does not fit, in words. */
 static const attend_design *make_design(arena *a, const gpu_target *chip, const attention_plan *p) {
   const spec *s = p->spec;
@@ -138,15 +165,13 @@ static const attend_design *make_design(arena *a, const gpu_target *chip, const 
   *d = (attend_design){.p = p};
   d->products = attend_plan_of_products(a, p);
   const mma_machine *const machines[MMA_MACHINES] = {[MMA_16_BITS] = chip->has_mma ? &mma_sync : &mma_simt,
-                                                     [MMA_FLOATS] = &mma_simt,
-                                                     [MMA_ANY_ROWS] = &mma_simt_narrow};
-  for (int i = 0; i < MMA_MACHINES; i++) {
+                                                     [MMA_FLOATS] = &mma_simt};
+  for (int i = 0; i < MMA_MACHINES; i++)
     for (int kind = 0; kind < MMA_KIND_COUNT; kind++)
       d->mma[i][kind] = mma_plan_of(a, p, chip, machines[i], (mma_kind)kind);
-    if (attend_has_columns(p) && !d->mma[i][MMA_QUERIES]) /* it keeps the weights that those of keys read */
-      d->mma[i][MMA_KEYS] = d->mma[i][MMA_VALUES] = NULL;
-  }
-  if (d->mma[MMA_ANY_ROWS][MMA_FORWARD]) return d;
+  for (int i = 0; i < MMA_MACHINES; i++)
+    if (!reverses_all(d, i)) memset(&d->mma[i][MMA_QUERIES], 0, (MMA_KIND_COUNT - MMA_QUERIES) * sizeof d->mma[i][0]);
+  if (d->mma[MMA_FLOATS][MMA_FORWARD]) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
   diag_error(s->file, s->line,
              "kernels of this kind are made for processors only: tiles of %d and %d channels%s do not fit in a GPU's "
@@ -178,16 +203,19 @@ const gpu_program *gpu_attention_program(arena *a, const gpu_target *chip, const
                            .attention = attention};
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    add_turn_entry(a, program, design, dtype);
-    add_mma_entry(a, program, design, chip, dtype, false, MMA_FORWARD);
-    add_mma_entry(a, program, design, chip, dtype, false, MMA_FEW);
-    add_mma_entry(a, program, design, chip, dtype, true, MMA_FORWARD);
+    int lanes = THREAD_PIECE / number_bytes(dtype), width = p->head_dim > p->value_dim ? p->head_dim : p->value_dim;
+    if (design->products != p) add_entry_beside(a, program, GPU_MMA_TURN, dtype, s->n_blocks);
+    add_entry_beside(a, program, GPU_MMA_COPY, dtype, (width + lanes - 1) / lanes);
+    add_mma_entries(a, program, chip, dtype, 1u << MMA_FORWARD);
+    add_mma_entries(a, program, chip, dtype, 1u << MMA_FEW);
+    if (design->mma[MMA_16_BITS][MMA_FEW] || design->mma[MMA_FLOATS][MMA_FEW])
+      add_entry_beside(a, program, GPU_MMA_FINISH, dtype, 1);
   }
   for (int dtype = 0; gradients && dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype) || !attend_has_gradients(design)) continue;
-    for (int narrow = 0; narrow < 2; narrow++)
-      for (int kind = MMA_QUERIES; kind < MMA_KIND_COUNT; kind++)
-        add_mma_entry(a, program, design, chip, dtype, narrow, (mma_kind)kind);
+    add_mma_entries(a, program, chip, dtype, 1u << MMA_QUERIES);
+    add_mma_entries(a, program, chip, dtype, 1u << MMA_QUERIES_GAINS);
+    add_mma_entries(a, program, chip, dtype, 1u << MMA_KEYS | 1u << MMA_VALUES | 1u << MMA_KEYS_GAINS);
   }
   if (gradients) gpu_add_attention_gradients(a, program, design, dtypes);
   return program;

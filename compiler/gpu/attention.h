@@ -29,7 +29,7 @@ typedef struct attend_shape {
 typedef struct attend_design {
   const attention_plan *p;
   const attention_plan *products; /* of tile programs, for which rows are turned by an entry of its own */
-  const struct mma_plan *mma[3][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
+  const struct mma_plan *mma[2][7]; /* [mma_rows][mma_kind] of gpu/mma.h; NULL: there is none */
 } attend_design;
 
 typedef struct attend {

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Programs that take rows however these lie. */
-static const mma_plan *const *plans_of(const attend_design *design) { return design->mma[MMA_ANY_ROWS]; }
+/* Programs that take rows of any type. */
+static const mma_plan *const *plans_of(const attend_design *design) { return design->mma[MMA_FLOATS]; }
 
 bool attend_has_gradients(const attend_design *design) {
   return plans_of(design)[MMA_QUERIES] && plans_of(design)[MMA_KEYS];

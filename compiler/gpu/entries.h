@@ -42,6 +42,7 @@ typedef enum gpu_entry_kind {
   GPU_MMA_KEYS_GAINS,
   GPU_MMA_FINISH, /* of chunks that GPU_MMA_FEW left */
   GPU_MMA_TURN,   /* of rows that those entries take turned */
+  GPU_MMA_COPY,   /* of rows that they do not take as they lie */
   GPU_TOTAL
 } gpu_entry_kind;
 
@@ -71,6 +72,7 @@ struct gpu_entry {
   const char *word; /* that it is found by; NULL: that of `of` */
   gpu_entry_kind kind;
   gpu_emit *emit; /* NULL: the program's */
+  const struct mma_plan *mma; /* of a tile program (gpu/mma.h) */
   int shared; /* bytes of shared memory that a launch gives a block (ir_shared_dynamic), which is then all that it has;
                  0: none */
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;

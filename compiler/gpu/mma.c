@@ -106,9 +106,14 @@ static const struct {
     [TILE_G_K] = {PEGEN_PTX_ATTENTION_G_K, true},     [TILE_G_V] = {PEGEN_PTX_ATTENTION_G_V, true},
 };
 
+int mma_padded(const attend *t, int width) {
+  int lanes = PIECE / t->entry->tile->element;
+  return (width + lanes - 1) / lanes * lanes;
+}
+
 static int width_of(const mma *m, tile_space columns) {
   if (columns == TILE_PARTS) return m->shape.tile.parts;
-  return columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim;
+  return mma_padded(m->t, columns == TILE_VALUES ? m->t->p->value_dim : m->t->p->head_dim);
 }
 
 static attend_rows rows_of_head(mma *m, tile_tensor tensor, ir_value head) {
@@ -154,18 +159,15 @@ ir_value mma_lying_row(mma *m, ir_value row) {
 
 static int element_of(const mma *m) { return m->t->entry->tile->element; }
 
-static bool is_narrow(const mma *m) { return m->t->entry->access < PIECE; }
-
 /* Whether rows go by way of registers to shared memory. */
-static bool is_widened(const mma *m) { return is_narrow(m) || element_of(m) != m->machine->element; }
+static bool is_widened(const mma *m) { return element_of(m) != m->machine->element; }
 
 int mma_access_numbers(const mma *m) { return m->t->entry->tile->lanes; }
 
 void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
   ir *b = m->b;
-  MlirType word = element_of(m) == WORD ? b->f32 : b->i32, narrow = element_of(m) == WORD ? b->f32 : b->i16;
-  int access = m->t->entry->access;
-  ir_value raw = ir_load(b, is_narrow(m) ? narrow : ir_vector(b, PIECE / WORD, word), at, access);
+  MlirType word = element_of(m) == WORD ? b->f32 : b->i32;
+  ir_value raw = ir_load(b, ir_vector(b, PIECE / WORD, word), at, PIECE);
   row_place place = {.raw = &raw};
   emit_row_unpack(&m->t->numbers, &place, x);
 }
@@ -173,8 +175,7 @@ void mma_load_numbers(mma *m, ir_value at, ir_value *x) {
 void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {
   ir *b = m->b;
   int element = element_of(m);
-  if (count == 1) ir_store(b, emit_row_number(&m->t->numbers, x[0]), at, element, false);
-  else if (element == WORD) ir_store(b, ir_elements(b, ir_vector(b, count, b->f32), count, x), at, count * WORD, false);
+  if (element == WORD) ir_store(b, ir_elements(b, ir_vector(b, count, b->f32), count, x), at, count * WORD, false);
   else
     for (int i = 0; i < count; i += 2)
       ir_store(b, ir_pack(b, m->is_bf16, x[i], x[i + 1]), ir_offset_const(b, at, (int64_t)i * element), WORD, false);
@@ -184,14 +185,11 @@ void mma_store_numbers(mma *m, ir_value at, int count, const ir_value *x) {
 static void store_run(mma *m, ir_value at, int first, int width, int count, const ir_value *x) {
   ir *b = m->b;
   bool whole = first + MMA_LANES * count <= width;
-  int together = is_narrow(m) ? 1 : count;
   ir_value channel = add(b, scaled(b, m->quad, count), i32(b, first));
-  for (int i = 0; i < count; i += together) {
-    ir_branch some = {{NULL}, {NULL}};
-    if (!whole) some = ir_if(b, less(b, channel, i32(b, width - i)));
-    mma_store_numbers(m, ir_offset_const(b, at, (int64_t)(first + i) * element_of(m)), together, x + i);
-    if (!whole) ir_end_if(b, some);
-  }
+  ir_branch some = {{NULL}, {NULL}};
+  if (!whole) some = ir_if(b, less(b, channel, i32(b, width)));
+  mma_store_numbers(m, ir_offset_const(b, at, (int64_t)first * element_of(m)), count, x);
+  if (!whole) ir_end_if(b, some);
 }
 
 void mma_store_rows(mma *m, const tile_op *op, const ir_value *factor) {
@@ -256,7 +254,7 @@ static copying begin_copy(mma *m, const tile_op *op) {
   return c;
 }
 
-/* By way of registers where rows lie anyhow or are widened. */
+/* By way of registers where rows are widened. */
 static void copy_piece(mma *m, copying *c, mma_piece piece) {
   ir *b = m->b;
   ir_value token;
@@ -276,10 +274,9 @@ static void copy_piece(mma *m, copying *c, mma_piece piece) {
     return;
   }
   mma_load_numbers(m, source, x);
-  int together = is_narrow(m) ? 1 : PIECE / WORD;
-  for (int i = 0; i < mma_access_numbers(m); i += together) {
-    ir_value numbers = together == 1 ? x[i] : ir_elements(b, ir_vector(b, together, b->f32), together, x + i);
-    ir_store(b, numbers, ir_offset_const(b, to, (int64_t)i * WORD), together * WORD, false);
+  for (int i = 0; i < mma_access_numbers(m); i += PIECE / WORD) {
+    ir_value numbers = ir_elements(b, ir_vector(b, PIECE / WORD, b->f32), PIECE / WORD, x + i);
+    ir_store(b, numbers, ir_offset_const(b, to, (int64_t)i * WORD), PIECE, false);
   }
 }
 
@@ -312,13 +309,13 @@ void mma_clear_padding(mma *m) {
     const tile_value *v = &m->p->value[value];
     if (v->is_sum || mma_lies(m, value) || mma_numbers(m, value) == mma_width(m, value)) continue;
     int rows = tile_size(&m->shape.tile, v->rows) * v->stages, begin = mma_numbers(m, value) * m->machine->element,
-        end = mma_width(m, value) * m->machine->element, bytes = begin % PIECE || end % PIECE ? WORD : PIECE;
-    ir_value zero = bytes == WORD ? i32(b, 0) : ir_int(b, ir_vector(b, PIECE / WORD, b->i32), 0);
+        end = mma_width(m, value) * m->machine->element;
+    ir_value zero = ir_int(b, ir_vector(b, PIECE / WORD, b->i32), 0);
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, (rows + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK));
     ir_value row = add(b, m->t->thread, scaled(b, narrow(b, loop.index), PEGEN_PTX_BLOCK));
     ir_branch some = ir_if(b, less(b, row, i32(b, rows)));
     ir_value at = ir_offset(b, m->memory_of[value], wide(b, scaled(b, row, mma_pitch_of(m, value))));
-    for (int i = begin; i < end; i += bytes) ir_store(b, zero, ir_offset_const(b, at, i), bytes, false);
+    for (int i = begin; i < end; i += PIECE) ir_store(b, zero, ir_offset_const(b, at, i), PIECE, false);
     ir_end_if(b, some);
     ir_end_for(b, loop);
   }

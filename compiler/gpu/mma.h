@@ -50,8 +50,8 @@ typedef enum mma_kind {
   MMA_KIND_COUNT
 } mma_kind;
 
-/* Which rows: those of 16 bits that tensor cores take, float32 in whole accesses of 16 bytes, or any. */
-typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_ANY_ROWS, MMA_MACHINES } mma_rows;
+/* Which rows: of 16 bits, on tensor cores where the chip has these, or float32; the second takes 16 bits, too. */
+typedef enum mma_rows { MMA_16_BITS, MMA_FLOATS, MMA_MACHINES } mma_rows;
 
 /* NULL: the machine does not serve this: few queries have columns or rotated pairs, or rows are too long; or of values,
  * that they have no plan of their own; or of gains, that nothing gains, or they have no room. */
@@ -59,13 +59,13 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu
                             const mma_machine *machine, mma_kind kind);
 /* Whether what gains beside rows does so alone, in an entry that reads rows as they are and stores none. */
 bool mma_gives_alone(const mma_plan *plan);
-/* The plans for rows of a type, by mma_kind. narrow: rows may lie anyhow. */
-const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow);
 
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+/* Channels of a row of so many in whole accesses; those behind the row's own are 0. */
+int mma_padded(const attend *t, int width);
 /* What merges chunks of keys: gpu/mma_few.c. */
 void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host);
-/* What turns rows for those, once each: gpu/mma_turned.c. */
+/* What turns rows for those, once each, or copies rows that they do not take as they lie: gpu/mma_turned.c. */
 void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 
 /* ---- shared by gpu/mma*.c ---- */
@@ -98,14 +98,13 @@ struct mma_machine {
   int negative; /* a word of shared memory with the signs of all its numbers */
   bool holds; /* own rows of products may stay in registers */
   bool rounds; /* weights are rounded: functions of them and of pairs may be approximate */
-  int whole; /* head_dim and value_dim are multiples of this */
   mma_size size[MMA_MOST_SIZES]; /* of tiles, from the best one on */
   int few; /* halves of rows in tiles of few queries, of which only the first are different queries */
   int unrolled; /* most multiply-adds in a turn's code of sums over streamed rows; 0: any number */
   void (*product)(mma *m, const tile_op *op);
 };
 
-extern const mma_machine mma_sync, mma_simt, mma_simt_narrow;
+extern const mma_machine mma_sync, mma_simt;
 
 struct mma {
   attend *t;

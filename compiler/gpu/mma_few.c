@@ -48,7 +48,7 @@ ir_value mma_is_split(mma *m) { return ir_compare_int(m->b, "ne", m->few[PEGEN_P
 static ir_value number_at(const attend *t, const ir_value *few, ir_value row, ir_value chunk, ir_value channel) {
   ir *b = t->b;
   ir_value state = add(b, mul(b, row, few[PEGEN_PTX_FEW_CHUNKS]), chunk);
-  ir_value number = add(b, mul(b, state, i64(b, t->p->value_dim + 2)), channel);
+  ir_value number = add(b, mul(b, state, i64(b, mma_padded(t, t->p->value_dim) + 2)), channel);
   return ir_pointer(b, add(b, few[PEGEN_PTX_FEW_STATES], mul(b, number, i64(b, BYTES))));
 }
 
@@ -63,7 +63,7 @@ ir_value mma_state_at(mma *m, const mma_query *of, ir_value channel) {
 
 void mma_store_state(mma *m, int value) {
   ir *b = m->b;
-  int width = m->t->p->value_dim, count = mma_neighbours(m, value), lanes = 4;
+  int width = mma_padded(m->t, m->t->p->value_dim), count = mma_neighbours(m, value), lanes = 4;
   for (int h = 0; h < m->shape.halves; h++) {
     if (mma_repeats(m, h)) continue;
     mma_query query = mma_query_of(m, mma_row_of(m, h));
@@ -101,7 +101,7 @@ static ir_value power(ir *b, bool rounds, ir_value x) { return rounds ? emit_exp
  * whatever its sums are. */
 static void merge(const attend *t, const ir_value *few, ir_value row, ir_value channel, ir_value first, merged *all) {
   ir *b = t->b;
-  int64_t width = t->p->value_dim;
+  int64_t width = mma_padded(t, t->p->value_dim);
   merged of[TOGETHER];
   ir_value exists[TOGETHER], zero = ir_float(b, b->f32, 0), last = sub(b, few[PEGEN_PTX_FEW_CHUNKS], i64(b, 1)),
                              maximum = all->maximum;
@@ -145,7 +145,7 @@ static void merge_all(const attend *t, const ir_value *few, ir_value row, ir_val
 void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
   const attend_design *design = program->plan;
   attend t = {.b = b, .memory = a, .p = design->products, .entry = entry};
-  int count = program->attention->n_parameters, pairs = t.p->value_dim / 2;
+  int count = program->attention->n_parameters, width = mma_padded(&t, t.p->value_dim), pairs = width / 2;
   gpu_function f = gpu_open_function(b, a, entry->name, count + PEGEN_PTX_FEW_COUNT, 0, host);
   const ir_value *few = f.parameter + count;
   t.parameter = f.parameter;
@@ -164,7 +164,7 @@ void gpu_emit_mma_finish(ir *b, arena *a, const gpu_program *program, const gpu_
   ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1),
            inverse = ir_op2(b, "arith.divf", one, all.total);
   inverse = ir_select(b, ir_compare_float(b, "oeq", all.total, zero), zero, inverse);
-  attend_rows out = attend_rows_of(&t, PEGEN_PTX_ATTENTION_OUT, t.head, t.p->value_dim);
+  attend_rows out = attend_rows_of(&t, PEGEN_PTX_ATTENTION_OUT, t.head, width);
   int bytes = 2 * number_bytes(entry->dtype);
   ir_value at = add(b, add(b, out.base, mul(b, wide(b, token), out.stride)), wide(b, scaled(b, pair, bytes)));
   ir_value two[2] = {mul(b, all.sum[0], inverse), {NULL}}, together;

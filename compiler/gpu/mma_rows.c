@@ -309,7 +309,7 @@ static void store(row_walk *w, const tile_op *op) {
 static void store_state(row_walk *w, int value) {
   mma *m = w->m;
   ir *b = m->b;
-  int64_t width = m->t->p->value_dim;
+  int64_t width = mma_padded(m->t, m->t->p->value_dim);
   mma_query query = mma_query_of(m, w->row);
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, width));
   ir_value sum = ir_load(b, b->f32, sum_at(w, value, loop.index), 4);

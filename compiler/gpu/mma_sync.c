@@ -116,7 +116,6 @@ const mma_machine mma_sync = {.name = "mma",
                               .negative = (int)0x80008000,
                               .holds = true,
                               .rounds = true,
-                              .whole = 8,
                               .size = {{4, 64, 2}, {4, 32, 2}, {2, 64, 2}, {2, 32, 2}, {2, 16, 2}, {4, 16, 2}},
                               .few = 2,
                               .product = product};

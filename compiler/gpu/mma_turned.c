@@ -1,5 +1,5 @@
-/* gpu/mma_turned: the entry that turns rows before others read them, once each; see gpu/mma.h and PEGEN_PTX_TURN_FROM
- * in kernel/launch.h.
+/* gpu/mma_turned: entries that turn or copy rows before others read them, once each; see gpu/mma.h and
+ * PEGEN_PTX_TURN_FROM in kernel/launch.h.
  *
  * Where R(s - r) = R(r)^-1 R(s) (algebra/relative.h) products of turned rows are scores, and what turned rows gain is
  * turned back by the transpose. A row is read by as many blocks as there are tiles of the other side, and its angles
@@ -8,6 +8,9 @@
  *
  * Where heads of q turn the rows of k that they share in their own ways, each of them has its rows of k and of what
  * these gain, and those of k gain the sum over the heads, in order.
+ *
+ * Tile programs move 16 bytes at a time. Rows at other addresses, strides or widths are few, and a driver would compile
+ * entries of their own for everybody. So such rows are copied, with zeros behind them up to a whole access.
  */
 #include "gpu/index.h"
 #include "gpu/mma.h"
@@ -21,6 +24,7 @@ typedef struct turner {
   ir_value of_keys, back; /* i1 */
   ir_value token; /* i32 */
   ir_value first, end; /* i32: heads of the thread */
+  bool copies; /* rows as they are */
   bool by_head; /* rotations differ from head to head */
   ir_value shared_by; /* i32: heads that are written for one that is read */
   ir_value sums, summed; /* by head, i1: one is written for all heads that share it; i32: as many, or 1 */
@@ -168,6 +172,34 @@ static void copy_plain(turner *u, ir_value head) {
   }
 }
 
+/* Channels [first, end) of a row are 0, where entries read it in whole accesses: not where the row is the caller's. */
+static void clear_channels(turner *u, ir_value head, ir_value first, ir_value end) {
+  ir *b = u->t.b;
+  int dtype = u->t.entry->dtype;
+  ir_branch clears = ir_if(b, ir_compare_int(b, "eq", u->own[PEGEN_PTX_TURN_BACK], i64(b, 0)));
+  ir_loop loop = ir_for(b, wide(b, first), wide(b, end));
+  ir_value to = row_at(u, PEGEN_PTX_TURN_TO, head), zero = ir_int(b, number_bits(b, dtype), 0);
+  ir_store(b, zero, channel_at(u, to, narrow(b, loop.index)), number_bytes(dtype), false);
+  ir_end_for(b, loop);
+  ir_end_if(b, clears);
+}
+
+/* The thread's piece of a row, as it is. */
+static void copy_piece(turner *u, ir_value head) {
+  ir *b = u->t.b;
+  int dtype = u->t.entry->dtype, bytes = number_bytes(dtype), lanes = THREAD_PIECE / bytes;
+  ir_value from = row_at(u, PEGEN_PTX_TURN_FROM, head), to = row_at(u, PEGEN_PTX_TURN_TO, head);
+  ir_value width = narrow(b, u->own[PEGEN_PTX_TURN_WIDTH]), first = scaled(b, u->t.exprs.unit, lanes),
+           end = add(b, first, i32(b, lanes)), last = smaller(b, end, width);
+  ir_branch some = ir_if(b, less(b, first, width));
+  ir_loop loop = ir_for(b, wide(b, first), wide(b, last));
+  ir_value channel = narrow(b, loop.index), x = ir_load(b, number_bits(b, dtype), channel_at(u, from, channel), bytes);
+  ir_store(b, x, channel_at(u, to, channel), bytes, false);
+  ir_end_for(b, loop);
+  clear_channels(u, head, last, end);
+  ir_end_if(b, some);
+}
+
 static void turn_head(turner *u, const ir_value *entry, ir_value head) {
   attend *t = &u->t;
   const spec *s = t->p->spec;
@@ -181,6 +213,9 @@ static void turn_head(turner *u, const ir_value *entry, ir_value head) {
     for (int i = 0; i < s->n_components; i++) store_channel(u, to, channel[i], x[i]);
   }
   copy_plain(u, head);
+  int padded = mma_padded(t, t->p->head_dim);
+  ir_value end = i32(t->b, t->p->head_dim);
+  if (t->p->head_dim < padded) clear_channels(u, head, end, i32(t->b, padded)); /* every thread does */
 }
 
 static void turn_heads(turner *u) {
@@ -188,7 +223,7 @@ static void turn_heads(turner *u) {
   ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   bool sums_values = u->by_head && !u->t.p->turns_values;
   ir_branch plain = {{NULL}, {NULL}};
-  if (!u->by_head) find_matrix(u, u->first, entry);
+  if (!u->by_head && !u->copies) find_matrix(u, u->first, entry);
   ir_loop heads = ir_for(b, wide(b, u->first), wide(b, u->end));
   two_float *remembered = emit_thread_remember(&u->t.exprs);
   ir_value head = narrow(b, heads.index);
@@ -197,7 +232,8 @@ static void turn_heads(turner *u) {
     sum_values(u, head);
     ir_else(b, &plain);
   }
-  turn_head(u, entry, head);
+  if (u->copies) copy_piece(u, head);
+  else turn_head(u, entry, head);
   if (sums_values) ir_end_if(b, plain);
   emit_thread_forget(&u->t.exprs, remembered);
   ir_end_for(b, heads);
@@ -221,17 +257,18 @@ void gpu_emit_mma_turn(ir *b, arena *a, const gpu_program *program, const gpu_en
   ir_value of_q = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS),
            group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP), of_k = ir_op2(b, "arith.divui", of_q, group);
   ir_value tokens = ir_select(b, u.of_keys, t->keys, t->tokens), one = i32(b, 1);
-  u.by_head = attend_turns_by_head(t->p);
+  u.copies = entry->kind == GPU_MMA_COPY;
+  u.by_head = !u.copies && attend_turns_by_head(t->p);
   u.sums = u.by_head ? both(b, u.of_keys, u.back) : u.of_keys;
   u.shared_by = ir_select(b, u.of_keys, group, one);
   u.summed = ir_select(b, u.sums, group, one);
   ir_value heads = ir_select(b, u.sums, of_k, of_q); /* that are written */
   ir_value each = narrow(b, u.own[PEGEN_PTX_TURN_HEADS]), sets = narrow(b, u.own[PEGEN_PTX_TURN_SETS]);
   ir_value line = add(b, scaled(b, t->block, PEGEN_PTX_BLOCK), t->thread),
-           row = quotient(b, line, t->p->spec->n_blocks);
+           row = quotient(b, line, entry->tile->n_units);
   ir_branch inside = ir_if(b, below(b, row, sets));
   attend_set_emitters(t, native);
-  t->exprs.unit = rest(b, line, t->p->spec->n_blocks);
+  t->exprs.unit = rest(b, line, entry->tile->n_units);
   ir_value set = ir_op2(b, "arith.divui", row, tokens),
            of_batch = ir_op2(b, "arith.divui", sub(b, add(b, heads, each), i32(b, 1)), each);
   u.token = ir_op2(b, "arith.remui", row, tokens);

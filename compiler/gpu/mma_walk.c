@@ -597,7 +597,7 @@ static void emit_tiles(mma *m) {
 void gpu_emit_mma(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
   mma_kind kind = (mma_kind)(entry->kind - GPU_MMA); /* ORDER mma_kind */
-  const mma_plan *plan = mma_plans_of(design, entry->dtype, entry->access < THREAD_PIECE)[kind];
+  const mma_plan *plan = entry->mma;
   attend t = {.b = b, .memory = a, .p = plan->p, .entry = entry};
   mma m = {.t = &t, .b = b, .memory = a, .machine = plan->machine, .p = plan->program, .shape = plan->shape};
   m.is_bf16 = entry->dtype == NUMBER_BF16;
@@ -748,15 +748,15 @@ static const mma_plan *gains_plan(arena *a, const mma_choice *of, const mma_plan
   for (int i = 0; i < 3; i++)
     if (stores(like->program, sides[i].stored)) rows |= sides[i].gained;
   const mma_plan *plan = NULL;
-  if (like->p->matrix == p->matrix) plan = plan_of(a, of, tile_reverse(a, forward, gained | rows), true, like);
+  bool with_rows = like->p->matrix == p->matrix;
+  if (with_rows) plan = plan_of(a, of, tile_reverse(a, forward, gained | rows), true, like);
   /* Where rows gain by turned ones, or there is no room for both, they do so in an entry of theirs. */
-  if (plan || !takes_caller_rows) return plan;
-  rows = of_keys ? TILE_OF_KEYS : TILE_OF_QUERIES;
-  return plan_of(a, of, tile_reverse(a, forward, gained | rows | TILE_ALONE), true, NULL);
-}
-
-const mma_plan *const *mma_plans_of(const attend_design *design, int dtype, bool narrow) {
-  return design->mma[narrow ? MMA_ANY_ROWS : number_bytes(dtype) > 2 ? MMA_FLOATS : MMA_16_BITS];
+  unsigned side = of_keys ? TILE_OF_KEYS : TILE_OF_QUERIES;
+  if (!plan && takes_caller_rows)
+    plan = plan_of(a, of, tile_reverse(a, forward, gained | side | TILE_ALONE), true, NULL);
+  /* Or by tiles of fewer rows. */
+  if (!plan && with_rows) plan = plan_of(a, of, tile_reverse(a, forward, gained | rows), true, NULL);
+  return plan;
 }
 
 const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu_target *chip,
@@ -765,7 +765,6 @@ const mma_plan *mma_plan_of(arena *a, const attention_plan *described, const gpu
   /* Torques are of rows as they are. */
   const attention_plan *p = gives && described->torques ? described : attend_plan_of_products(a, described);
   mma_choice of = {p, chip, machine};
-  if (p->head_dim % machine->whole || p->value_dim % machine->whole) return NULL;
   if (kind == MMA_FEW && (p->matrix || attend_has_columns(p))) return NULL;
   const tile_program *forward = tile_forward(a, attend_has_columns(p));
   if (p->sink) forward = tile_sunk(a, forward);

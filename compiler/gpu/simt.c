@@ -20,19 +20,13 @@ static ir_value load_quad(mma *m, ir_value at) {
 
 /* ---- over channels ---- */
 
-/* Quad `quad` (i64) of a row that is read where it lies. Behind the last channel stands that one again, which what is
- * 0 in the other factor multiplies. */
-static ir_value load_lying_quad(mma *m, int value, ir_value row, ir_value quad) {
+/* Quad `quad` (i64) of a row that is read where it lies. */
+static ir_value load_lying_quad(mma *m, ir_value row, ir_value quad) {
   ir *b = m->b;
-  int bytes = m->t->entry->tile->element, width = mma_numbers(m, value);
-  ir_value x[QUAD], first = mul(b, quad, i64(b, QUAD)), last = i64(b, width - 1);
-  if (bytes == BYTES && m->t->entry->access == QUAD_BYTES)
-    return load_quad(m, ir_offset(b, row, mul(b, first, i64(b, bytes))));
-  for (int i = 0; i < QUAD; i++) {
-    ir_value channel = add(b, first, i64(b, i));
-    if (width % QUAD) channel = ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last);
-    x[i] = attend_load_number(m->t, ir_offset(b, row, mul(b, channel, i64(b, bytes))), bytes);
-  }
+  int bytes = m->t->entry->tile->element;
+  ir_value x[QUAD], at = ir_offset(b, row, mul(b, quad, i64(b, (int64_t)QUAD * bytes)));
+  if (bytes == BYTES) return load_quad(m, at);
+  for (int i = 0; i < QUAD; i++) x[i] = attend_load_number(m->t, ir_offset_const(b, at, (int64_t)i * bytes), bytes);
   return ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x);
 }
 
@@ -42,7 +36,7 @@ static void add_quad(mma *m, const tile_op *op, const ir_value *left, ir_value r
   int value = op->value, columns = 2 * mma_column_tiles(m, value), pitch = mma_pitch_of(m, op->arg[1]);
   ir_value x[MMA_MOST_HALVES], at = mul(b, quad, i64(b, QUAD_BYTES));
   for (int h = 0; h < m->shape.halves; h++)
-    if (mma_lies(m, op->arg[0])) x[h] = load_lying_quad(m, op->arg[0], left[h], quad);
+    if (mma_lies(m, op->arg[0])) x[h] = load_lying_quad(m, left[h], quad);
     else x[h] = load_quad(m, ir_offset(b, left[h], at));
   right = ir_offset(b, right, at);
   for (int c = 0; c < columns; c++) {
@@ -60,8 +54,8 @@ static void add_quad(mma *m, const tile_op *op, const ir_value *left, ir_value r
 
 static void add_channels(mma *m, const tile_op *op) {
   ir *b = m->b;
-  int left = op->arg[0], right = op->arg[1], count = mma_registers(m, op->value),
-      quads = (mma_numbers(m, left) + QUAD - 1) / QUAD, together = quads % 2 ? 1 : 2;
+  int left = op->arg[0], right = op->arg[1], count = mma_registers(m, op->value), quads = mma_numbers(m, left) / QUAD,
+      together = quads % 2 ? 1 : 2;
   ir_value *now = arena_array(m->memory, ir_value, count), *sum = m->sum[op->value];
   ir_value column = mma_column(m, op->value, 0), x[MMA_MOST_HALVES];
   ir_value first = wide(b, scaled(b, mma_row_of(m, 0), mma_pitch_of(m, left)));
@@ -123,15 +117,14 @@ static void product(mma *m, const tile_op *op) {
   else add_channels(m, op);
 }
 
-/* A kernel of 4300 instructions in its loop did not stay in an H200's instruction caches (docs/explain.md). */
-#define SIMT \
-  .name = "simt", .element = BYTES, .neighbours = QUAD, .negative = INT32_MIN, .unrolled = 2560, .product = product, \
-  .few = 1
-
-/* The last sizes are of long rows, and of chips with less shared memory. */
+/* A kernel of 4300 instructions in its loop did not stay in an H200's instruction caches (docs/explain.md). The
+ * last sizes are of long rows, and of chips with less shared memory. */
 const mma_machine mma_simt = {
-    SIMT, .whole = QUAD,
-    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 8, 2}, {1, 8, 1}, {1, 8, 1, true}}};
-
-/* Few rows lie anyhow, but a driver compiles their code for everybody: tiles are small, so that it is short. */
-const mma_machine mma_simt_narrow = {SIMT, .whole = 1, .size = {{1, 8, 2}, {1, 8, 1}, {1, 8, 1, true}}};
+    .name = "simt",
+    .element = BYTES,
+    .neighbours = QUAD,
+    .negative = INT32_MIN,
+    .size = {{4, 32, 2}, {4, 16, 2}, {2, 32, 2}, {2, 16, 2}, {2, 8, 2}, {1, 8, 2}, {1, 8, 1}, {1, 8, 1, true}},
+    .few = 1,
+    .unrolled = 2560,
+    .product = product};

@@ -106,10 +106,7 @@ bool run_threads_rounds_weights(const pegen_kernel *kernel, bool backward, const
 }
 
 bool run_threads_has_tiles(const pegen_kernel *kernel, const pegen_args *args) {
-  static const char *const machines[] = {"_mma", "_simt", "_simt_narrow"};
-  for (int i = 0; i < 3; i++)
-    if (launches(kernel, false, args, machines[i])) return true;
-  return false;
+  return launches(kernel, false, args, "_mma") || launches(kernel, false, args, "_simt");
 }
 
 bool run_threads_rounds_rows(const pegen_kernel *kernel, bool backward, const pegen_args *args) {

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define TABLE "relative_bias_table head_dim=8 heads=4 window_h=3 window_w=3 value_dim=6"
+#define TABLE "relative_bias_table head_dim=8 heads=4 window_h=3 window_w=3 value_dim=12"
 
-enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 6 };
+enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 12 };
 
 typedef struct call {
   arena *memory;
@@ -19,7 +19,7 @@ typedef struct call {
   int64_t q_shape[4], k_shape[4], v_shape[4], out_shape[4], place_shape[3], k_place_shape[3], table_shape[3],
       lse_shape[4];
   int64_t strides[4];
-  float memory_of[8][1024];
+  _Alignas(16) float memory_of[8][1024]; /* rows are aligned, so that calls on GPUs need no workspace */
   const DLTensor *operands[1];
   pegen_args args;
 } call;

@@ -2,6 +2,7 @@
 #include "gpu_attention.h"
 
 #include "device.h"
+#include "gpu_moved.h"
 
 #include <stdio.h>
 
@@ -56,7 +57,7 @@ static int call(gpu_case *c, const attention_trial *t, DLTensor *out) {
                      .inputs = inputs,
                      .causal = t->causal,
                      .scale = t->scale};
-  int error = gpu_launch(c, "attention", &args);
+  int error = gpu_launch_in_workspace(c, "attention", NULL, &args);
   device_download(moved[3], out);
   for (int i = 0; i < 6; i++)
     if (moved[i]) device_free(moved[i]);

@@ -36,7 +36,7 @@ static int call(gpu_case *c, const attention_gradients *g) {
                      .causal = t->causal,
                      .scale = t->scale,
                      .grad = &grad};
-  int error = gpu_launch_backward(c, "attention_backward", "attention_backward_finish", &args);
+  int error = gpu_launch_in_workspace(c, "attention_backward", "attention_backward_finish", &args);
   gpu_move_back(c, &m);
   for (int i = 0; i < COUNT; i++)
     if (in[i]) device_free(in[i]);

@@ -44,7 +44,7 @@ void gpu_move_back(gpu_case *c, const gpu_moved *m) {
   move_one(m->on_device.k_positions, m->host->k_positions);
 }
 
-int gpu_launch_backward(gpu_case *c, const char *entry, const char *finish, pegen_args *args) {
+int gpu_launch_in_workspace(gpu_case *c, const char *entry, const char *finish, pegen_args *args) {
   args->workspace_bytes = pegen_cuda_workspace(c->kernel, entry, args);
   int64_t numbers = (int64_t)(args->workspace_bytes / sizeof(double)) + 1;
   const double *zeros = arena_array(c->memory, double, numbers);
@@ -52,7 +52,7 @@ int gpu_launch_backward(gpu_case *c, const char *entry, const char *finish, pege
   args->workspace = workspace->data;
   fake_cuda_state *fake = device_symbol("fake_cuda");
   int n_parameters = fake ? fake->n_parameters : 0;
-  if (fake) fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS; /* of entries of gradients there are more */
+  if (fake) fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS; /* other entries have more */
   int error = gpu_launch(c, entry, args);
   if (!error && finish) error = gpu_launch(c, finish, args);
   if (fake) fake->n_parameters = n_parameters;

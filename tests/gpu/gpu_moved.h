@@ -17,7 +17,7 @@ typedef struct gpu_moved {
 gpu_moved gpu_move_out(gpu_case *c, const attention_gradients *host);
 void gpu_move_back(gpu_case *c, const gpu_moved *m);
 
-/* pegen_launch of a backward entry, with a workspace, and of its finish; NULL: of none. */
-int gpu_launch_backward(gpu_case *c, const char *entry, const char *finish, pegen_args *args);
+/* pegen_launch of an entry with the workspace that it asks for, and of its finish; NULL: of none. */
+int gpu_launch_in_workspace(gpu_case *c, const char *entry, const char *finish, pegen_args *args);
 
 #endif

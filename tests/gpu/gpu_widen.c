@@ -111,7 +111,7 @@ static int call_backward(gpu_case *c, const widen_gradients *g) {
                      .positions = in[2],
                      .k_positions = in[3],
                      .grad = &grad};
-  int error = gpu_launch_backward(c, "encode_backward", s->n_operands > 0 ? "encode_backward_finish" : NULL, &args);
+  int error = gpu_launch_in_workspace(c, "encode_backward", s->n_operands > 0 ? "encode_backward_finish" : NULL, &args);
   gpu_move_back(c, &m);
   for (int i = 0; i < 4; i++)
     if (in[i]) device_free(in[i]);

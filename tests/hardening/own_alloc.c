@@ -9,6 +9,7 @@ own_allocations *own_state = &of_this_process;
 
 static bool fails(void) {
   own.count++;
+  if (own.at_each) own.at_each();
   bool now = own.failing && (own.count == own.failing || (own.rest && own.count > own.failing));
   if (now) errno = ENOMEM;
   return now;

@@ -15,6 +15,7 @@ typedef struct own_allocations {
   bool rest;       /* all that follow fail, too */
   bool lua;        /* those that realloc serves (Lua's) count */
   long live;       /* blocks that were not freed: of a pure Lua state only, since free is libc's */
+  void (*at_each)(void); /* called as each begins: oom_loader.c forks there; or NULL */
 } own_allocations;
 
 /* Where they are counted; memory that processes share, where one of them forks another. */

@@ -39,7 +39,7 @@ for spec; do
       head_dim = match(name, /head_dim=[0-9]+/) ? substr(name, RSTART + 9, RLENGTH - 9) : 64 }
     /Function properties for/ {
       few = /_attention_backward_/ ? 64 : /_attention_/ ? 32 : 0
-      if (/_(mma|simt|simt_narrow)$/)
+      if (/_(mma|simt)$/)
         work = (/_backward_queries_/ ? "queries " : /_backward_keys_/ ? "keys " : "forward ") head_dim
       if (/_simt/ && simt[work] > few) few = simt[work]
       if (/_mma$/) {
@@ -55,7 +55,7 @@ for spec; do
   # approximations only for 16-bit rows of attention, whose weights or rotated rows are rounded
   sed '/entry [A-Za-z0-9_]*_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_[a-z0-9_]*\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
   grep -nE '\.f64' "$folder/most.ptx" && fail ": the above has no place there"
-  sed '/entry [A-Za-z0-9_]*_attention_\([a-z0-9_]*_mma\|[a-z_]*f16_simt\(_narrow\)*\|finish_[a-z0-9]*\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
+  sed '/entry [A-Za-z0-9_]*_attention_\([a-z0-9_]*_mma\|[a-z_]*f16_simt\|finish_[a-z0-9]*\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
   grep -nE '\.approx' "$folder/most.ptx" && fail ": the above has no place there"
   sed '/^\/\//d' "$folder/k.ptx" > "$folder/most.ptx"
   grep -nE '\.local|call' "$folder/most.ptx" && fail ": the above has no place there"

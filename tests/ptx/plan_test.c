@@ -5,6 +5,7 @@
 #include "test.h"
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
+#include "verify/trial_attention_backward.h"
 
 #include "runtime/launch.h"
 
@@ -282,6 +283,63 @@ TEST(gradients) {
   SCOPED fixture f = open_spec("rope");
   SCOPED_KERNEL *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
+}
+
+/* ---- rows of attention that are copied ---- */
+
+/* The same numbers at odd addresses and strides. */
+static DLTensor *moved(arena *a, const DLTensor *rows) {
+  const int64_t *n = rows->shape;
+  int64_t element = rows->dtype.bits / 8;
+  DLTensor *t = tensor_rows(a, element == 4 ? NUMBER_F32 : NUMBER_BF16, ROWS_GAPS, n[0], n[1], n[2], n[3]);
+  t->byte_offset = (uint64_t)element;
+  for (int64_t row = 0; row < n[0] * n[1] * n[2]; row++) {
+    int64_t b = row / n[2] / n[1], h = row / n[2] % n[1], i = row % n[2];
+    memcpy(tensor_at(t, b, h, i, 0), tensor_at(rows, b, h, i, 0), (size_t)(n[3] * element));
+  }
+  return t;
+}
+
+static void move_rows(arena *a, attention_gradients *g) {
+  DLTensor **rows[] = {&g->forward.q, &g->forward.k, &g->forward.v, &g->out, &g->g_out, &g->q, &g->k, &g->v};
+  for (int i = 0; i < 8; i++) *rows[i] = moved(a, *rows[i]);
+}
+
+/* Rows that lie anyhow have the bits of those that are aligned, and only these take none of the workspace. */
+static void rows_lie_anyhow(const char *line, const char *target, number_type type) {
+  SCOPED fixture f = open_spec(line);
+  arena *a = f.memory;
+  const spec *s = f.spec;
+  SCOPED_KERNEL *loaded = held(run_load_threads(a, s, target, 1u << type, 0, 64, true));
+  const pegen_kernel *kernel = run_kernel(loaded);
+  int64_t heads = s->heads > 1 ? s->heads : 4, k_heads = heads % 2 ? heads : heads / 2;
+  attention_trial t = {.spec = s, .causal = true};
+  attention_trial_fill(a, &t, &(attention_sizes){2, heads, k_heads, TOKENS, TOKENS}, type, ROWS_BHND, &f.random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &f.random);
+  t.positions = random_positions(&f, 1);
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(a, &g, &t, kernel, true, 1, ROWS_BHND, &f.random), 0);
+  if (kernel->ptx->attention->gaining != (1u << s->n_operands) - 1)
+    g.operands = NULL; /* some that rotate gain nothing */
+  attention_gradients other = attention_gradients_room(a, &g);
+  assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
+  move_rows(a, &other);
+  pegen_args aligned = attention_trial_args(kernel, &t, g.out),
+             args = attention_trial_args(kernel, &other.forward, other.out);
+  assert_true(kernel->attention_workspace(&args) > kernel->attention_workspace(&aligned));
+  tensor_randomize(other.out, &f.random);
+  assert_int_equal(kernel->attention(&args, 0, 1), PEGEN_ERROR_WORKSPACE);
+  assert_int_equal(attention_trial_call(kernel, &other.forward, other.out, 1), 0);
+  assert_true(tensor_identical(g.out, other.out));
+  assert_int_equal(attention_gradients_call(kernel, &other, 1), 0);
+  assert_true(attention_gradients_same(&g, &other));
+}
+
+TEST(rows_are_copied) {
+  rows_lie_anyhow("alibi head_dim=24", "sm_75", NUMBER_BF16);
+  rows_lie_anyhow("lingeope head_dim=16", "sm_80", NUMBER_BF16);
+  rows_lie_anyhow("more/gta head_dim=8", "sm_80", NUMBER_F32);
+  rows_lie_anyhow("../tests/attention/values kind=learned", "sm_80", NUMBER_F32);
 }
 
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */

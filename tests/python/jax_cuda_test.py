@@ -122,6 +122,16 @@ class Cuda(unittest.TestCase):
         few = self.names(rope, lambda: attention(rope, q[:, :, :1], k, k, at[:1], k_positions=at))
         self.assertEqual(few, ["attention_bf16_turn"] * 2 + ["attention_few_bf16_mma", "attention_finish_bf16"])
 
+    def test_attention_of_odd_widths(self):
+        """Rows that are no multiple of 16 bytes are copied: shapes alone say how much room that takes."""
+        odd = pk.compile("attention", head_dim=33, targets="native,sm_80", dtypes="bfloat16")
+        q, at = jnp.ones((2, 2, 5, 33), jnp.bfloat16), jnp.ones((5, 1))
+        made = self.names(odd, lambda: jax.grad(lambda *rows: attention(odd, *rows, at).sum(), (0, 1, 2))(q, q, q))
+        copy = ["attention_bf16_copy"]
+        forward = [*copy * 3, "attention_few_bf16_mma", *copy]
+        queries, keys = (f"attention_backward_{rows}_bf16_mma" for rows in ("queries", "keys"))
+        self.assertEqual(made, [*forward, *copy * 5, queries, *copy, keys, *copy * 2])
+
     def test_attention(self):
         alibi = pk.compile("alibi", heads=2, head_dim=64, targets="native,sm_80", dtypes="float32")
         q, at = jnp.ones((2, 2, 5, 64)), jnp.ones((5, 1))

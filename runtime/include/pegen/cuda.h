@@ -27,17 +27,17 @@ extern "C" {
  * device; where operands gain, the entry with "_finish" is launched on the same stream, which is the barrier. Attention
  * with args->split_keys has a workspace where it has few queries (heads of q for one of k times queries at most 32) of
  * 16-bit rows and many keys; "attention_finish" follows it on the same stream, and does nothing where there is no
- * workspace. Attention whose rotations factorise has one for rotated rows, with split_keys or without. Rows whose
- * addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others one channel at a time: right,
- * and slower.
+ * workspace. Attention whose rotations factorise has one for rotated rows, with split_keys or without, and attention
+ * whose rows have addresses, strides or sizes that are no multiples of 16 bytes has one for copies of these. Rows of
+ * other entries are accessed 16 bytes at a time where they allow that, else one channel at a time: right, and slower.
  *
  * Returns when the work is queued. The caller keeps tensors alive until the stream is done. The first
  * launch of a kernel in a context loads its module, which may wait for the device and
  * must not happen while the stream is captured. Safe from any thread. */
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
 
-/* Bytes of args->workspace for an entry, by the sizes of the call alone; 0 where none is needed, and where the call
- * would be refused, for its size, too. No device is asked. */
+/* Bytes of args->workspace for an entry, by the sizes of the call, and of attention by addresses and strides of rows; 0
+ * where none is needed, and where the call would be refused, for its size, too. No device is asked. */
 size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const pegen_args *args);
 
 /* After PEGEN_ERROR_CUDA in this thread: the driver's name of it, "CUDA_ERROR_NO_BINARY_FOR_GPU". After
