@@ -53,8 +53,8 @@ set(LONG_UNDER_SANITIZERS
   "^attention_(aarch64|(far|refuse|score_inputs|sparse|values)_sm)"
   # GPUs' threads, run here
   "^ptxas_"
-  "^ptx_threads_(alibi|attention|care|comrope|geope|lingeope|lookhere|pape_ri|polynomial|quatro|relative)"
-  "^ptx_threads_(rope_|sincos|spherical|string|grid|split|skip|staged|partial|dense|schur|basis_back)"
+  "^ptx_threads_(alibi|attention|care|comrope|geope|liere|lingeope|lookhere|pape_ri|polynomial|quatro|relative)"
+  "^ptx_threads_(rope_|sincos|spherical|string|grid|split|skip|staged|partial|dense(_[^o]|$)|schur|basis_back)"
   "^ptx_(gradient|plan|gpu_test_(dense|matrix|widen|fused))$"
   # descriptions like ones that stay
   "random"

@@ -96,13 +96,15 @@ static void add_mma_entry(arena *a, gpu_program *program, const gpu_target *chip
 static void add_mma_entries(arena *a, gpu_program *program, const gpu_target *chip, int dtype, unsigned kinds) {
   const attend_design *d = program->plan;
   bool serves = false;
-  for (int rows = number_bytes(dtype) > 2 ? MMA_FLOATS : MMA_16_BITS; rows < MMA_MACHINES && !serves; rows++) {
+  for (int rows = number_bytes(dtype) > 2 || !chip->has_mma ? MMA_FLOATS : MMA_16_BITS; rows < MMA_MACHINES && !serves;
+       rows++) {
     serves = true;
     for (int kind = 0; kind < MMA_KIND_COUNT; kind++) {
       const mma_plan *plan = d->mma[rows][kind];
       if (!(kinds >> kind & 1)) continue;
       if (plan) add_mma_entry(a, program, chip, dtype, (mma_kind)kind, plan);
-      serves = serves && (plan ? plan->shape.shared <= chip->shared : kind == MMA_VALUES);
+      bool needed = kind != MMA_VALUES && d->mma[MMA_FLOATS][kind];
+      serves = serves && (plan ? plan->shape.shared <= chip->shared : !needed);
     }
   }
 }

@@ -342,6 +342,54 @@ TEST(rows_are_copied) {
   rows_lie_anyhow("../tests/attention/values kind=learned", "sm_80", NUMBER_F32);
 }
 
+/* ---- entries that a device has room for ---- */
+
+typedef struct launched {
+  const pegen_kernel *kernel;
+  int64_t shared; /* bytes that a block may have */
+  const char *keys, *values; /* names of the entries that make gradients of k, and of v where that is its own */
+} launched;
+
+static int note_launched(void *context, const pegen_launch_step *step) {
+  launched *l = context;
+  assert_true(pegen_launch_shared_of(l->kernel, step->entry) <= l->shared);
+  if (strstr(step->entry->name, "_keys_")) l->keys = step->entry->name;
+  if (strstr(step->entry->name, "_values_")) l->values = step->entry->name;
+  return 0;
+}
+
+/* A device may have room for tensor cores' tiles of keys and not for those of values: both are then taken from the next
+ * machine, since one leaves to the other what it does not store. */
+TEST(keys_and_values_by_one_machine) {
+  SCOPED fixture f = open_spec("attention head_dim=256 value_dim=256");
+  arena *a = f.memory;
+  SCOPED_KERNEL *loaded = held(run_load_threads(a, f.spec, "sm_80", PEGEN_DTYPE_BF16, 0, 64, true));
+  const pegen_kernel *kernel = run_kernel(loaded);
+  attention_trial t = {.spec = f.spec};
+  attention_trial_fill(a, &t, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_BF16, ROWS_BHND, &f.random);
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(a, &g, &t, kernel, false, 1, ROWS_BHND, &f.random), 0);
+  pegen_args args = attention_trial_args(kernel, &g.forward, g.out);
+  pegen_grad_args grad = attention_gradients_args(&g);
+  args.grad = &grad;
+  int with_values = 0, without = 0;
+  for (int64_t shared = 90 << 10; shared <= 110 << 10; shared += 64) {
+    launched l = {.kernel = kernel, .shared = shared};
+    pegen_launch_request request = {
+        .kernel = kernel, .entry = PEGEN_LAUNCH_attention_backward, .args = &args, .threads = 64, .shared = shared};
+    args.workspace_bytes = pegen_launch_workspace(&request);
+    args.workspace = arena_array(a, char, (int64_t)args.workspace_bytes + 1);
+    int error = pegen_launch_plan(&request, note_launched, &l);
+    if (error && !with_values && !without) continue; /* no machine fits yet */
+    assert_int_equal(error, 0);
+    assert_non_null(l.keys);
+    assert_non_null(strstr(l.keys, l.values ? "_mma" : "_simt"));
+    assert_true(!l.values || strstr(l.values, "_mma"));
+    *(l.values ? &with_values : &without) += 1;
+  }
+  assert_true(with_values && without);
+}
+
 /* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */
 TEST(device_of_gradients) {
   DLTensor host = {.device = {kDLCPU, 0}}, second = {.device = {kDLCUDA, 1}};
