@@ -76,7 +76,8 @@ static bool fork_one(bool rest) {
   message[length > 0 ? length : 0] = 0;
   const char *wrong = judge(status, message);
   if (wrong && failures++ < 10)
-    fprintf(stderr, "%s: allocation %ld%s fails: %s\n%s\n", path, own.count, rest ? " and the rest" : "", wrong, message);
+    fprintf(stderr, "%s: allocation %ld%s fails: %s\n%s\n", path, own.count, rest ? " and the rest" : "", wrong,
+            message);
   return false;
 }
 
