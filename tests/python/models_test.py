@@ -1,6 +1,7 @@
 """pegen_kernels.torch.patch: models of transformers and timm, with random weights, compute through pegen's kernels what
 their own code computes."""
 import copy
+import inspect
 import io
 import unittest
 
@@ -111,8 +112,11 @@ class Llama(Case):
         torch.save(ours.state_dict(), file)
         file.seek(0)
         own.load_state_dict(torch.load(file))
-        with self.assertRaisesRegex(pk.ArgumentError, "^model: it has been patched before"):
-            patch(ours)
+        hooks = dict(ours.model.rotary_emb._forward_hooks)
+        self.assertIs(patch(ours, **FAST), ours)
+        self.assertEqual(ours.model.rotary_emb._forward_hooks, hooks)
+        with self.assertRaisesRegex(pk.ArgumentError, "^model: it has been patched before, with other options"):
+            patch(ours, targets="x86-64-v2")
         self.assertTrue(torch.equal(unpatch(ours)(self.ids).logits, own(self.ids).logits))
         with self.assertRaisesRegex(pk.ArgumentError, "^model: Linear has no attention"):
             patch(torch.nn.Linear(2, 2))
@@ -225,9 +229,10 @@ class Cosines(Case):
         words, grid = {"input_ids": torch.arange(3, 14)[None]}, torch.tensor([[1, 8, 12]])
         windows_of = qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel
         for is_taken, make, given in (
-            (False, lambda: T.DeepseekV3Model(T.DeepseekV3Config(**latent)), words),
+            (True, lambda: T.DeepseekV2Model(T.DeepseekV2Config(**latent)), words),
+            (True, lambda: T.DeepseekV3Model(T.DeepseekV3Config(**latent)), words),
             (True, lambda: T.DeepseekV3Model(T.DeepseekV3Config(**latent, rope_interleave=False)), words),
-            (False, lambda: T.Glm4MoeLiteModel(T.Glm4MoeLiteConfig(**latent)), words),
+            (True, lambda: T.Glm4MoeLiteModel(T.Glm4MoeLiteConfig(**latent)), words),
             (False, lambda: windows_of(windows_of.config_class(**windows)),
              {"hidden_states": torch.randn(96, 1176), "grid_thw": grid}),
             (False, lambda: T.MLCDVisionModel(T.MLCDVisionConfig(**image)), {"pixel_values": picture}),
@@ -281,6 +286,50 @@ class Cosines(Case):
         model = Turning(layers=2)
         own = model(where)
         self.near(patch(model, example={"thing": where}, **FAST)(where).detach(), own.detach())
+
+
+class Families(Case):
+    """Whose functions rotate other channels together than their cosines say, or one tensor at a time, and whose layers
+    have frequencies by their type."""
+
+    SMALL = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0,
+             "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8, "num_local_experts": 4,
+             "num_experts_per_tok": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97,
+             "global_head_dim": 32, "num_kv_shared_layers": 0, "attn_implementation": "eager"}  # fmt: skip
+    TYPES = {"full_attention_inv_freq", "sliding_attention_inv_freq"}
+    ONE = {"inv_freq"}
+
+    def test_families(self):
+        ids = torch.arange(3, 27).reshape(2, 12)
+        far = torch.arange(12)[None].flip(-1) * 3
+        for name, layout, frequencies in (
+            ("Gemma3Text", "split", self.TYPES), ("Gemma4Text", "split", self.TYPES), ("Olmo3", "split", self.TYPES),
+            ("ModernBert", "split", self.TYPES), ("Glm4", "interleaved", self.ONE), ("Helium", "interleaved", self.ONE),
+            ("Ernie4_5", "interleaved", self.ONE), ("GptOss", "split", self.ONE), ("Cohere2", "interleaved", self.ONE),
+            ("Llama4Text", "interleaved", self.ONE),
+        ):  # fmt: skip
+            config = getattr(T, f"{name}Config")
+            signature = inspect.signature(config).parameters
+            kept = {key: x for key, x in self.SMALL.items() if name.startswith("Gemma") or key in signature}
+            if frequencies is self.ONE:
+                kept.pop("layer_types", None)
+            torch.manual_seed(1)
+            own, ours = pair(varied(getattr(T, f"{name}Model")(config(**kept)).eval()))
+            with self.subTest(name):
+                hooks = [hook for x in ours.modules() for hook in x._forward_hooks.values()]
+                (change,) = [hook for hook in hooks if hasattr(hook, "rules")]
+                self.assertEqual((set(change.rules), {x for x, _ in change.layouts.values()}), (frequencies, {layout}))
+                made = [model(ids)[0] for model in (own, ours)]
+                self.near(made[1].detach(), made[0].detach())
+                self.near(ours(ids, position_ids=far)[0].detach(), own(ids, position_ids=far)[0].detach())
+                self.far(ours(ids, position_ids=far)[0].detach(), made[1].detach())
+                weights = torch.randn(made[0].shape, generator=torch.Generator().manual_seed(1))
+                for x in made:
+                    (x * weights).sum().backward()
+                for (parameter, a), b in zip(own.named_parameters(), ours.parameters()):
+                    if a.grad is not None and a.grad.abs().max() > 0:
+                        self.near(b.grad, a.grad, 2.0**-10)
 
 
 class Qwen2VL(Case):

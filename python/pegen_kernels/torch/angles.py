@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+import itertools
+import math
 import threading
 from typing import Any, Sequence
 
@@ -42,10 +45,12 @@ class Trial:
 
 class Angles:
     """Positions and frequencies. of: the hook that made them; part: what they are in place of; own: the model's own
-    tensor in a trial."""
+    tensor in a trial; rule: of frequencies that pairs of channels share with a module's."""
 
-    def __init__(self, of: Any, part: str, places: tuple[Tensor, Tensor], own: Tensor | None = None) -> None:
-        self._of, self._part, self._places, self._own = of, part, places, own
+    def __init__(
+        self, of: Any, part: str, places: tuple[Tensor, Tensor], own: Tensor | None = None, rule: Any = None
+    ) -> None:
+        self._of, self._part, self._places, self._own, self._rule = of, part, places, own, rule
 
     def _refused(self, what: str, kind: type[ArgumentError] = ArgumentError) -> ArgumentError:
         return kind(
@@ -58,7 +63,8 @@ class Angles:
         if not isinstance(device, (torch.device, str, int)):
             raise self._refused(f"to({device})")
         places = tuple(x.to(device) for x in self._places)
-        return Angles(self._of, self._part, places, None if self._own is None else self._own.to(device))
+        own = None if self._own is None else self._own.to(device)
+        return Angles(self._of, self._part, places, own, self._rule)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # of Python's protocols, or not yet set
@@ -96,43 +102,134 @@ for _name in (*_UNARY, *_COMPARED, *(f"{side}{name}" for name in _BINARY for sid
 
 # ---- functions that rotate ----
 
+_LAYOUTS = ("split", "interleaved", "woven")
+"""Which channels are a pair: (j, j + n/2), (2j, 2j+1), or the latter, which come back as the former."""
 
-def _compare(own: Any, ours: Any, rows: Sequence[Tensor], angles: Sequence[Angles], rest: Any, named: Any) -> None:
-    """Both ways on random rows of the shape and type of the model's."""
+
+def _error(expected: Any, found: Any) -> float:
+    """The largest, as a multiple of what rounding allows."""
+    errors = [
+        float((x.double() - y.double()).abs().max()) / _TOLERANCE[x.dtype] if x.shape == y.shape else math.inf
+        for y, x in zip(_listed(expected), _listed(found))
+    ]
+    return math.inf if any(error != error for error in errors) else max(errors)
+
+
+def _listed(made: Any) -> Sequence[Tensor]:
+    return [made] if isinstance(made, Tensor) else made
+
+
+def _compare(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequence[Angles], rest: Any) -> Any:
+    """The first of our ways that does to random rows, of the shape and type of the model's, what its own function does
+    to them. rest: of its arguments, by position and by name."""
     rows = [torch.rand_like(x) * 2 - 1 for x in rows]
-    expected = own(*(x.float() for x in rows), *(x._own.float() for x in angles), *rest, **named)
-    found = ours(*rows, *angles, *rest, **named)
-    pairs = [(expected, found)] if isinstance(expected, Tensor) else zip(expected, found)
-    for y, x in pairs:
-        error = float((x.double() - y.double()).abs().max()) if x.shape == y.shape else float("inf")
-        if not error <= _TOLERANCE[x.dtype]:
-            raise ArgumentError(f"it rotates q and k in a way that is not known (off by {error:.1e})")
+    made = (x._own if x._own.is_complex() else x._own.float() for x in angles)
+    expected = own(*(x.float() for x in rows), *made, *rest[0], **rest[1])
+    least, refused = math.inf, None
+    for way in ways:
+        try:
+            error = _error(expected, way(rows, angles))
+        except ArgumentError as reason:  # rows are not as many as positions, or of no type that kernels have
+            refused = reason
+            continue
+        if error <= 1:
+            return way
+        least = min(least, error)
+    if refused and least == math.inf:
+        raise refused
+    raise ArgumentError(
+        f"it rotates q and k in a way that is not known (off by {least * _TOLERANCE[rows[0].dtype]:.1e})"
+    )
 
 
-def _rotated(name: str, q: Tensor, k: Tensor, places: tuple[Tensor, Tensor], dim: int) -> tuple[Tensor, Tensor]:
-    if q.ndim == 3:  # [N,H,D]
-        q, k = rotary.encode(name, q.transpose(0, 1)[None], k.transpose(0, 1)[None], *places)
-        return q[0].transpose(0, 1), k[0].transpose(0, 1)
-    if dim == 2:  # [B,N,H,D]
-        q, k = rotary.encode(name, q.transpose(1, 2), k.transpose(1, 2), *places)
-        return q.transpose(1, 2), k.transpose(1, 2)
-    return rotary.encode(name, q, k, *places)
+def _encoded(name: str, rows: Sequence[Tensor], places: tuple[Tensor, Tensor]) -> Sequence[Tensor]:
+    if len(rows) > 1:
+        return rotary.encode(name, rows[0], rows[1], *places)
+    return (rotary.encode_one(name, rows[0], *places),)
 
 
-def _rotate_pair(q: Tensor, k: Tensor, cos: Angles, sin: Angles, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
-    if type(cos) is not Angles or type(sin) is not Angles:
-        raise (cos if type(cos) is Angles else sin)._refused("a rotation by them and other numbers")
-    if (cos._part, sin._part) != ("cosines", "sines") or cos._of is not sin._of:
-        raise cos._refused("a rotation in which they are something else")
-    name = cos._of.rule.kernel(q.shape[-1], **cos._of.options)
-    return _rotated(name, q, k, cos._places, unsqueeze_dim)
+def _woven(x: Tensor, rotary_dim: int) -> Tensor:
+    halves = x[..., :rotary_dim].unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    return torch.cat((halves, x[..., rotary_dim:]), -1)
 
 
-def _rotate_one(x: Tensor, emb: Angles, half: bool = False) -> Tensor:
-    positions, frequencies = emb._places
-    heads, layout = frequencies.shape[1], "split" if half else "interleaved"
-    name = rotary.kernel(x.shape[-1], 2 * frequencies.shape[-1], 2, heads, layout, 1.0, **emb._of.options)
-    return rotary.encode_one(name, x, positions, frequencies)
+class _Rotate:
+    """A function of transformers that rotates rows of q and k, or of one of them, by cosines and sines or by complex
+    numbers. Its layout, and where it says none the dimension of heads, a model's trial finds."""
+
+    def __init__(self, module: str, name: str, own: Any) -> None:
+        self.key, self.own = (module, name), own
+        self.names = [*inspect.signature(own).parameters]
+
+    def split(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any, Sequence[int]]:
+        """Rows, angles, and the dimensions that may be that of heads."""
+        n = next((i for i, x in enumerate(given) if type(x) is Angles), 0)
+        of = next(x for x in (*given, *named.values()) if type(x) is Angles)
+        end = n + (1 if of._part == "complex numbers" else 2)
+        rows, angles, rest = given[:n], given[n:end], {**dict(zip(self.names[end:], given[end:])), **named}
+        dims = (rest.pop("unsqueeze_dim", 1),) if "unsqueeze_dim" in self.names else (1, 2)
+        if any(type(x) is not Angles for x in angles) or len(angles) < end - n:
+            raise of._refused("a rotation by them and other numbers")
+        if len(angles) > 1 and ([x._part for x in angles] != ["cosines", "sines"] or angles[1]._of is not of._of):
+            raise of._refused("a rotation in which they are something else")
+        if len(rows) not in (1, 2) or any(not isinstance(x, Tensor) for x in rows) or rest.pop("position_ids", None):
+            raise of._refused("a rotation with other arguments")
+        if rest:
+            raise of._refused(f"a rotation with {next(iter(rest))}")
+        return rows, angles, dims
+
+    @staticmethod
+    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], layout: str, dim: int) -> Sequence[Tensor]:
+        rule, head_dim = angles[0]._rule, rows[0].shape[-1]
+        if rule.rotary_dim > head_dim:
+            raise angles[0]._refused(f"a rotation of {rule.rotary_dim} channels of {head_dim}")
+        name = rule.kernel(head_dim, "interleaved" if layout == "woven" else layout, **angles[0]._of.options)
+        if rows[0].ndim == 3:  # [N,H,D]
+            made = _encoded(name, [x.transpose(0, 1)[None] for x in rows], angles[0]._places)
+            made = [x[0].transpose(0, 1) for x in made]
+        elif dim == 2:  # [B,N,H,D]
+            made = [x.transpose(1, 2) for x in _encoded(name, [x.transpose(1, 2) for x in rows], angles[0]._places)]
+        else:
+            made = _encoded(name, rows, angles[0]._places)
+        return [_woven(x, rule.rotary_dim) for x in made] if layout == "woven" else made
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        rows, angles, dims = self.split(given, named)
+        layouts = angles[0]._of.layouts
+        if angles[0]._own is not None:
+            known = layouts.get(self.key)
+            tried = [x for x in itertools.product(_LAYOUTS, dims) if known is None or x[0] == known[0]]
+            ways = {functools.partial(self.rotated, layout=layout, dim=dim): (layout, dim) for layout, dim in tried}
+            rest = given[len(rows) + len(angles) :], named
+            layouts[self.key] = ways[_compare(self.own, list(ways), rows, angles, rest)]
+        if self.key not in layouts:
+            raise angles[0]._refused("a rotation that did not run when it was patched")
+        layout, dim = layouts[self.key]
+        made = self.rotated(rows, angles, layout, dims[0] if len(dims) == 1 else dim)
+        return made[0] if len(rows) == 1 else tuple(made)
+
+
+class _RotateOne:
+    """timm's function that rotates rows by sines and cosines that are one tensor."""
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    @staticmethod
+    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool) -> Tensor:
+        positions, frequencies = angles[0]._places
+        heads, layout = frequencies.shape[1], "split" if half else "interleaved"
+        options = angles[0]._of.options
+        name = rotary.kernel(rows[0].shape[-1], 2 * frequencies.shape[-1], 2, heads, layout, 1.0, **options)
+        return rotary.encode_one(name, rows[0], positions, frequencies)
+
+    def __call__(self, x: Tensor, emb: Angles, half: bool = False) -> Tensor:
+        others = [y for y in (x, half) if type(y) is Angles]
+        if others:
+            raise others[0]._refused("a rotation with other arguments")
+        if emb._own is not None:
+            _compare(self.own, [functools.partial(self.rotated, half=half)], [x], [emb], ((half,), {}))
+        return self.rotated([x], [emb], half)
 
 
 def stand_in(module: str, name: str) -> None:
@@ -143,22 +240,15 @@ def stand_in(module: str, name: str) -> None:
     own = names[name]
     if hasattr(own, "_of_pegen"):
         return
-    ours = _rotate_one if name == "apply_rot_embed_cat" else _rotate_pair
-    n_rows = 1 if ours is _rotate_one else 2
+    ours: Any = _RotateOne(own) if name == "apply_rot_embed_cat" else _Rotate(module, name, own)
 
     @functools.wraps(own)
     def rotation(*given: Any, **named: Any) -> Any:
-        angles = [x for x in (*given, *named.values()) if type(x) is Angles]
-        if not angles:
-            if Trial.running is not None and Trial.running.thread == threading.get_ident():
-                raise ArgumentError("what makes its angles is not known")
-            return own(*given, **named)
-        if angles[0]._own is not None:
-            n = n_rows + len(angles)
-            if any(type(x) is Angles for x in (*given[:n_rows], *given[n:])) or len(given) < n:
-                raise angles[0]._refused("a rotation with other arguments")
-            _compare(own, ours, given[:n_rows], given[n_rows:n], given[n:], named)
-        return ours(*given, **named)
+        if any(type(x) is Angles for x in (*given, *named.values())):
+            return ours(*given, **named)
+        if Trial.running is not None and Trial.running.thread == threading.get_ident():
+            raise ArgumentError("what makes its angles is not known")
+        return own(*given, **named)
 
     rotation._of_pegen = own  # type: ignore[attr-defined]
     names[name] = rotation

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import types
-from typing import Any, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,12 @@ from . import rotary
 from .angles import Angles, Trial, stand_in
 from .examples import examples_of
 
-_ROTATIONS = ("apply_rotary_pos_emb", "apply_rotary_pos_emb_vision")  # of transformers
+_ROTATIONS = (  # of transformers
+    "apply_rotary_pos_emb",
+    "apply_rotary_pos_emb_vision",
+    "apply_rotary_pos_emb_interleave",
+    "apply_rotary_emb",
+)
 _ROTATION_OF_IMAGES = "apply_rot_embed_cat"  # of timm
 
 
@@ -35,16 +41,18 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
     grouped heads, hooks and a `forward` of a module's own go on working. example: arguments of one call of the model, a
     mapping by name or a sequence; where it is left out, what the model's parts are known to take is tried. The model
     runs on it twice, without gradients. options: targets, dtypes and cache, as of `pegen_kernels.compile`.
-    `unpatch(model)` undoes it. Raises ArgumentError, and changes nothing, where the model rotates in a way that the
-    kernels would not reproduce.
+    A model that was patched with the same options stays as it is; `unpatch(model)` undoes it. Raises ArgumentError, and
+    changes nothing, where the model rotates in a way that the kernels would not reproduce.
     """
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
-    if any(True for _ in _replaced(model)):
-        raise ArgumentError("model: it has been patched before")
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    for _, change in _replaced(model):
+        if change.options != options:
+            raise ArgumentError("model: it has been patched before, with other options; unpatch(model) undoes that")
+        return model
     if any(x.is_meta for x in model.parameters()):
         raise ArgumentError("model: it has parameters on the meta device; expected a model with its values")
-    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     attentions = dict(_attentions(model))
     if not attentions:
         raise ArgumentError(
@@ -216,6 +224,7 @@ class _Change:
         self.path, self.options = path, options
         self.trial: Trial | None = trial
         self.functions: list[tuple[str, str]] = []
+        self.layouts: dict[tuple[str, str], tuple[str, int]] = {}  # of functions, as the trial finds them
         self.probe: Any = None  # of the trial: a copy of the module, which computes the model's own
 
     def rotate_by(self, functions: list[tuple[str, str]]) -> None:
@@ -239,7 +248,9 @@ class _Rotary(_Change):
     def __init__(self, path: str, original: nn.Module, options: dict[str, Any], trial: Trial) -> None:
         super().__init__(path, options, trial)
         self.probe = copy.deepcopy(original)  # some keep what they have seen
-        self.rule = rotary.rule_of(self.probe, self.probe.inv_freq)
+        named = {name: (getattr(original, name), _of_type(self.probe, name)) for name in _frequencies(original)}
+        rules = {name: rotary.rule_of(code, inv_freq) for name, (inv_freq, code) in named.items()}
+        self.rules = {name: rule for name, rule in rules.items() if rule}
 
     def install(self, module: nn.Module) -> None:
         module.register_forward_hook(self, with_kwargs=True)
@@ -248,28 +259,46 @@ class _Rotary(_Change):
         for key in [key for key, hook in module._forward_hooks.items() if hook is self]:
             del module._forward_hooks[key], module._forward_hooks_with_kwargs[key]
 
-    def __call__(self, module: nn.Module, given: Any, named: Any, made: Any) -> tuple[Angles, Angles]:
-        named = {**dict(zip(("x", "position_ids"), given)), **named}
-        ids = named.pop("position_ids", None)
-        if len(given) > 2 or set(named) - {"x"} or ids is None:
-            raise ArgumentError(f"{self.path} was called with other arguments than x and position_ids")
-        own: Any = (None, None)
-        of = module
+    def __call__(self, module: nn.Module, given: Any, named: Any, made: Any) -> Any:
+        named = {**dict(zip(("x", "position_ids", "layer_type"), given)), **named}
+        ids, layer_type = named.pop("position_ids", None), named.pop("layer_type", None)
+        if len(given) > 3 or set(named) - {"x"} or ids is None:
+            raise ArgumentError(f"{self.path} was called with other arguments than x, position_ids and layer_type")
+        name = f"{layer_type}_inv_freq" if layer_type else "inv_freq"
+        rule = self.rules.get(name)
+        if rule is None:
+            return made
+        own, of = None, module
         if self.trial:
             ids = torch.randint(0, 50, ids.shape, generator=torch.Generator().manual_seed(1)).to(ids.device)
-            of, own = self.probe, self.probe(torch.zeros(1, device=ids.device), ids)
-        if self.rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
+            of, own = self.probe, _of_type(self.probe, name)(torch.zeros(1, device=ids.device), ids)
+        if rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
             ids = ids.expand(3, -1, -1)
-        places = self.rule.places.positions(ids), self.rule.frequencies(of.inv_freq)
-        return Angles(self, "cosines", places, own[0]), Angles(self, "sines", places, own[1])
+        places = rule.places.positions(ids), rule.frequencies(getattr(of, name))
+        if isinstance(made, Tensor):
+            return Angles(self, "complex numbers", places, own, rule)
+        cosines, sines = own or (None, None)
+        return Angles(self, "cosines", places, cosines, rule), Angles(self, "sines", places, sines, rule)
+
+
+def _frequencies(module: nn.Module) -> list[str]:
+    """Names of a module's frequencies: one, or one for each type of layer."""
+    held = {**vars(module), **module._buffers, **module._parameters}
+    named = [name for name, value in held.items() if isinstance(value, Tensor) and name.endswith("inv_freq")]
+    return [x for x in named if x == "inv_freq" or (x.endswith("_inv_freq") and not x.endswith("original_inv_freq"))]
+
+
+def _of_type(module: nn.Module, name: str) -> Callable[..., Any]:
+    """The module's code, for the layers whose frequencies have this name."""
+    return functools.partial(module, layer_type=name[: -len("_inv_freq")]) if name != "inv_freq" else module
 
 
 def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Rotary]]:
     """What has frequencies and another rule keeps its own cosines: if an attention that is patched turns by them, its
     trial ends there."""
-    named = [(path, x) for path, x in model.named_modules() if isinstance(getattr(x, "inv_freq", None), Tensor)]
+    named = [(path, x) for path, x in model.named_modules() if _frequencies(x)]
     changes = [(module, _Rotary(path, module, options, trial)) for path, module in named]
-    return [(module, change) for module, change in changes if change.rule]
+    return [(module, change) for module, change in changes if change.rules]
 
 
 # ---- timm: sines and cosines of a grid, of all layers or of each ----

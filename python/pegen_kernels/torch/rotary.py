@@ -77,12 +77,11 @@ def _places_of(name: str) -> Places:
 
 
 class Rule(NamedTuple):
-    """What a model's rotation is: whose positions, which of its frequencies a pair has on an axis, which channels."""
+    """What a model's rotation is: whose positions, which of its frequencies a pair has on an axis, how many channels
+    turn. Which channels are a pair says the function that rotates."""
 
     places: Places
     index: Tensor  # [axes, pairs]: of a frequency, or one past the last: the pair does not listen
-    rotary_dim: int
-    layout: str
     amplitude: float
 
     def frequencies(self, inv_freq: Tensor) -> Tensor:
@@ -90,8 +89,12 @@ class Rule(NamedTuple):
         padded = torch.cat([inv_freq.float(), inv_freq.new_zeros(1, dtype=torch.float32)])
         return padded[self.index.to(inv_freq.device)][:, None]
 
-    def kernel(self, head_dim: int, **options: Any) -> str:
-        return kernel(head_dim, self.rotary_dim, self.places.axes, 1, self.layout, self.amplitude, **options)
+    @property
+    def rotary_dim(self) -> int:
+        return 2 * self.index.shape[-1]
+
+    def kernel(self, head_dim: int, layout: str, **options: Any) -> str:
+        return kernel(head_dim, self.rotary_dim, self.places.axes, 1, layout, self.amplitude, **options)
 
 
 _kernels: dict[Any, str] = {}
@@ -122,7 +125,8 @@ def _asked(rotary: Any, places: Places, ids: Tensor) -> tuple[Tensor, Tensor] | 
     """The model's cosines and sines in float64, where it takes such ids."""
     like = torch.zeros(1, dtype=torch.float32, device=ids.device)
     try:
-        cosines, sines = rotary(like, ids)
+        made = rotary(like, ids)
+        cosines, sines = (made.real, made.imag) if isinstance(made, Tensor) else made
     except Exception:  # ids of another kind, or none at all
         return None
     batches, tokens = (2, 3)
@@ -132,13 +136,14 @@ def _asked(rotary: Any, places: Places, ids: Tensor) -> tuple[Tensor, Tensor] | 
 
 
 def rule_of(rotary: Any, inv_freq: Tensor) -> Rule | None:
-    """The rule of a model's module from position ids to cosines and sines, or None: it is of another kind."""
+    """The rule of a model's code from position ids to cosines and sines, or None: it is of another kind. rotary: of an
+    empty tensor and ids."""
     for places in PLACES:
         ids = torch.zeros(places.ids(2, 3), dtype=torch.long, device=inv_freq.device)
         still = _asked(rotary, places, ids)
         if still is None:
             continue
-        amplitude, channels = float(still[0][0, 0]), still[0].shape[-1]
+        amplitude, half = float(still[0][0, 0]), still[0].shape[-1] // 2
         known = torch.cat([inv_freq.double().cpu(), torch.zeros(1, dtype=torch.float64)])
         angles = []
         for axis in range(places.axes):
@@ -150,9 +155,10 @@ def rule_of(rotary: Any, inv_freq: Tensor) -> Rule | None:
         index = (turned[..., None] - known).abs().argmin(-1)
         if (turned - known[index]).abs().max() > 1e-6 * float(known.max()):
             continue
-        half = channels // 2
+        # Cosines come twice, in halves or one beside the other, or once for each pair.
         if torch.equal(index[:, :half], index[:, half:]):
-            return Rule(places, index[:, :half].contiguous(), channels, "split", amplitude)
-        if torch.equal(index[:, ::2], index[:, 1::2]):
-            return Rule(places, index[:, ::2].contiguous(), channels, "interleaved", amplitude)
+            index = index[:, :half]
+        elif torch.equal(index[:, ::2], index[:, 1::2]):
+            index = index[:, ::2]
+        return Rule(places, index.contiguous(), amplitude)
     return None
