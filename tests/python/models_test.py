@@ -361,7 +361,8 @@ class Qwen2VL(Case):
 class Images(Case):
     def test_axial_and_mixed(self):
         image = torch.randn(2, 3, 96, 64, generator=torch.Generator().manual_seed(3))
-        for name in ("vit_small_patch16_rope_224", "vit_small_patch16_rope_mixed_224", "eva02_tiny_patch14_224"):
+        for name in ("vit_small_patch16_rope_224", "vit_small_patch16_rope_mixed_224", "eva02_tiny_patch14_224",
+                     "vit_small_patch16_dinov3"):  # fmt: skip
             with self.subTest(name):
                 torch.manual_seed(1)
                 size = 16 if "16" in name else 14

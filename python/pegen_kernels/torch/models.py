@@ -14,6 +14,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import math
 import types
 from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
 
@@ -312,10 +313,11 @@ class _Embed(_Change):
         super().__init__(path, options, trial)
         self.original = original
         self.own = vars(original).get("get_embed")
-        if not (hasattr(original, "bands") or hasattr(original, "freqs")) or getattr(original, "aug_active", False):
+        known = any(hasattr(original, name) for name in ("bands", "freqs", "periods"))
+        if not known or getattr(original, "aug_active", False):
             raise ArgumentError(
-                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands or mixed frequencies,"
-                " coordinates as they are)"
+                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands, periods or mixed"
+                " frequencies, coordinates as they are)"
             )
 
     def install(self, module: nn.Module) -> None:
@@ -334,7 +336,9 @@ class _Embed(_Change):
             positions = _grid_of_mixed(of, shape)
             layers = range(of.depth)
             return [Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers]
-        return Angles(self, "angles", (_grid_of_bands(of, shape), _bands_of(of)), own)
+        if hasattr(of, "periods"):
+            return Angles(self, "angles", (_grid_of_periods(of, shape), _by_axis(2 * math.pi / of.periods)), own)
+        return Angles(self, "angles", (_grid_of_bands(of, shape), _by_axis(of.bands)), own)
 
 
 def _grid_of_bands(original: Any, shape: Any) -> Tensor:
@@ -354,11 +358,20 @@ def _grid_of_mixed(original: Any, shape: Any) -> Tensor:
     return torch.stack(get_mixed_grid(shape, original.grid_indexing, original.freqs.device), -1)
 
 
-def _bands_of(original: Any) -> Tensor:
+def _grid_of_periods(original: Any, shape: Any) -> Tensor:
+    from timm.layers.pos_embed_sincos import _build_grid
+
+    names = ("grid_offset", "grid_indexing", "normalize_coords")
+    given = {name: getattr(original, name) for name in names}
+    shape = original.feat_shape if shape is None else shape
+    return _build_grid(shape, grid_type="centered", ndim=2, **given).flatten(0, -2).to(original.periods.device)
+
+
+def _by_axis(frequencies: Tensor) -> Tensor:
     """[2, 1, pairs]: the pairs of the first axis, then those of the second."""
-    bands = original.bands.float()
-    still = torch.zeros_like(bands)
-    return torch.stack([torch.cat([bands, still]), torch.cat([still, bands])])[:, None]
+    still = torch.zeros_like(frequencies, dtype=torch.float32)
+    moved = frequencies.float()
+    return torch.stack([torch.cat([moved, still]), torch.cat([still, moved])])[:, None]
 
 
 def _changes_of_images(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Embed]]:
