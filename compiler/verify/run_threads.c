@@ -176,13 +176,13 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
   /* The object is asked for its driver, the kernel's description and the plan of launches. Neither its processor's code
    * nor its PTX runs, so neither is optimised, and attention's, which is long, is left out. Processors prepare the
-   * tables of others, and the stand-in for a driver wants the PTX of polynomials. */
+   * tables of others. */
   compile_options options = {.emit = EMIT_OBJ,
                              .targets = arena_printf(a, "native,%s", gpu->name),
                              .dtypes = dtypes,
                              .optimize = 0,
                              .no_gradients = !gradients,
-                             .launches_alone = s->pairwise && !s->polynomial};
+                             .launches_alone = s->pairwise};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
