@@ -351,8 +351,8 @@ void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output
   LLVMInitializeNativeAsmPrinter();
   lower_begin();
   char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
-  /* What runs once or twice is there sooner by the quickest code generator: half of a test's time. */
-  compilation c = lower(&b, p, &(machine){triple, cpu, features, 0}, optimize);
+  /* What runs once or twice is there sooner by few passes and the quickest code generator: half of a test's time. */
+  compilation c = lower(&b, p, &(machine){triple, cpu, features, 0}, optimize ? 1 : 0);
   add_host_entries(c.module, a, p->spec->name);
   add_host_call(c.module, a, p->spec->name, "wait");
   add_host_call(c.module, a, p->spec->name, "warp");

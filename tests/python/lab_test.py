@@ -159,7 +159,7 @@ def check_report(folder):
         return print("no browser here: the page was not opened")
     shown = [label for label in labels.found["values"] if "variant: rope" in label and "seed: 0" in label]
     assert any(f"{by['rope', 0]:.4f}" in label.replace("−", "-") for label in shown), (shown, by)
-    assert {"values", "curves", "cost"} <= set(labels.found)
+    assert {"values", "curves", "distances", "cost"} <= set(labels.found)
 
 
 def check_statistics():
@@ -342,6 +342,37 @@ def check_perturbed(folder):
     assert tasks_of(study, digests)[0].key != tasks_of(plain_study, digests)[0].key
 
 
+DISTANCES = """
+[variants.near]
+spec = "alibi"
+scale = 40.0
+[variants.rotated]
+spec = "gta"
+"""
+
+
+def check_distances(folder):
+    """How far heads look: without scores as far as positions are apart, with a steep bias hardly; of values that an
+    encoding rotates nothing is said (Linear GeoPE, fig. 3)."""
+    file = folder / "distances.toml"
+    file.write_text(SHORT.replace("depth = 1", "depth = 2") + DISTANCES)
+    study = load(file)
+    part = next(iter(study.data.make(0).tests.values()))
+    positions = part.positions.double()
+    apart = float((positions[:, None] - positions[None]).norm(dim=-1).mean())
+    found = {}
+    for name, variant in study.variants.items():
+        model = build(study, variant, study.data.make(0), 0)
+        for layer in model.layers:
+            torch.nn.init.zeros_(layer.qkv.weight[:64])
+            torch.nn.init.zeros_(layer.qkv.bias)
+        found[name] = train.distances(model, part)
+    assert numpy.allclose(found["none"], apart) and numpy.allclose(found["rope"], apart), (found, apart)
+    near = numpy.array(found["near"])  # of each layer and head
+    assert near.shape == (2, 2) and near[:, 0].max() < 0.3 and near[:, 1].max() < 0.97 * apart, found
+    assert found["rotated"] == [None, None], found
+
+
 def check_refusals(folder):
     """In words, before a second of training: nothing is written."""
     file, out = folder / "wrong.toml", folder / "refused"
@@ -393,6 +424,7 @@ if __name__ == "__main__":
         check_list(pathlib.Path(name))
         check_shared(pathlib.Path(name))
         check_perturbed(pathlib.Path(name))
+        check_distances(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))
         whole = check_killed(pathlib.Path(name))

@@ -42,14 +42,24 @@ class Layer(nn.Module):
         parts = made.split([size or 1 for size in sizes], -1)
         return [part if size else part.squeeze(-1) for part, size in zip(parts, sizes)]
 
-    def attend(self, x: Tensor, positions: Tensor) -> Tensor:
+    def attend(self, x: Tensor, positions: Tensor, values: Tensor | None = None) -> Tensor:
+        """values: in place of the layer's own."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        v = v if values is None else values
         scale = q.shape[-1] ** -0.5  # of what they are before columns are added
         for number, encoding in enumerate(self.encodings):
             if isinstance(encoding, Attention):
                 return encoding(q, k, v, positions, inputs=self.inputs(number, x))
             q, k = encoding(q, k, positions, inputs=self.inputs(number, x))
         return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=scale)
+
+    def weights(self, x: Tensor, positions: Tensor) -> Tensor:
+        """What attention gives each value, [B,H,N,N], read from outputs of values that are unit vectors. An encoding
+        that rotates values mixes these, so that some are negative."""
+        tokens, width = x.shape[1], self.qkv.in_features // self.heads
+        units = torch.eye(tokens).split(width, -1)
+        values = [nn.functional.pad(u, (0, width - u.shape[-1])).expand(len(x), self.heads, -1, -1) for u in units]
+        return torch.cat([self.attend(x, positions, v.contiguous()) for v in values], -1)[..., :tokens]
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         made = self.attend(self.of_attention(x), positions)
@@ -74,10 +84,28 @@ class Transformer(nn.Module):
         added = [] if self.added is None else [self.added]
         return added + [encoding for layer in self.layers for encoding in layer.encodings]
 
-    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+    def begin(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """What the first layer is given."""
         x, positions = self.embed(tokens), positions * self.scale
         if self.added is not None:
             x = self.added(x[:, None], positions=positions)[:, 0]
+        return x, positions
+
+    def distances(self, tokens: Tensor, positions: Tensor) -> list[list[float] | None]:
+        """How far each head of each layer looks: the mean distance of keys from their query by attention weights, in
+        units of positions (Linear GeoPE, fig. 3). None of a layer whose values are rotated."""
+        apart = torch.cdist(positions, positions)
+        x, positions = self.begin(tokens, positions)
+        found: list[list[float] | None] = []
+        for layer in self.layers:
+            weights = layer.weights(layer.of_attention(x), positions)
+            mean = (weights * (apart if apart.dim() == 2 else apart[:, None])).sum(-1) / weights.sum(-1)
+            found.append(mean.mean((0, 2)).tolist() if weights.min() > -1e-4 else None)
+            x = layer(x, positions)
+        return found
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        x, positions = self.begin(tokens, positions)
         for layer in self.layers:
             x = layer(x, positions)
         x = self.norm(x)

@@ -234,6 +234,26 @@ def _curves(found: Findings) -> Picture:
     return picture
 
 
+def _distances(found: Findings) -> Picture:
+    first = next(iter(found.measures))
+    said = f"The distance of keys by attention weights, '{first}': a head is a point, the mean a line."
+    picture = Picture("distances", "How far layers look", said)
+    rows = [
+        {"variant": task.variant, "seed": task.seed, "layer": layer + 1, "head": head + 1, "distance": distance}
+        for task, result in found.results.items()
+        for layer, of_layer in enumerate(result.get("distances") or [])  # older results have none
+        for head, distance in enumerate(of_layer or [])
+    ]
+    if rows:
+        base = altair.Chart(pandas.DataFrame(rows)).encode(x=altair.X("layer:O", axis=altair.Axis(labelAngle=0)))
+        tips = ["variant:N", "seed:O", "layer:O", "head:O", altair.Tooltip("distance:Q", format=".3f")]
+        y, look = altair.Y("distance:Q", title="distance, in units of positions"), _colour(found)
+        points = base.mark_point(filled=True, size=30, opacity=0.6).encode(y=y, tooltip=tips, **look)
+        lines = base.mark_line().encode(y="mean(distance):Q", color=look["color"])
+        picture.charts.append((points + lines).properties(width=_SIZE, height=_SIZE))
+    return picture
+
+
 def _cost(found: Findings) -> Picture:
     picture = Picture("cost", "What it cost", "A step of training by its time and what it keeps; every run is a point.")
     base = altair.Chart(found.costs).encode(
@@ -267,7 +287,8 @@ def _json(found: Findings, command: str) -> str:
 def write(folder: pathlib.Path, found: Findings, command: str) -> None:
     """Old files stay until the new ones are complete. Raises ArgumentError where they cannot be written."""
     tables = [_values(found), _comparisons(found), _costs(found)]
-    pictures = [_by_test(found), _curves(found), _cost(found)] if len(found.runs) else []
+    pictures = [_by_test(found), _curves(found), _distances(found), _cost(found)] if len(found.runs) else []
+    pictures = [picture for picture in pictures if picture.charts]
     charts = [(at, c.to_dict()) for picture in pictures for at, c in zip(picture.places, picture.charts)]
     facts = found.facts(command)
     claim = [part.strip() for part in found.study.claim.strip().split("\n\n")]
