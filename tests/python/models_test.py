@@ -235,6 +235,8 @@ class Cosines(Case):
             (True, lambda: T.Glm4MoeLiteModel(T.Glm4MoeLiteConfig(**latent)), words),
             (False, lambda: windows_of(windows_of.config_class(**windows)),
              {"hidden_states": torch.randn(96, 1176), "grid_thw": grid}),
+            (True, lambda: T.DINOv3ViTModel(T.DINOv3ViTConfig(**image, num_register_tokens=3)),
+             {"pixel_values": picture}),
             (False, lambda: T.MLCDVisionModel(T.MLCDVisionConfig(**image)), {"pixel_values": picture}),
             (True, lambda: T.GraniteSWAModel(T.GraniteSWAConfig(**small)), words),
         ):  # fmt: skip

@@ -148,6 +148,12 @@ def _encoded(name: str, rows: Sequence[Tensor], places: tuple[Tensor, Tensor]) -
     return (rotary.encode_one(name, rows[0], *places),)
 
 
+def _with_prefix(places: tuple[Tensor, Tensor], tokens: int) -> tuple[Tensor, Tensor]:
+    """Tokens before the first that has a position are at 0, where nothing turns."""
+    more = tokens - places[0].shape[0]
+    return torch.nn.functional.pad(places[0], (0, 0, more, 0)), places[1]
+
+
 def _woven(x: Tensor, rotary_dim: int) -> Tensor:
     halves = x[..., :rotary_dim].unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
     return torch.cat((halves, x[..., rotary_dim:]), -1)
@@ -184,13 +190,16 @@ class _Rotate:
         if rule.rotary_dim > head_dim:
             raise angles[0]._refused(f"a rotation of {rule.rotary_dim} channels of {head_dim}")
         name = rule.kernel(head_dim, "interleaved" if layout == "woven" else layout, **angles[0]._of.options)
+        places = angles[0]._places
+        if rule.has_prefix:
+            places = _with_prefix(places, rows[0].shape[2])
         if rows[0].ndim == 3:  # [N,H,D]
-            made = _encoded(name, [x.transpose(0, 1)[None] for x in rows], angles[0]._places)
+            made = _encoded(name, [x.transpose(0, 1)[None] for x in rows], places)
             made = [x[0].transpose(0, 1) for x in made]
         elif dim == 2:  # [B,N,H,D]
-            made = [x.transpose(1, 2) for x in _encoded(name, [x.transpose(1, 2) for x in rows], angles[0]._places)]
+            made = [x.transpose(1, 2) for x in _encoded(name, [x.transpose(1, 2) for x in rows], places)]
         else:
-            made = _encoded(name, rows, angles[0]._places)
+            made = _encoded(name, rows, places)
         return [_woven(x, rule.rotary_dim) for x in made] if layout == "woven" else made
 
     def __call__(self, *given: Any, **named: Any) -> Any:

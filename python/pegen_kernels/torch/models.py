@@ -62,7 +62,8 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
         )
     with torch.no_grad(), _as_it_was_on_error(model):
         trial = Trial()
-        changes = [*_changes_of_language(model, options, trial), *_changes_of_images(model, options, trial)]
+        kinds = (_changes_of_language, _changes_of_patches, _changes_of_images)
+        changes: list[tuple[nn.Module, Any]] = [change for of in kinds for change in of(model, options, trial)]
         if not changes:
             raise ArgumentError(f"model: what makes the angles of {next(iter(attentions))} is not known")
         runs = _runs(model, [change.path for _, change in changes], example)
@@ -86,7 +87,7 @@ def unpatch(model: nn.Module) -> nn.Module:
 def _replaced(model: nn.Module) -> Iterator[tuple[nn.Module, Any]]:
     for module in model.modules():
         for change in (*module._forward_hooks.values(), vars(module).get("get_embed")):
-            if isinstance(change, (_Rotary, _Embed)):
+            if isinstance(change, _Change):
                 yield module, change
 
 
@@ -239,10 +240,21 @@ class _Change:
         self.rotate_by(self.functions)
 
 
+class _Hook(_Change):
+    """A hook of a module, which puts angles in place of what its code made."""
+
+    def install(self, module: nn.Module) -> None:
+        module.register_forward_hook(self, with_kwargs=True)
+
+    def remove(self, module: nn.Module) -> None:
+        for key in [key for key, hook in module._forward_hooks.items() if hook is self]:
+            del module._forward_hooks[key], module._forward_hooks_with_kwargs[key]
+
+
 # ---- transformers: cosines and sines for all layers, from position ids ----
 
 
-class _Rotary(_Change):
+class _Rotary(_Hook):
     """A hook of a module that makes cosines and sines, which puts angles in their place. The module's own code has run
     before it: frequencies that follow the length of what was seen have followed it."""
 
@@ -252,13 +264,6 @@ class _Rotary(_Change):
         named = {name: (getattr(original, name), _of_type(self.probe, name)) for name in _frequencies(original)}
         rules = {name: rotary.rule_of(code, inv_freq) for name, (inv_freq, code) in named.items()}
         self.rules = {name: rule for name, rule in rules.items() if rule}
-
-    def install(self, module: nn.Module) -> None:
-        module.register_forward_hook(self, with_kwargs=True)
-
-    def remove(self, module: nn.Module) -> None:
-        for key in [key for key, hook in module._forward_hooks.items() if hook is self]:
-            del module._forward_hooks[key], module._forward_hooks_with_kwargs[key]
 
     def __call__(self, module: nn.Module, given: Any, named: Any, made: Any) -> Any:
         named = {**dict(zip(("x", "position_ids", "layer_type"), given)), **named}
@@ -300,6 +305,54 @@ def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial
     named = [(path, x) for path, x in model.named_modules() if _frequencies(x)]
     changes = [(module, _Rotary(path, module, options, trial)) for path, module in named]
     return [(module, change) for module, change in changes if change.rules]
+
+
+# ---- transformers: cosines and sines of the patches of an image ----
+
+
+class _Patches(_Hook):
+    """A hook of a module that makes cosines and sines of patches' centres, in [-1,1], from pixel values (DINOv3)."""
+
+    def __call__(self, module: Any, given: Any, named: Any, made: Any) -> Any:
+        moved = ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale")
+        if module.training and any(getattr(module.config, name, None) for name in moved):
+            return made  # coordinates of training are others each time
+        n = module.inv_freq.shape[0]
+        each, none = torch.arange(n), torch.full((n,), n)
+        index = torch.stack([torch.cat([each, none]), torch.cat([none, each])])
+        rule = rotary.Rule(rotary.PLACES[1], index, 1.0, has_prefix=True)
+        centres, frequencies = _centres(module, *given, **named), rule.frequencies(2 * math.pi * module.inv_freq)
+        if self.trial:
+            angles = torch.einsum("na,ahj->nj", centres, frequencies)
+            own = torch.cat([angles, angles], -1)
+            if made[0].shape != own.shape or (made[0] - own.cos()).abs().max() > _SAME_COSINES:
+                raise ArgumentError(f"{self.path}, a {type(module).__name__}, makes cosines that are not known")
+        owns = made if self.trial else (None, None)
+        return tuple(
+            Angles(self, part, (centres, frequencies), own, rule) for part, own in zip(("cosines", "sines"), owns)
+        )
+
+
+_SAME_COSINES = 2.0**-6  # of models in bfloat16
+
+
+def _centres(module: Any, pixel_values: Tensor) -> Tensor:
+    """Where patches have their centres, [N,2], from -1 to 1."""
+    size = module.config.patch_size
+    sizes = (size, size) if isinstance(size, int) else size
+    counts = [n // of for n, of in zip(pixel_values.shape[-2:], sizes)]
+    at = [(2 * torch.arange(n, device=pixel_values.device, dtype=torch.float32) + 1) / n - 1 for n in counts]
+    return torch.stack(torch.meshgrid(*at, indexing="ij"), -1).flatten(0, 1)
+
+
+def _changes_of_patches(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Patches]]:
+    return [
+        (module, _Patches(path, options, trial))
+        for path, module in model.named_modules()
+        if _frequencies(module) == ["inv_freq"]
+        and [*inspect.signature(module.forward).parameters] == ["pixel_values"]
+        and hasattr(getattr(module, "config", None), "patch_size")
+    ]
 
 
 # ---- timm: sines and cosines of a grid, of all layers or of each ----

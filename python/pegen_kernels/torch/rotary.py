@@ -83,6 +83,7 @@ class Rule(NamedTuple):
     places: Places
     index: Tensor  # [axes, pairs]: of a frequency, or one past the last: the pair does not listen
     amplitude: float
+    has_prefix: bool = False  # the first tokens have no position, and stay
 
     def frequencies(self, inv_freq: Tensor) -> Tensor:
         """The operand: [axes, 1, pairs]."""
