@@ -28,14 +28,16 @@ for spec; do
       tensor["forward 64"] = 152; tensor["queries 64"] = 264; tensor["keys 64"] = 468
       tensor["keys 64 gains"] = 900 # beside rows, what operands and coordinates gain
       tensor["keys 24 gains"] = 512; tensor["queries 24 gains"] = 56
+      tensor["keys 33 gains"] = 224
       tensor["keys 256 gains"] = 288; tensor["queries 256 gains"] = 96
       tensor["queries 256"] = 48; tensor["keys 256"] = 48
       tensor["forward 128"] = 96; tensor["queries 128"] = 1040; tensor["keys 128"] = 544
       # In float32 the walk over rows, where sums are not finite, keeps some of a long row there.
-      simt["keys 24"] = 104; simt["keys 64"] = 176; simt["queries 80"] = 256; simt["keys 80"] = 72
+      simt["keys 24"] = 104; simt["keys 33"] = 88; simt["keys 64"] = 176; simt["queries 80"] = 256; simt["keys 80"] = 72
       simt["queries 128"] = 880; simt["keys 128"] = 280
       simt["forward 256"] = 192; simt["queries 256"] = 2320; simt["keys 256"] = 2240
-      columns["keys 24"] = 48 # more where a bias is a polynomial, whose columns are made beside the products
+      # More where a bias is a polynomial, whose columns are made beside the products.
+      columns["keys 24"] = 48; columns["forward 33"] = 16
       columns["forward 80"] = 124; columns["queries 80"] = 148; columns["keys 80"] = 328; columns["forward 128"] = 256
       head_dim = match(name, /head_dim=[0-9]+/) ? substr(name, RSTART + 9, RLENGTH - 9) : 64 }
     /Function properties for/ {
