@@ -40,7 +40,7 @@ set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$"
 # runs them. One expression a line: a single one of all is beyond what ctest takes, and it then runs every test.
 set(LONG_UNDER_SANITIZERS
   # other processors' and GPUs' twins of what stays
-  "^(attention_(check|backward|fused|rows|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
+  "^(attention_(check|backward|few|fused|prefix|rows|sizes|asked)|check_|specs_check).*_(sm_80|x86-64-v[34])$"
   "^(operations|golden_|precision|table).*_(sm_80|x86-64-v[34])$"
   "^golden_(test_)?aarch64"
   "^amd_(gfx|threads_[ar])"
@@ -73,7 +73,7 @@ set(LONG_UNDER_SANITIZERS
   # sizes and calls of many kinds
   "^attention_(rows|sizes|few|split|sequences|pages|parts|sparse|score_inputs|asked|backward(_polynomial)?)$"
   "^(attention_fused|append|slots|stack|effort|denormals|backward(_calls|_more)?|gradient_reference)$"
-  "^(bench_json|ptx_bench_(attention|calls)|program_stock|golden_attention)$"
+  "^(bench_json|operations|ptx_bench_(attention|calls)|program_stock|golden_attention)$"
   "^interface.(float8|care|spherical|rope_mixed|geope3d|twin)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs

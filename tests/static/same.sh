@@ -16,10 +16,10 @@ same() { # ARGUMENTS...
   [ "$digests" = 1 ] || { echo "differs: pegen $*"; exit 1; }
 }
 for spec in geope3d liere pape attention sincos string_cayley; do
-  same $spec.lua --emit obj
+  same $spec.lua --emit obj --dtype bf16
   same $spec.lua --emit obj --target aarch64 --dtype f32
 done
-for spec in geope3d liere pape attention string_cayley; do same $spec.lua --emit ptx; done
+for spec in geope3d liere pape attention string_cayley; do same $spec.lua --emit ptx --dtype bf16; done
 same geope3d.lua --emit obj --target x86-64-v3,sm_90
 same geope3d.lua --emit shared --target x86-64-v3,sm_90
 same care.lua --emit shared --target aarch64
