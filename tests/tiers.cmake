@@ -26,7 +26,7 @@ set(DEFAULT_THOUGH_LONG
   "^(ptxas_float8_sm_90|ptx_text|sass_measured)$" "^amd_(gfx90a|threads_rope)$"
   "^properties_(geope2d|rope_mixed)$" "^random_widen_1$" "^gradient_reference$"
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
-  "^(growth|interface)" "^explain(_numbers)?$" "^attention_(far|score_inputs|values)_sm_80$"
+  "^(growth|interface)" "^explain(_numbers)?$" "^attention_(far|few|prefix|score_inputs|values)_sm_80$"
   "^compatibility" "^float_state_${native}$" "^bench_json$"
   "^python_(formulas|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
