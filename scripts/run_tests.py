@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
 JOBS = str(len(os.sched_getaffinity(0)))
 SKIPPED = 77  # the exit status of what cannot be tested here
-FUZZ_SECONDS = {"all": 30, "soak": 1200}  # of each fuzzer
+FUZZ_SECONDS = {"all": 15, "soak": 1200}  # of each fuzzer
 
 
 class Run:
