@@ -287,7 +287,7 @@ TEST(gradients) {
 
 /* ---- rows of attention that are copied ---- */
 
-/* The same numbers at odd addresses and strides. */
+/* Copies rows to odd addresses and strides. */
 static DLTensor *moved(arena *a, const DLTensor *rows) {
   const int64_t *n = rows->shape;
   int64_t element = rows->dtype.bits / 8;

@@ -290,8 +290,8 @@ class _Rotary(_Hook):
 def _frequencies(module: nn.Module) -> list[str]:
     """Names of a module's frequencies: one, or one for each type of layer."""
     held = {**vars(module), **module._buffers, **module._parameters}
-    named = [name for name, value in held.items() if isinstance(value, Tensor) and name.endswith("inv_freq")]
-    return [x for x in named if x == "inv_freq" or (x.endswith("_inv_freq") and not x.endswith("original_inv_freq"))]
+    named = [name for name, value in held.items() if isinstance(value, Tensor)]
+    return [x for x in named if f"_{x}".endswith("_inv_freq") and not x.endswith("original_inv_freq")]
 
 
 def _of_type(module: nn.Module, name: str) -> Callable[..., Any]:
@@ -313,15 +313,18 @@ def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial
 class _Patches(_Hook):
     """A hook of a module that makes cosines and sines of patches' centres, in [-1,1], from pixel values (DINOv3)."""
 
+    def __init__(self, path: str, original: Any, options: dict[str, Any], trial: Trial) -> None:
+        super().__init__(path, options, trial)
+        n = original.inv_freq.shape[0]
+        each, none = torch.arange(n), torch.full((n,), n)
+        index = torch.stack([torch.cat([each, none]), torch.cat([none, each])])
+        self.rule = rotary.Rule(rotary.PLACES[1], index, 1.0, has_prefix=True)
+
     def __call__(self, module: Any, given: Any, named: Any, made: Any) -> Any:
         moved = ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale")
         if module.training and any(getattr(module.config, name, None) for name in moved):
             return made  # coordinates of training are others each time
-        n = module.inv_freq.shape[0]
-        each, none = torch.arange(n), torch.full((n,), n)
-        index = torch.stack([torch.cat([each, none]), torch.cat([none, each])])
-        rule = rotary.Rule(rotary.PLACES[1], index, 1.0, has_prefix=True)
-        centres, frequencies = _centres(module, *given, **named), rule.frequencies(2 * math.pi * module.inv_freq)
+        centres, frequencies = _centres(module, *given, **named), self.rule.frequencies(2 * math.pi * module.inv_freq)
         if self.trial:
             angles = torch.einsum("na,ahj->nj", centres, frequencies)
             own = torch.cat([angles, angles], -1)
@@ -329,7 +332,7 @@ class _Patches(_Hook):
                 raise ArgumentError(f"{self.path}, a {type(module).__name__}, makes cosines that are not known")
         owns = made if self.trial else (None, None)
         return tuple(
-            Angles(self, part, (centres, frequencies), own, rule) for part, own in zip(("cosines", "sines"), owns)
+            Angles(self, part, (centres, frequencies), own, self.rule) for part, own in zip(("cosines", "sines"), owns)
         )
 
 
@@ -347,7 +350,7 @@ def _centres(module: Any, pixel_values: Tensor) -> Tensor:
 
 def _changes_of_patches(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Patches]]:
     return [
-        (module, _Patches(path, options, trial))
+        (module, _Patches(path, module, options, trial))
         for path, module in model.named_modules()
         if _frequencies(module) == ["inv_freq"]
         and [*inspect.signature(module.forward).parameters] == ["pixel_values"]
