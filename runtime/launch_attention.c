@@ -171,14 +171,12 @@ static int may_turn(const attention_plan *p) {
 }
 
 static int bring_rows(const attention_plan *p, pegen_launch_run *run, void *context) {
-  int error = 0;
-  for (int i = Q; i <= V && !error; i++) error = pegen_turning_run(&p->turning, &p->call, &p->tensor[i], run, context);
-  return error;
+  return pegen_turning_run(&p->turning, &p->call, &p->tensor[Q], V - Q + 1, run, context);
 }
 
 /* What turned values add up to is turned back. */
 static int bring_out(const attention_plan *p, pegen_launch_run *run, void *context) {
-  return pegen_turning_run(&p->turning, &p->call, &p->tensor[OUT], run, context);
+  return pegen_turning_run(&p->turning, &p->call, &p->tensor[OUT], 1, run, context);
 }
 
 /* The checks and the entry. Not inlined: the scale is computed in it. */

@@ -350,10 +350,7 @@ static int launch(const backward_plan *p, const pegen_attention_backward_call *c
 
 /* What entries read, turned or copied; what rows gained, brought back. */
 static int bring(const backward_plan *p, int first, int last, pegen_launch_run *run, void *context) {
-  int error = 0;
-  for (int i = first; i <= last && !error; i++)
-    error = pegen_turning_run(&p->turning, &p->call->forward, &p->tensor[i], run, context);
-  return error;
+  return pegen_turning_run(&p->turning, &p->call->forward, &p->tensor[first], last - first + 1, run, context);
 }
 
 static int bring_gains(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {

@@ -105,8 +105,8 @@ int pegen_turning_place(pegen_turning *t, const pegen_turned_rows *rows) {
   return sets_of(to, 1, entry_of_rows(t, rows)->units) >= 0 && make_room(t, pegen_turning_whole(rows->given), to);
 }
 
-int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, const pegen_turned_rows *rows,
-                      pegen_launch_run *run, void *context) {
+static int run_one(const pegen_turning *t, const pegen_attention_call *call, const pegen_turned_rows *rows,
+                   pegen_launch_run *run, void *context) {
   int how = rows->how, back = (how & PEGEN_TURN_BACK) != 0;
   const pegen_view *from = back ? rows->taken : rows->given, *to = back ? rows->given : rows->taken;
   /* Without queries no row is read, what keys gain is 0, and there is no place to count from. */
@@ -126,4 +126,11 @@ int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, 
   own[PEGEN_PTX_TURN_SETS] = sets;
   own[PEGEN_PTX_TURN_WIDTH] = rows->given->width / t->element;
   return run(context, &step);
+}
+
+int pegen_turning_run(const pegen_turning *t, const pegen_attention_call *call, const pegen_turned_rows *rows,
+                      int count, pegen_launch_run *run, void *context) {
+  int error = 0;
+  for (int i = 0; i < count && !error; i++) error = run_one(t, call, &rows[i], run, context);
+  return error;
 }

@@ -47,7 +47,7 @@ static inline int64_t pegen_turning_whole(const pegen_view *rows) {
  * than can be counted. */
 PEGEN_HIDDEN int pegen_turning_place(pegen_turning *t, const pegen_turned_rows *rows);
 
-/* Launches what turns rows, be it where they are, or copies them: from where they are given, or with PEGEN_TURN_BACK to
- * there. Without queries none are turned. call: as the caller gave it. */
+/* Launches what turns the rows of `count` tensors, be it where they are, or copies them: from where they are given, or
+ * with PEGEN_TURN_BACK to there. Without queries none are turned. call: as the caller gave it. */
 PEGEN_HIDDEN int pegen_turning_run(const pegen_turning *t, const struct pegen_attention_call *call,
-                                   const pegen_turned_rows *rows, pegen_launch_run *run, void *context);
+                                   const pegen_turned_rows *rows, int count, pegen_launch_run *run, void *context);
