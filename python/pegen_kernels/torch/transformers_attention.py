@@ -54,7 +54,6 @@ _options: dict[str, Any] = {}
 _registered = functools.lru_cache(maxsize=None)(register)
 
 
-@torch.compiler.assume_constant_result
 def _kernel(head_dim: int, value_dim: int, softcap: float, masked: bool, sinks: int) -> str:
     sizes = {"head_dim": head_dim, "value_dim": value_dim, "softcap": softcap, "masked": masked, "sinks": sinks}
     return _registered(_TEXT, label="attention of transformers", **sizes, **_options)
@@ -224,5 +223,6 @@ def register_attention(name: str = "pegen", **options: Any) -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     _options.update(options)
+    torch.compiler.assume_constant_result(_kernel)  # Marked here: it imports the compiler, 2 s that others do not need.
     AttentionInterface.register(name, _attention)
     AttentionMaskInterface.register(name, _mask)
