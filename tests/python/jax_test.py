@@ -1,7 +1,11 @@
 """pegen_kernels.jax: what XLA computes through kernels, under jit, vmap, shard_map and grad, and what is refused."""
 import os
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+# XLA's own code need not be fast here, and it is soon made.
+os.environ["XLA_FLAGS"] = (
+    "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+    " --xla_llvm_disable_expensive_passes=true"
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import functools
@@ -19,7 +23,12 @@ import pegen_kernels as pk
 from pegen_kernels.jax import attention, encode
 
 SLOPES = str(pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua")
-compile = functools.lru_cache(None)(functools.partial(pk.compile, targets="native"))
+ALL = ("float32", "bfloat16", "float16")
+
+
+@functools.lru_cache(None)
+def compile(spec, dtypes="float32", **options):
+    return pk.compile(spec, targets="native", dtypes=dtypes, **options)
 
 
 def rows(*shape, seed=1, dtype="float32"):
@@ -62,7 +71,7 @@ class Case(unittest.TestCase):
 class Encode(Case):
     def test_values(self):
         """Of jit and without, the same to the bit as the kernel called on NumPy's arrays."""
-        rope, care = compile("rope", head_dim=16), compile("care", head_dim=64, heads=4)
+        rope, care = compile("rope", ALL, head_dim=16), compile("care", ALL, head_dim=64, heads=4)
         turned = {info.name: rows(*info.shape, seed=i) for i, info in enumerate(care.operands)}
         for kernel, dtype, shape, given in [
             (rope, "float32", (2, 4, 7, 16), {"positions": places(7, 1)}),
@@ -143,7 +152,7 @@ class Encode(Case):
 
 class Gradients(Case):
     def setUp(self):
-        self.kernel = compile("rope_mixed", heads=4, head_dim=16)
+        self.kernel = compile("rope_mixed", ALL, heads=4, head_dim=16)
         self.q, self.k = rows(2, 4, 7, 16), rows(2, 4, 7, 16, seed=2)
         self.positions, self.freqs = places(7, 2), rows(2, 4, 8, seed=5)
 
@@ -333,7 +342,7 @@ class AttentionGradients(Case):
     """Of q, k, v and of what a bias is a function of, beside the formula's."""
 
     def setUp(self):
-        self.kernel = compile(SLOPES, heads=4)
+        self.kernel = compile(SLOPES, ALL, heads=4)
         q, k, v = (rows(3, 2, h, 9, 64, seed=i) for i, h in enumerate((4, 2, 2)))
         self.many = (q, k, v, places(3, 2, 9, 2), places(3, 2, 9, 2, seed=4), rows(3, 4, seed=5), rows(3, 2, seed=6))
         self.given = tuple(x[0] for x in self.many)
@@ -457,7 +466,7 @@ class AttentionGradients(Case):
 
 class Refused(Case):
     def test_sentences(self):
-        kernel, alibi = compile("rope", head_dim=16), compile("alibi", heads=4)
+        kernel, alibi = compile("rope", ALL, head_dim=16), compile("alibi", heads=4)
         q, at = rows(1, 2, 3, 16), places(3, 1)
         for words, call in [
             ("^kernel is a str; expected what", lambda: encode("rope", q, positions=at)),

@@ -42,7 +42,7 @@ dim = 32
 heads = 2
 depth = 1
 [training]
-epochs = 6
+epochs = 4
 rate = 6e-3
 [variants.none]
 [variants.rope]
@@ -82,7 +82,7 @@ train._SECONDS = 0
 kept, count = train.Run.epoch, [0]
 def epoch(self):
     count[0] += 1
-    if count[0] == 9:
+    if count[0] == 7:
         pathlib.Path(sys.argv[3], "stuck").touch()
         time.sleep(600)
     kept(self)
@@ -241,10 +241,10 @@ REFUSED = (
     ("depth = 1", "depth = 1.5", "[model]: depth is 1.5; expected a whole number"),
     ("heads = 2", "heads = 3", "expected a multiple of heads, 3"),
     ("arrows = 2", "arrows = 9", "do not fit [3, 4] cells"),
-    ("epochs = 6", "epochs = 0", "[training]: epochs is 0; expected more than 0"),
+    ("epochs = 4", "epochs = 0", "[training]: epochs is 0; expected more than 0"),
     ("[variants.none]", "[variants.none]\nfixed = []", "names no spec"),
     ("seeds = [0, 1]", "seeds = [0, 1", "Unclosed array"),
-    ("epochs = 6", "epochs = 6\nperturbation = -1.0", "perturbation is -1.0; expected 0 or more"),
+    ("epochs = 4", "epochs = 4\nperturbation = -1.0", "perturbation is -1.0; expected 0 or more"),
     ("{ base = 100 }", '{ base = 100 }\nshared = ["freqs"]', "shared: no operand 'freqs'; there are: none"),
 )
 
@@ -297,7 +297,7 @@ shared = ["generators"]
 def check_shared(folder):
     """Generators that layers share are one tensor: trained as one, kept and counted as one (LieRE, table 4)."""
     file = folder / "shared.toml"
-    file.write_text(SHORT.replace("depth = 1", "depth = 2").replace("epochs = 6", "epochs = 1") + SHARED)
+    file.write_text(SHORT.replace("depth = 1", "depth = 2").replace("epochs = 4", "epochs = 1") + SHARED)
     study = load(file)
     data = study.data.make(0)
     for name, count in (("own", 2), ("shared", 1)):
@@ -319,7 +319,7 @@ def check_perturbed(folder):
     """Positions of training move by half of it at most, another way each epoch, and the same again; those of tests stay
     (ComRoPE, table 3)."""
     file = folder / "perturbed.toml"
-    file.write_text(SHORT.replace("epochs = 6", "epochs = 2\nperturbation = 0.5"))
+    file.write_text(SHORT.replace("epochs = 4", "epochs = 2\nperturbation = 0.5"))
     study = load(file)
     data = study.data.make(0)
     still = data.train.positions.clone()
