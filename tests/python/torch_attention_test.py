@@ -10,7 +10,8 @@ import torch
 import pegen_kernels as pk
 from pegen_kernels.torch import Attention, Encoding
 
-FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
+FAST = {"targets": "native", "dtypes": "float32"}
+BOTH = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
 SCALED = """
 local pe = require "pegen"
 return pe.encoding { name = "scaled", axes = { "t" }, head_dim = pe.option("head_dim", 16, "channels"), scale = 3,
@@ -22,7 +23,7 @@ SLOPES = pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua"
 class AttentionGradients(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(8)
-        self.attention = Attention("alibi", head_dim=16, heads=4, causal=True, **FAST)
+        self.attention = Attention("alibi", head_dim=16, heads=4, causal=True, **BOTH)
         self.rows = torch.randn(2, 4, 7, 16), torch.randn(2, 2, 9, 16), torch.randn(2, 2, 9, 16)
         self.places = torch.arange(2.0, 9)[:, None], torch.arange(9.0)[:, None]
         self.weight = torch.randn(2, 4, 7, 16)
@@ -296,7 +297,7 @@ class LearnedTable(unittest.TestCase):
         index = (2 + at[:, None] - at).unbind(-1)
         for grid, width in (("", 16), ((3, 3), 16), ("", 24)):
             bias = Attention("relative_bias_table", head_dim=16, heads=4, window_h=3, window_w=3, value_dim=width,
-                             grid=grid, **FAST)  # fmt: skip
+                             grid=grid, **BOTH)  # fmt: skip
             table = bias.relative_position_bias_table
             self.assertTrue(table.requires_grad)
             for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
@@ -317,7 +318,7 @@ class LearnedTable(unittest.TestCase):
         far = torch.arange(9)[None] - torch.arange(9)[:, None]
         bucket = torch.where(far > 0, 16, 0) + far.abs()  # exact up to 8
         for spec, own in (("t5", 1.0), ("alibi", 0.25), (SCALED, 3.0)):
-            attention = Attention(spec, heads=2, head_dim=16, **FAST)
+            attention = Attention(spec, heads=2, head_dim=16, **BOTH)
             self.assertEqual(attention.kernel.scale, own)
             self.assertEqual(attention.kernel.explain().get("scale"), None if spec == "alibi" else own)
             self.assertEqual(f"of q k^T: {own:g} where" in attention.kernel.header, spec != "alibi")
@@ -331,12 +332,12 @@ class LearnedTable(unittest.TestCase):
                 self.assertLess((out - right).abs().max(), 2e-6)
                 for x, y in zip(torch.autograd.grad(out.sum(), leaves), torch.autograd.grad(right.sum(), leaves)):
                     self.assertLess((x - y).abs().max(), 5e-5)
-        self.assertEqual(Encoding("rope", head_dim=16, **FAST).kernel.scale, 0)
+        self.assertEqual(Encoding("rope", head_dim=16, **BOTH).kernel.scale, 0)
 
     def test_half(self):
         """A table that was cast to bfloat16 has gradients of its type."""
         torch.manual_seed(12)
-        bias = Attention("relative_bias_table", head_dim=16, heads=2, window_h=3, window_w=3, **FAST)
+        bias = Attention("relative_bias_table", head_dim=16, heads=2, window_h=3, window_w=3, **BOTH)
         rounded = copy.deepcopy(bias).cast_operands(torch.bfloat16)
         with torch.no_grad():
             bias.relative_position_bias_table.copy_(rounded.relative_position_bias_table)
