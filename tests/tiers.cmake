@@ -1,5 +1,6 @@
 # Which tests run in which tier of scripts/test, by their names: one regular expression a line. Labels follow from it:
-# quick; full, which the default tier leaves out; long, which the quick preset of the sanitizers leaves out.
+# quick; full, which the default tier leaves out; long, which the quick preset of the sanitizers leaves out; soak, which
+# all other tiers leave out.
 
 # The newest processor that this machine is.
 set(native x86-64-v2)
@@ -34,6 +35,12 @@ set(DEFAULT_THOUGH_LONG
 # The default tier leaves them out although the sanitizers' quick preset runs them.
 set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$"
   "^check_learned_liere_inverse$")
+
+# The soak tier alone runs them: minutes of what others that stay show by fewer descriptions, chips or repetitions. Of the
+# compiler's memory the sanitizers tell more than valgrind, which knows values that are not set.
+set(SOAK
+  "^ptxas_every_" "^ptxas(_dense)?_sm_(86|89|100)$"
+  "^valgrind_(care|geope3d)$" "^amd_gfx942_all$")
 
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
 # pegen's own that others which stay run, too, or code that was generated, which sanitizers do not see into. asan-all
@@ -81,4 +88,6 @@ set(LONG_UNDER_SANITIZERS
   "^python_(packed|cuda)"
   "^(valgrind|growth|package|static|stock|mutation|docs|examples)"
   # listings of machine code and text of other tools: sass_code and the checks run the same code of pegen
-  "^(sass_measured|emit|ptx_text|explain(_numbers)?)$")
+  "^(sass_measured|emit|ptx_text|explain(_numbers)?)$"
+  # many starts of the compiler, whose options other tests read
+  "^(specs_options|golden_widen|ptx_bench_json|ptx_gpu_test_attention)$")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# fresh.sh PEGEN SOURCE KERNELS: generated/ of SOURCE holds, byte for byte, what PEGEN writes now, and its headers are those
+# fresh.sh PEGEN SOURCE KERNELS NM: generated/ of SOURCE holds, byte for byte, what PEGEN writes now, and its headers are those
 # that were written together with the library's objects (in KERNELS).
 set -euo pipefail
-pegen=$1 source=$2 kernels=$3
+pegen=$1 source=$2 kernels=$3 nm=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$source/scripts/generate" "$pegen" "$work"
@@ -10,6 +10,8 @@ if ! diff -rq --exclude CMakeLists.txt --exclude stock_specs.cmake --exclude wai
   echo "generated/ is not what this pegen writes: run   cmake --build build --target generated-update   and commit it"
   exit 1
 fi
+unknown=$("$nm" -u "$kernels"/*.o | awk 'NF && !/:$/')
+[ -z "$unknown" ] || { echo "objects need symbols from outside: $unknown"; exit 1; }
 for header in "$work"/include/pegen/kernels/*.h; do cmp "$header" "$kernels/$(basename "$header")"; done
 while read -r name _; do
   case $name in "#"* | "") continue ;; esac
