@@ -68,15 +68,14 @@ static multivector exponential(const algebra *t, multivector x) {
   }
   int squarings = 0;
   while (ldexpl(norm, -squarings) > 0.5L) squarings++;
-  for (int i = 0; i < t->size; i++) {
-    x.value[i] = ldexpl(x.value[i], -squarings);
-    x.tangent[i] = ldexpl(x.tangent[i], -squarings);
-  }
+  long double scale = ldexpl(1, -squarings);
+  for (int i = 0; i < t->size; i++) x.value[i] *= scale, x.tangent[i] *= scale;
   multivector sum = {{1}, {0}}, terms[2] = {sum};
   for (int k = 1; k <= 22; k++) {
     multivector *term = &terms[k & 1];
     multiply_into(t, &terms[!(k & 1)], &x, term);
     for (int i = 0; i < t->size; i++) {
+      if (term->value[i] == 0 && term->tangent[i] == 0) continue; /* a division takes as long as a product's row */
       sum.value[i] += term->value[i] /= k;
       sum.tangent[i] += term->tangent[i] /= k;
     }
