@@ -154,8 +154,8 @@ static const row ROWS[] = {
      .descriptions = {LOCAL "crowded count=17 biased=false", LOCAL "crowded count=35 biased=false",
                       LOCAL "crowded count=17 biased=true", LOCAL "crowded count=35 biased=true"}},
     /* So many tiles, and so large an operand, that some share the sums of a chunk. */
-    {"many tiles", NEWEST, F32, .sizes = {{400, 3, 3, 1, 3}}, .descriptions = {LOCAL "slopes heads=3"}},
-    {"many tiles on tensor cores", GPUS | TENSOR_CORES, F16, .sizes = {{400, 3, 3, 1, 3}},
+    {"many tiles", NEWEST, F32, .sizes = {{350, 3, 3, 1, 3}}, .descriptions = {LOCAL "slopes heads=3"}},
+    {"many tiles on tensor cores", GPUS | TENSOR_CORES, F16, .sizes = {{350, 3, 3, 1, 3}},
      .descriptions = {LOCAL "slopes heads=3"}},
     {"a large operand", NEWEST, F32, .sizes = {{9, 1, 1, 40, 20}},
      .descriptions = {"relative_bias_table window_h=128 window_w=128 heads=1"}},
