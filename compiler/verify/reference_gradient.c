@@ -26,14 +26,27 @@ static algebra algebra_of(const spec_algebra *g) {
   return t;
 }
 
-static multivector product(const algebra *t, const multivector *x, const multivector *y) {
-  multivector z = {{0}, {0}};
-  for (int a = 0; a < t->size; a++)
-    for (int b = 0; b < t->size; b++) {
-      int sign = t->sign[a][b];
-      z.value[a ^ b] += sign * x->value[a] * y->value[b];
-      z.tangent[a ^ b] += sign * (x->value[a] * y->tangent[b] + x->tangent[a] * y->value[b]);
+/* z: neither x nor y. Most coefficients are zeros, of generators and of even multivectors, which are passed over. */
+static void multiply_into(const algebra *t, const multivector *x, const multivector *y, multivector *z) {
+  int of_y[SPEC_MAX_BLADES], count = 0;
+  for (int i = 0; i < t->size; i++) {
+    z->value[i] = z->tangent[i] = 0;
+    if (y->value[i] != 0 || y->tangent[i] != 0) of_y[count++] = i;
+  }
+  for (int a = 0; a < t->size; a++) {
+    if (x->value[a] == 0 && x->tangent[a] == 0) continue;
+    for (int i = 0; i < count; i++) {
+      int b = of_y[i], sign = t->sign[a][b];
+      if (sign == 0) continue;
+      z->value[a ^ b] += sign * x->value[a] * y->value[b];
+      z->tangent[a ^ b] += sign * (x->value[a] * y->tangent[b] + x->tangent[a] * y->value[b]);
     }
+  }
+}
+
+static multivector product(const algebra *t, const multivector *x, const multivector *y) {
+  multivector z;
+  multiply_into(t, x, y, &z);
   return z;
 }
 
@@ -55,19 +68,22 @@ static multivector exponential(const algebra *t, multivector x) {
   }
   int squarings = 0;
   while (ldexpl(norm, -squarings) > 0.5L) squarings++;
-  for (int i = 0; i < t->size; i++) {
-    x.value[i] = ldexpl(x.value[i], -squarings);
-    x.tangent[i] = ldexpl(x.tangent[i], -squarings);
-  }
-  multivector sum = {{1}, {0}}, term = sum;
+  long double scale = ldexpl(1, -squarings);
+  for (int i = 0; i < t->size; i++) x.value[i] *= scale, x.tangent[i] *= scale;
+  multivector sum = {{1}, {0}}, terms[2] = {sum};
   for (int k = 1; k <= 22; k++) {
-    term = product(t, &term, &x);
+    multivector *term = &terms[k & 1];
+    multiply_into(t, &terms[!(k & 1)], &x, term);
     for (int i = 0; i < t->size; i++) {
-      sum.value[i] += term.value[i] /= k;
-      sum.tangent[i] += term.tangent[i] /= k;
+      if (term->value[i] == 0 && term->tangent[i] == 0) continue; /* a division takes as long as a product's row */
+      sum.value[i] += term->value[i] /= k;
+      sum.tangent[i] += term->tangent[i] /= k;
     }
   }
-  for (; squarings > 0; squarings--) sum = product(t, &sum, &sum);
+  for (; squarings > 0; squarings--) {
+    multiply_into(t, &sum, &sum, &terms[0]);
+    sum = terms[0];
+  }
   return sum;
 }
 
@@ -125,9 +141,9 @@ static multivector combined(const description *d) {
 }
 
 /* How large a tangent's rounding errors may be: dM is 0 where the rotor commutes with all blades of the block. */
-static long double noise_of(const multivector *left, const multivector *right) {
+static long double noise_of(const algebra *t, const multivector *left, const multivector *right) {
   long double tangents = 0, values = 0;
-  for (int i = 0; i < SPEC_MAX_BLADES; i++) {
+  for (int i = 0; i < t->size; i++) {
     tangents += fabsl(left->tangent[i]) + fabsl(right->tangent[i]);
     values += fabsl(left->value[i]) + fabsl(right->value[i]);
   }
@@ -155,7 +171,7 @@ static long double contract(const description *d, const long double *outer, long
       square += entry * entry;
     }
   }
-  if (sqrtl(square) > fabsl(amplitude) * noise_of(&left, &right)) return sqrtl(square);
+  if (sqrtl(square) > fabsl(amplitude) * noise_of(&d->algebra, &left, &right)) return sqrtl(square);
   *value = 0;
   return 0;
 }
@@ -203,6 +219,7 @@ static void rotor_backward(const spec *s, const expr_environment *env, reference
   int count = dual_variables(&place, d->exprs, d->count, &by);
   for (int i = 0; i < count; i++) {
     long double value, norm;
+    if (!reference_is_asked(to, &by[i])) continue;
     dual_eval(&place, &by[i], d->exprs, d->count, d->value);
     norm =
         contract(d, outer.sum, &value) + reference_cancelled(d->value, d->count, (reference_slope){d, norm_of_tangent});

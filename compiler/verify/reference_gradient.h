@@ -86,6 +86,8 @@ typedef struct reference_slope {
 /* What rounding is measured by where terms of tangents cancel: each such tangent alone, as large as its terms. There
  * are at most REFERENCE_ROTORS_MOST; afterwards they are as before. */
 long double reference_cancelled(dual *value, int count, reference_slope slope);
+/* Whether there is a sum for a variable's gradient. */
+bool reference_is_asked(const reference_gains *to, const dual_variable *v);
 /* A gradient of one variable, where it is asked for. */
 void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size);
 /* count expressions at a place, and the gradients of their values. */

@@ -89,6 +89,7 @@ void reference_rotors_backward(const spec *s, const expr_environment *env, refer
   int count = dual_variables(&place, d.input, d.count, &by);
   for (int i = 0; i < count; i++) {
     long double value, norm;
+    if (!reference_is_asked(to, &by[i])) continue;
     dual_eval(&place, &by[i], d.input, d.count, d.value);
     norm =
         contract(&d, outer.sum, &value) + reference_cancelled(d.value, d.count, (reference_slope){&d, norm_of_tangent});

@@ -23,6 +23,8 @@ static gradient_sum *sum_of(const reference_gains *to, const dual_variable *v) {
   return NULL;
 }
 
+bool reference_is_asked(const reference_gains *to, const dual_variable *v) { return sum_of(to, v); }
+
 long double reference_cancelled(dual *value, int count, reference_slope slope) {
   long double sum = 0;
   dual kept[REFERENCE_ROTORS_MOST];
