@@ -36,8 +36,8 @@ set(DEFAULT_THOUGH_LONG
 set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$"
   "^check_learned_liere_inverse$")
 
-# The soak tier alone runs them: minutes of what others that stay show by fewer descriptions, chips or repetitions. Of the
-# compiler's memory the sanitizers tell more than valgrind, which knows values that are not set.
+# The soak tier alone runs them: minutes of what others that stay show by fewer descriptions or chips. Sanitizers watch
+# the compiler's memory, too; valgrind, which stays for one description, knows values that are not set.
 set(SOAK
   "^ptxas_every_" "^ptxas(_dense)?_sm_(86|89|100)$"
   "^valgrind_(care|geope3d)$" "^amd_gfx942_all$")
