@@ -59,7 +59,8 @@ class Tiers(unittest.TestCase):
         names = [name for name, _, _ in list_commands(BUILD)]
         lists = re.findall(r"set\(([A-Z_]+)\n?(.*?)\)\n(?=\n|$)", text, re.DOTALL)
         self.assertEqual(
-            [name for name, _ in lists], ["QUICK", "DEFAULT_THOUGH_LONG", "FULL_THOUGH_SHORT", "SOAK", "LONG_UNDER_SANITIZERS"]
+            [name for name, _ in lists],
+            ["QUICK", "DEFAULT_THOUGH_LONG", "FULL_THOUGH_SHORT", "SOAK", "LONG_UNDER_SANITIZERS"],
         )
         for name, expressions in lists:
             for expression in re.findall(r'"(.*?)"', expressions):
