@@ -39,7 +39,7 @@ set(FULL_THOUGH_SHORT "^oom_pegen_(obj|ptx)$" "^attention_check_.*pape.*_sm_80$"
 # The soak tier alone runs them: minutes of what others that stay show by fewer descriptions or chips. Sanitizers watch
 # the compiler's memory, too; valgrind, which stays for one description, knows values that are not set.
 set(SOAK
-  "^ptxas_every_" "^ptxas(_dense)?_sm_(86|89|100)$"
+  "^(ptxas|random)_every" "^ptxas(_dense)?_sm_(86|89|100)$"
   "^valgrind_(care|geope3d)$" "^amd_gfx942_all$")
 
 # Tests that the quick preset of the sanitizers (asan) leaves out, by names: they take minutes there and run code of
