@@ -214,6 +214,7 @@ class Kernel:
         self._sizes = {name: entry_of(info, name) for name, kind in fields if kind is _native.SizeEntry}
         self._calls: dict[Any, Call] = {}
         self._there: dict[str, Kernel] = {}
+        self._explanation = b""
 
     def on_device(self, device: int) -> Kernel:
         """The kernel for a CUDA device: itself, where it has PTX, was compiled for targets that were named, or was
@@ -604,16 +605,18 @@ class Kernel:
 
     def explain(self) -> dict[str, Any]:
         """What holds of the description and how that is known: group, normal form, properties, cost per token; the
-        members of `pegen explain --format=json`."""
-        compiled = library.pegen_explain(self._described().native())
-        if not compiled:
-            raise MemoryError("pegen_explain")
-        try:
-            if compiled.contents.error:
-                raise CompileError(compiled.contents.error.decode(errors="replace"))
-            return json.loads(compiled.contents.explanation)
-        finally:
-            library.pegen_compiled_free(compiled)
+        members of `pegen explain --format=json`. The description is read in the first call alone."""
+        if not self._explanation:
+            compiled = library.pegen_explain(self._described().native())
+            if not compiled:
+                raise MemoryError("pegen_explain")
+            try:
+                if compiled.contents.error:
+                    raise CompileError(compiled.contents.error.decode(errors="replace"))
+                self._explanation = bytes(compiled.contents.explanation)
+            finally:
+                library.pegen_compiled_free(compiled)
+        return json.loads(self._explanation)
 
     def check(self) -> str:
         """Runs the kernel on every target of this machine beside a slow reference in long double; returns the report.

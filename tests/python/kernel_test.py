@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy
 
@@ -703,6 +704,14 @@ class Known(unittest.TestCase):
         self.assertRegex(kernel.check(), "turn: pass")
         timed = kernel.bench((1, 16, 2))
         self.assertEqual(timed["pegen"], kernel.explain()["pegen"])
+
+    def test_explain_again(self):
+        """A model's layers ask one kernel for first values: its description is read once, and nobody shares a dict."""
+        kernel = pk.compile(TURN, **FAST)
+        first = kernel.explain()
+        first["properties"].clear()
+        with unittest.mock.patch.object(kernel, "_request", None):
+            self.assertTrue(kernel.explain()["properties"])
 
     def test_save_and_load(self):
         kernel = pk.compile(TURN, **FAST)
