@@ -422,15 +422,13 @@ class FirstValues(unittest.TestCase):
             kernel, _ = small(spec)
             if not kernel.operands:
                 continue
-            told = kernel.explain()
-            stated = {operand["name"]: operand["initial"] for operand in told["operands"]}
-            with unittest.mock.patch.object(kernel, "explain", return_value=told):  # Each call runs the compiler.
-                module = (Encoding if "encode" in kernel.entries else Attention)(kernel)
-                drawn = {name: [value.detach().clone()] for name, value in module.named_parameters()}
-                while any(len(several) * several[0].numel() < 2000 for several in drawn.values()):
-                    module.reset_parameters()
-                    for name, value in module.named_parameters():
-                        drawn[name].append(value.detach().clone())
+            stated = {operand["name"]: operand["initial"] for operand in kernel.explain()["operands"]}
+            module = (Encoding if "encode" in kernel.entries else Attention)(kernel)
+            drawn = {name: [value.detach().clone()] for name, value in module.named_parameters()}
+            while any(len(several) * several[0].numel() < 2000 for several in drawn.values()):
+                module.reset_parameters()
+                for name, value in module.named_parameters():
+                    drawn[name].append(value.detach().clone())
             for name, several in drawn.items():
                 with self.subTest(f"{spec} {name}"):
                     value = torch.stack(several)
