@@ -2,7 +2,7 @@
 import functools
 import unittest
 
-from jax_test import SLOPES, Case, compile, loss, places, rows  # first: it says how many devices there are
+from jax_test import ALL, SLOPES, Case, compile, loss, places, rows  # first: it says how many devices there are
 
 import jax
 import numpy
@@ -23,7 +23,7 @@ def lift(x):
 
 class Encode(Case):
     def setUp(self):
-        self.rope, self.mixed = compile("rope", head_dim=16), compile("rope_mixed", heads=4, head_dim=16)
+        self.rope, self.mixed = compile("rope", head_dim=16), compile("rope_mixed", ALL, heads=4, head_dim=16)
         self.q, self.k, self.at = rows(9, 4, 16), rows(20, 4, 16, seed=2), places(20, 2)
         self.bounds = {"cu_seqlens": ints(0, 2, 2, 9), "k_cu_seqlens": ints(0, 11, 13, 20)}
         self.freqs = rows(2, 4, 8, seed=5)
