@@ -21,7 +21,7 @@ set(QUICK
 
 # They run in the default tier although the sanitizers' quick preset leaves them out: one of each kind.
 set(DEFAULT_THOUGH_LONG
-  "^golden_(attention|test_(${native}|aarch64)|aarch64_.*)$"
+  "^golden_(attention|widen|test_(${native}|aarch64)|aarch64_.*)$"
   "^(table|precision|operations)_(${native}|sm_80)$" "^operations$"
   "^ptx_threads_(rope|care|attention|geope3d|sincos|staged)$" "^ptx_(plan|gradient)$"
   "^(ptxas_float8_sm_90|ptx_text|sass_measured)$" "^amd_(gfx90a|threads_rope)$"
@@ -29,7 +29,7 @@ set(DEFAULT_THOUGH_LONG
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^explain(_numbers)?$" "^attention_(far|few|prefix|score_inputs|values)_sm_80$"
   "^compatibility" "^float_state_${native}$" "^bench_json$"
-  "^python_(formulas|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples)$"
+  "^python_(formulas|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples|specs_options)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
