@@ -613,7 +613,7 @@ class Kernel:
             try:
                 if compiled.contents.error:
                     raise CompileError(compiled.contents.error.decode(errors="replace"))
-                self._explanation = bytes(compiled.contents.explanation)
+                self._explanation = compiled.contents.explanation
             finally:
                 library.pegen_compiled_free(compiled)
         return json.loads(self._explanation)

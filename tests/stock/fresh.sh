@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fresh.sh PEGEN SOURCE KERNELS NM: generated/ of SOURCE holds, byte for byte, what PEGEN writes now, and its headers are those
-# that were written together with the library's objects (in KERNELS).
+# fresh.sh PEGEN SOURCE KERNELS NM: generated/ of SOURCE holds, byte for byte, what PEGEN writes now, and its headers are
+# those that were written together with the library's objects (in KERNELS), which need no symbol from outside.
 set -euo pipefail
 pegen=$1 source=$2 kernels=$3 nm=$4
 work=$(mktemp -d)
