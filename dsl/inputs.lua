@@ -1,7 +1,9 @@
 -- inputs: tensors that a kernel is given with a row for each token and head, beside q (of blocks of blades: or k; of
 -- scores: or k, as `of` says).
 --
--- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the token's row.
+-- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the token's row. In a
+-- bias or a score the index may be an expression: whole numbers, of which those beyond the ends count as the end, and NaN
+-- as 0.
 local core = ...
 local check = core.include "check"
 local remedy = core.include "remedy"
@@ -55,6 +57,14 @@ Input.__call = core.word(function(handle, ...)
   end
   input.is_read, input.is_of_pairs = true, are_of_pairs
   if wanted == 0 then return core.input(input.index, 0, are_wide) end
+  if core.is_traced(given[1]) then
+    if not are_of_pairs then
+      check.fail("input '%s' is read at a computed index, which only a bias and a score may do", input.name)
+    end
+    -- 0 stands first: of 0 and a NaN it is the larger, so that a NaN counts as 0 on every machine.
+    local inside = core.arithmetic.max(0, core.arithmetic.min(given[1], input.size - 1))
+    return core.input_at(input.index, inside, input.size - 1)
+  end
   local index = type(given[1]) == "number" and math.tointeger(given[1])
   if not index or index < 0 or index >= input.size then
     check.fail("input '%s': the index is %s, 0 to %d was expected", input.name, check.show(given[1]), input.size - 1)

@@ -354,6 +354,17 @@ static int core_input(lua_State *L) {
   return 1;
 }
 
+/* core.input_at(input from 0, index, last element): the element of the token's row at a computed index, as float64 */
+static int core_input_at(lua_State *L) {
+  lua_settop(L, 3);
+  push_operation(L, EXPR_INPUT_AT, trace_check(L, 2), NULL, NULL);
+  trace *t = (trace *)trace_check(L, 4); /* made just now, and nobody else's */
+  t->index = (int)luaL_checkinteger(L, 1);
+  t->last = (int)luaL_checkinteger(L, 3);
+  push_operation(L, EXPR_WIDEN, t, NULL, NULL);
+  return 1;
+}
+
 /* core.is_expression(value): an expression or a finite number */
 static int core_is_expression(lua_State *L) {
   lua_pushboolean(L, trace_is(L, 1));
@@ -373,6 +384,7 @@ void trace_open(lua_State *L) {
                                        {"sum", core_sum},
                                        {"masked", core_masked},
                                        {"input", core_input},
+                                       {"input_at", core_input_at},
                                        {"is_expression", core_is_expression},
                                        {"is_traced", core_is_traced},
                                        {"channel", core_channel},
@@ -463,6 +475,7 @@ static const expr *merge(merger *m, const trace *const *parts) {
     if (!(arguments[j] = merge(m, column))) return NULL;
   }
   if (first->op == EXPR_SUM) return expr_sum(m->pool, first->index, arguments[0]);
+  if (first->op == EXPR_INPUT_AT) return expr_input_at(m->pool, first->index, first->last, arguments[0]);
   if (offsets) return expr_element(m->pool, first->index, first->last, m->heads, offsets, arguments[0]);
   if (arity == 1) return expr_unary(m->pool, first->op, arguments[0]);
   if (arity == 2) return expr_binary(m->pool, first->op, arguments[0], arguments[1]);

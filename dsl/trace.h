@@ -13,9 +13,9 @@
 
 typedef struct trace {
   expr_op op;
-  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. TERMS, SUM: how many */
+  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT, INPUT_AT: input. TERMS, SUM: how many */
   int32_t offset; /* OPERAND, ELEMENT, INPUT: element */
-  int last;       /* ELEMENT: the operand's last one */
+  int last;       /* ELEMENT, INPUT_AT: the last one of the operand, or of the row */
   double value;   /* CONST */
   const struct trace *arg[3];
   int depth, size; /* of the tree below */

@@ -43,7 +43,8 @@ typedef struct pegen_attention_seen {
  * a key's number, or a query's with the other sign. */
 typedef struct pegen_attention_number {
   int64_t of_key; /* 1: of keys */
-  int64_t input, element; /* of which input, and of a row of it; -1: the token's index in the sequence of keys */
+  int64_t input, element; /* of which input, and of a row of it; both -1: the token's index in the sequence of keys;
+                              element -1: where the row is, in bytes from places.data */
 } pegen_attention_number;
 
 /* Where rows of keys and values are in pages: those of a tile's head are in page 0, key 0 in its first row, as
@@ -118,6 +119,7 @@ typedef struct pegen_attention_places {
   int64_t ahead; /* index of token 0 in the sequence of keys */
   const char *input[PEGEN_MAX_INPUTS]; /* rows of token 0 of the head, float32; those that numbers are read of */
   int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
+  const char *data[PEGEN_MAX_INPUTS]; /* the first row of the same tensors */
   const int64_t *grid;
   double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that most differences are exact in float32 */
   const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
@@ -238,7 +240,8 @@ typedef struct pegen_attention {
   int64_t n_scatters; /* sums of a head that operands' elements gain, of each block (those of a bias: of block 0) */
   const pegen_leaf *scatters; /* which: offsets[head][n_blocks]; operand -1: nothing of this sum */
   int64_t has_places; /* 1: coordinates of positions have gradients */
-  int64_t n_sums; /* coordinates that gains are summed of, numbers of inputs among them behind those; 0: none */
+  int64_t n_sums; /* numbers of a token that gains are summed of: coordinates, numbers of inputs, and all elements of
+                     those inputs whose rows' places are numbers; 0: none */
   int64_t gaining; /* bits: operands that have a gradient */
   int64_t keeps; /* 1: where batches share positions, gradients keep biases of pairs and sums of what these gain */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */

@@ -30,19 +30,22 @@ static void read_axis(const pegen_attention_places *p, int64_t first, int64_t co
   for (int64_t i = 0; i < count; i++) out[i] -= origin;
 }
 
-/* A token's number `element` of an input, and of as many tokens more as follow it in memory, `count` in all at most. */
+/* A token's number `element` of an input, or where its row is, and of as many tokens more as follow it in memory, `count`
+ * in all at most. */
 static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_t element, int64_t token, int64_t count,
                           double *out) {
   const pegen_attention_pages *pages = p->pages;
   int64_t step = p->input_token[input], end = pages ? pegen_page_end(pages, token, token + count) : token + count;
   const char *row = pages ? (const char *)pegen_paged_row(pages, p->input[input], pages->input_page[input], step, token)
                           : p->input[input] + token * step;
-  for (int64_t i = 0; i < end - token; i++) out[i] = ((const float *)(const void *)(row + i * step))[element];
+  for (int64_t i = 0; i < end - token; i++)
+    out[i] = element < 0 ? (double)((intptr_t)row + i * step - (intptr_t)p->data[input])
+                         : ((const float *)(const void *)(row + i * step))[element];
   return end - token;
 }
 
 /* A token's index is one of its numbers: of the last query and the last key the same. Others are of its inputs. */
-static void numbers(const pegen_attention_places *p, int64_t number, int64_t first, int64_t count, double *out) {
+static void token_numbers(const pegen_attention_places *p, int64_t number, int64_t first, int64_t count, double *out) {
   const pegen_attention_number *n = &p->numbers[number];
   int is_own = n->of_key == p->of_keys;
   if (is_own && n->input >= 0) {
@@ -56,7 +59,7 @@ void pegen_attention_place(const pegen_attention_places *p, int64_t token, doubl
   for (int64_t axis = 0; axis < p->axes && p->positions; axis++) read_axis(p, token, 1, axis, out + axis);
   if (!p->positions && p->axes) pegen_cell(p->grid, p->axes, token - p->skip, out);
   for (int64_t axis = 0; axis < p->axes && !p->positions; axis++) out[axis] -= p->origin[axis];
-  for (int64_t i = 0; i < p->n_numbers; i++) numbers(p, i, token, 1, out + p->axes + i);
+  for (int64_t i = 0; i < p->n_numbers; i++) token_numbers(p, i, token, 1, out + p->axes + i);
 }
 
 /* The grid's points in their order: no division but the first. */
@@ -80,7 +83,7 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
   }
   for (int64_t number = 0; number < places->n_numbers; number++) {
     double *row = out + (places->axes + number) * stride;
-    numbers(places, number, first, count, row);
+    token_numbers(places, number, first, count, row);
     for (int64_t i = count; i < stride; i++) row[i] = 0;
   }
 }

@@ -27,16 +27,22 @@ static double sum_of(const place_sums *s, int64_t first, int64_t last, int64_t o
   return sum;
 }
 
-/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. */
-static double input_sum(const pegen_attention *form, const place_sums *s, const pegen_view *view, int64_t input,
+/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. Elements that are
+ * read at computed places stand behind the numbers, row by row. */
+static double input_sum(const pegen_driver *driver, const place_sums *s, const pegen_view *view, int64_t input,
                         int64_t element, int64_t batches, int64_t batch, int64_t head, int64_t token) {
-  int64_t own = form->n_sums - form->n_numbers, shared = view->size[PEGEN_BATCH] == 1,
-          group = s->heads / view->size[PEGEN_HEAD];
+  const pegen_attention *form = driver->form;
+  int64_t own = form->placed ? driver->kernel->n_axes : 0, behind = own + form->n_numbers,
+          shared = view->size[PEGEN_BATCH] == 1, group = s->heads / view->size[PEGEN_HEAD];
   double sum = 0;
-  for (int64_t i = 0; i < form->n_numbers; i++)
-    if (form->numbers[i].input == input && form->numbers[i].element == element)
-      sum +=
-          sum_of(s, shared ? 0 : batch, shared ? batches : batch + 1, head * group, (head + 1) * group, token, own + i);
+  for (int64_t i = 0; i < form->n_numbers; i++) {
+    const pegen_attention_number *n = &form->numbers[i];
+    int is_row = n->input >= 0 && n->element < 0;
+    if (n->input == input && (is_row || n->element == element))
+      sum += sum_of(s, shared ? 0 : batch, shared ? batches : batch + 1, head * group, (head + 1) * group, token,
+                    is_row ? behind + element : own + i);
+    if (is_row) behind += driver->kernel->inputs[n->input].size;
+  }
   return sum;
 }
 
@@ -52,7 +58,7 @@ static void finish_input(const pegen_driver *driver, const pegen_args *args, con
       for (int64_t token = begin; token < end; token++)
         for (int64_t element = 0; element < (size ? size : 1); element++) {
           char *row = pegen_at(view, batch, head, token);
-          double sum = input_sum(driver->form, &s, view, input, element, batches, batch, head, token);
+          double sum = input_sum(driver, &s, view, input, element, batches, batch, head, token);
           pegen_gain(row + element * (int64_t)sizeof(float), 0, call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
         }
 }

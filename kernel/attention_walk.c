@@ -127,6 +127,7 @@ void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
     if (n->of_key && rows != p->input[n->input]) w->is_bounded = 0;
     p->input[n->input] = rows;
     p->input_token[n->input] = view->stride[PEGEN_TOKEN];
+    p->data[n->input] = pegen_at(view, 0, 0, 0);
   }
 }
 

@@ -161,7 +161,8 @@ static sum expand_anew(expansion *e, const expr *x) {
   case EXPR_POSITION:
   case EXPR_CHANNEL:
   case EXPR_COTANGENT:
-  case EXPR_ELEMENT: return atom_of(e, x->id);
+  case EXPR_ELEMENT:
+  case EXPR_INPUT_AT: return atom_of(e, x->id);
   case EXPR_NARROW:
   case EXPR_WIDEN: return expand(e, x->arg[0]);
   case EXPR_NEG: return scaled(e, expand(e, x->arg[0]), -1);

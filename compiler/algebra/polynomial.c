@@ -145,8 +145,8 @@ static bool is_taken_apart(const expr *x) {
 
 static const items *expand_node(expander *e, const expr *x) {
   bool varies = x->depends & DEPENDS_POSITION;
-  if (x->op == EXPR_ELEMENT)
-    return fail(e, "a polynomial bias reads operands at places that are known when it is compiled only");
+  if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT)
+    return fail(e, "a polynomial bias reads operands and inputs at places that are known when it is compiled only");
   if (x->op == EXPR_CONST && !isfinite(x->value)) return fail(e, "a polynomial bias has no pe.masked in it");
   if (x->op == EXPR_POSITION) return axis(e, x->index);
   if (x->op == EXPR_DIV && !(x->arg[1]->depends & DEPENDS_POSITION)) {

@@ -29,7 +29,7 @@ static bool gives_weights(const attend_design *design) {
 }
 
 int attend_summed(const attend_design *design) {
-  return design->p->sums_inputs && gives_tokens(design) ? design->p->n_sums : 0;
+  return design->p->sums_inputs && gives_tokens(design) ? design->p->sum_width : 0;
 }
 
 unsigned attend_gaining_of_pairs(const attention_plan *p) {
@@ -49,14 +49,17 @@ static int elements_of(const spec_input *input) { return input->size ? (int)inpu
 static const gpu_input_sums *input_sums_of(arena *a, const attention_plan *p) {
   gpu_input_sums *s = arena_new(a, gpu_input_sums);
   int own = p->n_places - p->n_numbers;
-  s->n_sums = p->n_sums;
-  s->terms = arena_array(a, int32_t, p->n_numbers);
+  s->n_sums = p->sum_width;
+  s->terms = arena_array(a, int32_t, p->sum_width);
   for (int i = 0; i < p->spec->n_inputs; i++) s->count += elements_of(&p->spec->input[i]);
   s->first = arena_array(a, int32_t, s->count + 1);
   for (int i = 0, element = 0; i < p->spec->n_inputs; i++)
     for (int k = 0; k < elements_of(&p->spec->input[i]); k++) {
-      for (int n = 0; n < p->n_numbers; n++)
-        if (p->number[n].input == i && p->number[n].element == k) s->terms[s->n_terms++] = own + n;
+      for (int n = 0; n < p->n_numbers; n++) {
+        if (p->number[n].input != i) continue;
+        if (attention_is_row(p, n)) s->terms[s->n_terms++] = attention_first_element(p, i) + k;
+        else if (p->number[n].element == k) s->terms[s->n_terms++] = own + n;
+      }
       s->first[++element] = s->n_terms;
     }
   return s;

@@ -2,6 +2,7 @@
  *
  * Numbers of a tile's queries and keys lie in shared memory as coordinates do, one row of each side's a token. A head
  * of q reads those of an input's head that it shares with its neighbours, which of keys may be other heads than k's.
+ * Of a row whose elements are read at computed places its address lies there, in two numbers.
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"
@@ -15,7 +16,7 @@ static bool is_laid(const attention_plan *p, int i, bool of_key) {
 /* Numbers of a row of the side's; and those before number i. */
 static int width_of(const attention_plan *p, bool of_key, int end) {
   int count = 0;
-  for (int i = 0; i < end; i++) count += is_laid(p, i, of_key);
+  for (int i = 0; i < end; i++) count += is_laid(p, i, of_key) ? 1 + attention_is_row(p, i) : 0;
   return count;
 }
 
@@ -57,6 +58,19 @@ ir_value attend_number_of(attend *t, int i, ir_value token) {
   return ir_cast(b, "arith.sitofp", index, b->f32);
 }
 
+static void lay_row(attend *t, int i, ir_value token, ir_value at) {
+  ir *b = t->b;
+  ir_value row = row_of_input(t, t->p->number[i].input, token), high = ir_op2(b, "arith.shrui", row, i64(b, 32));
+  ir_store(b, narrow(b, row), at, 4, false);
+  ir_store(b, narrow(b, high), ir_offset_const(b, at, 4), 4, false);
+}
+
+static ir_value laid_row(ir *b, ir_value at) {
+  ir_value low = ir_cast(b, "arith.extui", ir_load(b, b->i32, at, 4), b->i64),
+           high = ir_cast(b, "arith.extui", ir_load(b, b->i32, ir_offset_const(b, at, 4), 4), b->i64);
+  return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i64(b, 32)));
+}
+
 void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   ir *b = t->b;
   const attention_plan *p = t->p;
@@ -65,7 +79,9 @@ void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   ir_value token = clamped(b, add(b, first, t->thread), of_keys ? t->keys : t->tokens);
   for (int i = 0; i < p->n_numbers; i++) {
     if (!is_laid(p, i, of_keys)) continue;
-    ir_store(b, load_number(t, i, token), laid_at(t, of_keys, t->thread, i), 4, false);
+    ir_value at = laid_at(t, of_keys, t->thread, i);
+    if (attention_is_row(p, i)) lay_row(t, i, token, at);
+    else ir_store(b, load_number(t, i, token), at, 4, false);
   }
   ir_end_if(b, branch);
 }
@@ -75,10 +91,16 @@ void attend_pair_numbers(attend *t, const attend_pair_of *pair) {
   ir *b = t->b;
   const attention_plan *p = t->p;
   ir_value index = add(b, pair->query_token, sub(b, t->keys, t->tokens));
+  ir_value *rows = arena_array(t->memory, ir_value, p->spec->n_inputs + 1);
+  t->exprs.inputs = rows;
   for (int i = 0; i < p->n_numbers; i++) {
     bool of_key = p->number[i].of_key;
-    ir_value x;
-    if (is_laid(p, i, of_key)) x = ir_load(b, b->f32, laid_at(t, of_key, of_key ? pair->key : pair->query, i), 4);
+    ir_value x, at = laid_at(t, of_key, of_key ? pair->key : pair->query, i);
+    if (attention_is_row(p, i)) {
+      rows[p->number[i].input] = laid_row(b, at);
+      continue;
+    }
+    if (is_laid(p, i, of_key)) x = ir_load(b, b->f32, at, 4);
     else x = ir_cast(b, "arith.sitofp", of_key ? pair->key_token : index, b->f32);
     if (!of_key) x = ir_op1(b, "arith.negf", x);
     t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);

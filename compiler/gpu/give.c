@@ -416,10 +416,14 @@ static bool gains(const attend_give *g, int axis) {
 
 void attend_begin_tokens(attend_give *g) {
   const attention_plan *p = g->t->p;
-  const expr *roots[SPEC_MAX_AXES];
+  const expr **roots = arena_array(g->t->memory, const expr *, p->n_sums + 2 * p->n_row_scatters + 1);
   int count = 0;
   for (int axis = 0; axis < p->n_sums; axis++)
     if (gains(g, axis)) roots[count++] = p->place[axis];
+  for (int i = 0; i < p->n_row_scatters; i++) {
+    roots[count++] = p->row_scatter[i].gradient;
+    roots[count++] = p->row_scatter[i].leaf->arg[0];
+  }
   if (count) emit_thread_operands(&g->t->exprs, roots, count);
 }
 
@@ -433,8 +437,70 @@ static ir_value share_at(attend_give *g) {
     heads = ir_op2(b, "arith.divui", heads, t->parameter[PEGEN_PTX_ATTENTION_GROUP]);
   ir_value at = add(b, mul(b, wide(b, t->batch), tokens), wide(b, attend_own_token(g)));
   at = add(b, mul(b, at, heads), wide(b, g->owner));
-  at = mul(b, at, i64(b, (int64_t)t->p->n_sums * NUMBER));
+  at = mul(b, at, i64(b, (int64_t)t->p->sum_width * NUMBER));
   return ir_pointer(b, add(b, g->gradient[PEGEN_PTX_ATTENTION_SHARES], at));
+}
+
+/* ---- elements of rows of inputs, read at computed places ---- */
+
+static ir_value row_element_at(attend_give *g, int first, ir_value element) {
+  ir *b = g->t->b;
+  return ir_offset(b, ir_offset_const(b, share_at(g), (int64_t)first * NUMBER), wide(b, scaled(b, element, NUMBER)));
+}
+
+/* Which of its row's lanes a lane is. */
+static ir_value part_of(const attend_give *g) { return quotient(g->t->b, g->lane, g->rows); }
+
+static void clear_row_elements(attend_give *g) {
+  ir *b = g->t->b;
+  const attention_plan *p = g->t->p;
+  int count = p->sum_width - p->n_sums, lanes = lanes_of_row(g);
+  if (!count) return;
+  ir_branch own = ir_if(b, has_own(g));
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (count + lanes - 1) / lanes));
+  ir_value element = add(b, scaled(b, narrow(b, loop.index), lanes), part_of(g));
+  ir_branch inside = ir_if(b, below(b, element, i32(b, count)));
+  two_float_store(b, two_float_const(b, 0), row_element_at(g, p->n_sums, element));
+  ir_end_if(b, inside);
+  ir_end_for(b, loop);
+  ir_end_if(b, own);
+  ir_wait(b, IR_BARRIER_WARP);
+}
+
+static void add_row_element(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  const adjoint_scatter *s = context;
+  ir *b = g->t->b;
+  const expr *roots[] = {s->gradient, s->leaf};
+  open_pair open;
+  (void)sums;
+  begin_pair(g, pair, &open);
+  expr_loop terms = {0};
+  if (s->leaf->terms) terms = emit_expr_terms(walker_of(g), s->leaf->terms, roots, 2);
+  ir_value gain = value_of(g, &open, s->gradient), element = emit_thread_place(&g->t->exprs, s->leaf);
+  ir_branch some = ir_if(b, ir_compare_float(b, "une", gain, zero(b)));
+  ir_value at = row_element_at(g, attention_first_element(g->t->p, s->leaf->index), element);
+  two_float_store(b, two_float_add(b, two_float_load(b, at), two_float_f32(gain)), at);
+  ir_end_if(b, some);
+  if (s->leaf->terms) emit_expr_end_terms(walker_of(g), terms);
+  end_pair(g, &open);
+}
+
+/* Lanes of one row take turns: elements are those of the whole row. */
+static void give_row_elements(attend_give *g) {
+  ir *b = g->t->b;
+  const attention_plan *p = g->t->p;
+  for (int i = 0; i < p->n_row_scatters; i++) {
+    const adjoint_scatter *s = &p->row_scatter[i];
+    if (p->spec->input[s->leaf->index].of_keys != g->of_keys) continue;
+    ir_branch wanted = ir_if(b, tokens_wanted(g));
+    ir_loop turns = ir_for(b, i64(b, 0), i64(b, lanes_of_row(g)));
+    ir_branch own = ir_if(b, ir_compare_int(b, "eq", part_of(g), narrow(b, turns.index)));
+    walk(g, add_row_element, (void *)s, 0, NULL);
+    ir_end_if(b, own);
+    ir_wait(b, IR_BARRIER_WARP);
+    ir_end_for(b, turns);
+    ir_end_if(b, wanted);
+  }
 }
 
 void attend_clear_shares(attend_give *g) {
@@ -444,6 +510,7 @@ void attend_clear_shares(attend_give *g) {
   for (int axis = 0; axis < g->t->p->n_sums; axis++)
     two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
   ir_end_if(b, first);
+  clear_row_elements(g);
   ir_end_if(b, wanted);
 }
 
@@ -481,4 +548,5 @@ void attend_give_tokens(attend_give *g) {
   unsigned axes = 0;
   for (int axis = 0; axis < g->t->p->n_sums; axis++) axes |= gains(g, axis) ? 1u << axis : 0;
   attend_give_shares(g, axes, add_places, NULL);
+  give_row_elements(g);
 }

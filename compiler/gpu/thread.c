@@ -291,17 +291,16 @@ static expr_walker *at_slot(thread_emitter *e, int slot) {
   return &e->walker;
 }
 
-/* A computed place, whatever it was, is one inside the operand. */
+/* A computed place, whatever it was, is one inside the operand, or the row of an input. */
 static ir_value place_of(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
-  const spec_operand *operand = &e->spec->operand[x->index];
-  int64_t count = 1;
-  for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
+  bool is_row = x->op == EXPR_INPUT_AT;
+  int64_t count = is_row ? x->last + 1 : spec_operand_elements(&e->spec->operand[x->index]);
   ir_value zero = i32(b, 0), last = i32(b, count - 1);
-  if (x->arg[0]->op == EXPR_TERMS) /* the description was checked: it is inside */
+  if (!is_row && x->arg[0]->op == EXPR_TERMS) /* the description was checked: it is inside */
     return add(b, narrow(b, emit_expr_place_of_terms(&e->walker, x->arg[0])), operand_offset(e, x, slot));
   ir_value index = ir_cast(b, "arith.fptosi", emit_expr_f32(at_slot(e, slot), x->arg[0]), b->i32);
-  index = add(b, index, operand_offset(e, x, slot));
+  if (!is_row) index = add(b, index, operand_offset(e, x, slot));
   index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
   return ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
 }
@@ -312,6 +311,13 @@ static ir_value indexed_element(thread_emitter *e, const expr *x, int slot) {
   ir_value index = place_of(e, x, slot);
   ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
   return ir_load(b, b->f32, ir_offset(b, data, wide(b, mul(b, index, i32(b, 4)))), 4);
+}
+
+/* The element there of the row of an input that the pair at hand reads. */
+static ir_value row_element(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  ir_value row = ir_pointer(b, e->inputs[x->index]);
+  return ir_load(b, b->f32, ir_offset(b, row, wide(b, mul(b, place_of(e, x, slot), i32(b, 4)))), 4);
 }
 
 void emit_thread_inputs(thread_emitter *e, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
@@ -373,6 +379,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   case EXPR_TABLE: return *value = constants(e, x, slot), true;
   case EXPR_INPUT: return *value = two_float_f32(input_element(e, x, slot)), true;
   case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, slot)), true;
+  case EXPR_INPUT_AT: return *value = two_float_f32(row_element(e, x, slot)), true;
   case EXPR_COTANGENT: return *value = e->cotangents[slot * e->n_cotangents + x->index - e->first_cotangent], true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: return false;

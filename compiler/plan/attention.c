@@ -60,7 +60,7 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
 /* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
  * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
 static bool is_dear(const expr *x, bool fills_lanes) {
-  if (expr_op_is_elementary(x->op) || x->op == EXPR_ELEMENT) return true;
+  if (expr_op_is_elementary(x->op) || x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT) return true;
   if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (is_dear(x->arg[i], fills_lanes)) return true;
@@ -134,17 +134,21 @@ static void find_scatters(arena *a, attention_plan *p, const expr *bias) {
   expr_pool *pool = p->spec->pool;
   adjoint_output output = {bias, expr_cotangent(pool, 0, DEPENDS_POSITION)};
   const adjoint_scatter *found;
-  int count = adjoint_scatters(a, pool, &output, 1, ADJOINT_OPERANDS | ADJOINT_POSITIONS, &found);
-  adjoint_scatter *narrow = arena_array(a, adjoint_scatter, count + 1);
+  int count = adjoint_scatters(a, pool, &output, 1, ADJOINT_OPERANDS | ADJOINT_INPUTS | ADJOINT_POSITIONS, &found);
+  adjoint_scatter *narrow = arena_array(a, adjoint_scatter, count + 1),
+                  *of_rows = arena_array(a, adjoint_scatter, count + 1);
   for (int i = 0; i < count; i++) {
     const expr *gradient = in_f32(a, pool, found[i].gradient);
     /* The product's leaf is in powers of two; what it gains is of natural numbers, as cotangents are. */
     if (found[i].leaf->op == EXPR_POSITION && found[i].leaf->index == SPEC_OF_SCORE)
       p->gain = in_f32(a, pool, expr_mul(pool, found[i].gradient, expr_const(pool, LOG2_E)));
     else if (found[i].leaf->op == EXPR_POSITION) p->place[found[i].leaf->index] = gradient;
+    else if (found[i].leaf->op == EXPR_INPUT_AT)
+      of_rows[p->n_row_scatters++] = (adjoint_scatter){found[i].leaf, gradient};
     else narrow[p->n_scatters++] = (adjoint_scatter){found[i].leaf, gradient};
   }
   p->scatter = narrow;
+  p->row_scatter = of_rows;
 }
 
 static void find_sink(arena *a, attention_plan *p) {
@@ -201,6 +205,7 @@ static void visit_others(attention_plan *p, bool *seen) {
     visit(p, p->mask->open, seen);
   }
   for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
+  for (int i = 0; i < p->n_row_scatters; i++) visit(p, p->row_scatter[i].gradient, seen);
   if (p->sink) visit(p, p->sink, seen);
   for (int i = 0; i < p->n_sinks; i++) visit(p, p->of_sink[i].gradient, seen);
   if (p->gain) visit(p, p->gain, seen);
@@ -261,7 +266,10 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
     return number.of_key ? place : expr_neg(pool, place);
   }
   if (arity == 0) return x;
-  if (x->op == EXPR_WIDEN && x->arg[0]->op == EXPR_INPUT) return placed(a, p, x->arg[0]);
+  bool is_row = x->op == EXPR_INPUT_AT;
+  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, -1}) < 0) return NULL;
+  if (x->op == EXPR_WIDEN && (x->arg[0]->op == EXPR_INPUT || x->arg[0]->op == EXPR_INPUT_AT))
+    return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
   return expr_rebuild(pool, x, arg);
@@ -290,8 +298,8 @@ static bool find_score(arena *a, attention_plan *p) {
   natural = in_f32(a, s->pool, natural);
   p->score = times(s->pool, natural, LOG2_E);
   find_scatters(a, p, natural);
-  for (int i = 0; i < p->n_numbers; i++) /* an index has no gradient */
-    if (p->number[i].input < 0) p->place[p->n_places - p->n_numbers + i] = NULL;
+  for (int i = 0; i < p->n_numbers; i++) /* an index has no gradient, nor where a row is */
+    if (p->number[i].element < 0) p->place[p->n_places - p->n_numbers + i] = NULL;
   return true;
 }
 
@@ -359,7 +367,9 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->first_sink = p->n_scatters + (p->torques ? p->torques->n_scatters : 0);
   p->has_places = attention_is_placed(p) && !p->by_rows && !p->turns_values;
   p->sums_inputs = attention_reads_inputs(p);
-  p->n_sums = p->sums_inputs ? p->n_places : p->has_places ? s->n_axes : 0;
+  p->n_sums = p->sum_width = p->sums_inputs ? p->n_places : p->has_places ? s->n_axes : 0;
+  for (int i = 0; i < p->n_numbers; i++)
+    if (attention_is_row(p, i)) p->sum_width += (int)s->input[p->number[i].input].size;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
@@ -399,7 +409,7 @@ const attention_plan *attention_plan_operands(arena *a, const attention_plan *p)
   on->by_rows = false;
   on->by_tiles = on->bias && is_dear(on->bias, false);
   on->of_operands = on->has_places = true; /* what torques are summed beside; that none are wanted the driver says */
-  on->n_sums = p->spec->n_axes;
+  on->n_sums = on->sum_width = p->spec->n_axes;
   on->place = arena_array(a, const expr *, p->spec->n_axes);
   return on;
 }
@@ -409,7 +419,7 @@ bool attention_is_turned(const attention_plan *p) { return p->turned && !p->matr
 bool attention_tells(const attention_plan *p) { return !p->score && !attention_is_turned(p); }
 
 bool attention_moves(const attention_plan *p) {
-  bool moves = p->has_places && (p->torques || p->columns);
+  bool moves = (p->has_places && (p->torques || p->columns)) || p->n_row_scatters;
   for (int axis = 0; axis < p->n_sums; axis++) moves = moves || p->place[axis];
   return moves;
 }
@@ -418,6 +428,26 @@ bool attention_reads_inputs(const attention_plan *p) {
   for (int i = 0; i < p->n_numbers; i++)
     if (p->number[i].input >= 0) return true;
   return false;
+}
+
+bool attention_is_row(const attention_plan *p, int i) { return p->number[i].input >= 0 && p->number[i].element < 0; }
+
+/* The number that is where rows of an input are. */
+static int row_number(const attention_plan *p, int input) {
+  int i = 0;
+  while (!(attention_is_row(p, i) && p->number[i].input == input)) i++;
+  return i;
+}
+
+int attention_row_place(const attention_plan *p, int input) {
+  return p->n_places - p->n_numbers + row_number(p, input);
+}
+
+int attention_first_element(const attention_plan *p, int input) {
+  int first = p->n_sums;
+  for (int i = 0; i < row_number(p, input); i++)
+    if (attention_is_row(p, i)) first += (int)p->spec->input[p->number[i].input].size;
+  return first;
 }
 
 bool attention_begins_terms(const attention_plan *p, int scatter) {
@@ -451,7 +481,7 @@ const attention_plan *attention_plan_turned_gradient(arena *a, const attention_p
   *on = *attention_plan_forward(a, p, target);
   if (p->torques && p->torques->n_scatters) on->n_scatters = 0; /* then operands gain pair by pair, all of them */
   on->torques = NULL;
-  on->n_sums = 0;
+  on->n_sums = on->sum_width = on->n_row_scatters = 0;
   on->has_places = false;
   on->of_turned = true;
   return on;

@@ -31,7 +31,9 @@ typedef struct attention_torques {
  * others: on its axis a displacement is a key's number, or a query's with the other sign. */
 typedef struct attention_number {
   bool of_key;
-  int input, element; /* of the spec's inputs, and of a row of it; -1: the token's index in the sequence of keys */
+  int input, element; /* of the spec's inputs, and of a row of it; both -1: the token's index in the sequence of keys;
+                       * element -1: where the row is, bytes from the tensor's first one, of which elements are read at
+                       * computed places */
 } attention_number;
 
 typedef struct attention_plan {
@@ -84,6 +86,10 @@ typedef struct attention_plan {
   bool has_places; /* coordinates of positions have gradients: not on the grid, where none are given */
   int n_sums; /* coordinates that gains are summed of: of positions, of inputs behind them; 0: none */
   bool sums_inputs; /* some of them are numbers that inputs are read for */
+  int sum_width; /* numbers of a token's sums: those, and behind them all elements of each row that is read at computed
+                  * places, in the order of `number` (attention_first_element) */
+  int n_row_scatters; /* what such elements gain: as `scatter`, of leaves INPUT_AT */
+  const adjoint_scatter *row_scatter;
   bool of_operands; /* gradients of operands alone (attention_plan_operands) */
   bool of_turned; /* gradients of rows that come turned (attention_plan_turned_gradient) */
   /* Rotations that leave the pairs (algebra/relative.h): processors turn rows of q and k instead, once each. */
@@ -128,6 +134,12 @@ bool attention_begins_terms(const attention_plan *p, int scatter);
 bool attention_keeps_pairs(const attention_plan *p);
 /* Whether a pair gives coordinates anything: a table's places do not. */
 bool attention_moves(const attention_plan *p);
+/* Whether number i is where a row is. */
+bool attention_is_row(const attention_plan *p, int i);
+/* The coordinate that says where rows of an input are which elements are read of at computed places. */
+int attention_row_place(const attention_plan *p, int input);
+/* The first of such an input's elements among a token's sums. */
+int attention_first_element(const attention_plan *p, int input);
 /* Whether pairs read something of inputs. */
 bool attention_reads_inputs(const attention_plan *p);
 void attention_plan_print(FILE *out, const attention_plan *p);

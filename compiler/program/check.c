@@ -128,9 +128,10 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   bool turns_rows = spec_turns_rows(c->p->spec), is_of_query = !(c->around & IN(TENSORS)) || c->tensors == PART_Q;
   bool of_row = turns_rows ? (c->around & SPACES_OF_ROW) == SPACES_OF_ROW
                            : is_of_query && (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY;
-  if (x->op == EXPR_INPUT && c->p->spec->input[x->index].of_keys) {
+  bool is_input = x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT;
+  if (is_input && c->p->spec->input[x->index].of_keys) {
     if (!(c->around & IN(KEYS))) fail(c, op, "%%%d is of a key, outside of keys", x->id);
-  } else if (x->op == EXPR_INPUT && !of_row)
+  } else if (is_input && !of_row)
     fail(c, op, "%%%d is of a %s, outside of %s", x->id, turns_rows ? "row" : "query",
          turns_rows ? "rows" : "queries' rows");
 }
@@ -139,7 +140,7 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
 static void check_expr(checker *c, const program_op *op, const expr *x, unsigned char *seen) {
   if (seen[x->id]) return;
   seen[x->id] = 1;
-  if (x->n_heads > 1 || expr_op_arity(x->op) == 0) check_leaf(c, op, x);
+  if (x->n_heads > 1 || expr_op_arity(x->op) == 0 || x->op == EXPR_INPUT_AT) check_leaf(c, op, x);
   for (int i = 0; i < expr_op_arity(x->op); i++) check_expr(c, op, x->arg[i], seen);
 }
 
@@ -210,7 +211,7 @@ static void check_blocks(checker *c, const program_op *op, const program_blocks 
 /* Numbers and channels of the rows at hand are all that a map is of. */
 static void check_map_of(checker *c, const program_op *op, const expr *x) {
   bool is_leaf = expr_op_arity(x->op) == 0, reads = x->op == EXPR_CHANNEL && x->index < op->n_arguments;
-  if (x->op == EXPR_ELEMENT || (is_leaf && !reads && x->op != EXPR_CONST))
+  if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT || (is_leaf && !reads && x->op != EXPR_CONST))
     fail(c, op, "%%%d is neither a number nor a channel of one of %d rows", x->id, op->n_arguments);
   for (int i = 0; i < expr_op_arity(x->op) && !c->fault; i++) check_map_of(c, op, x->arg[i]);
 }

@@ -79,6 +79,7 @@ static void back_nothing(adjoint *t, const expr *x) { (void)t, (void)x; }
 #define back_LESS back_nothing
 #define back_FLOOR back_nothing
 #define back_ELEMENT back_nothing /* the place is rounded down */
+#define back_INPUT_AT back_nothing
 
 static void back_ADD(adjoint *t, const expr *x) {
   give(t, x->arg[0], t->incoming);
@@ -316,7 +317,8 @@ static unsigned kind_of(const expr *x) {
   switch (x->op) {
   case EXPR_OPERAND:
   case EXPR_ELEMENT: return ADJOINT_OPERANDS;
-  case EXPR_INPUT: return ADJOINT_INPUTS;
+  case EXPR_INPUT:
+  case EXPR_INPUT_AT: return ADJOINT_INPUTS;
   case EXPR_POSITION: return ADJOINT_POSITIONS;
   case EXPR_CHANNEL: return ADJOINT_CHANNELS;
   default: return 0;
@@ -345,7 +347,8 @@ static const expr *remade(expr_pool *pool, const expr *x, bool is_rounded, const
   for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = remade(pool, x->arg[i], is_rounded, made);
   const expr *y = expr_rebuild(pool, x, arg);
   if (!is_rounded && (x->op == EXPR_NARROW || x->op == EXPR_WIDEN)) y = arg[0];
-  else if (!is_rounded && (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL)) y = expr_unary(pool, EXPR_WIDEN, x);
+  else if (!is_rounded && (x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT || x->op == EXPR_CHANNEL))
+    y = expr_unary(pool, EXPR_WIDEN, y);
   return made[x->id] = y;
 }
 

@@ -127,7 +127,9 @@ bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->de
 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
-  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT || x->op == EXPR_TERMS) return true;
+  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT ||
+      x->op == EXPR_TERMS)
+    return true;
   if (x->op == EXPR_WIDEN) return false;
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;
@@ -295,6 +297,15 @@ const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets) {
   expr x = {.op = EXPR_INPUT, .index = input, .n_heads = 1, .offsets = offsets};
   x.depends = DEPENDS_QUERY | (one_value ? 0 : DEPENDS_BLOCK);
   return intern(pool, x);
+}
+
+const expr *expr_input_at(expr_pool *pool, int input, int last, const expr *index) {
+  if (index->op == EXPR_CONST) {
+    int32_t *places = arena_array(pool->memory, int32_t, pool->blocks);
+    for (int i = 0; i < pool->blocks; i++) places[i] = place_inside(0, last, index->value);
+    return expr_input(pool, input, places);
+  }
+  return intern(pool, (expr){.op = EXPR_INPUT_AT, .index = input, .last = last, .depends = DEPENDS_QUERY, .arg = {index}});
 }
 
 const expr *expr_channel(expr_pool *pool, int component) {
@@ -547,6 +558,7 @@ const expr *expr_sum(expr_pool *pool, int terms, const expr *x) {
 
 const expr *expr_rebuild(expr_pool *pool, const expr *x, const expr *const *arg) {
   if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->last, x->n_heads, x->offsets, arg[0]);
+  if (x->op == EXPR_INPUT_AT) return expr_input_at(pool, x->index, x->last, arg[0]);
   if (x->op == EXPR_SUM) return expr_sum(pool, x->index, arg[0]);
   switch (OPS[x->op].arity) {
   case 0: return x;
@@ -606,7 +618,7 @@ static int leaf_index(const expr *x, const expr_environment *env) {
 }
 
 int expr_element_place(const expr *x, const expr_environment *env, long double index) {
-  return place_inside(x->offsets[leaf_index(x, env)], x->last, index);
+  return place_inside(x->op == EXPR_INPUT_AT ? 0 : x->offsets[leaf_index(x, env)], x->last, index);
 }
 
 static long double evaluate(const expr *x, const expr_environment *env, expr_memo *memo);
@@ -645,6 +657,7 @@ static long double compute(const expr *x, const expr_environment *env, expr_memo
   case EXPR_TERMS: return x->table[env->term];
   case EXPR_SUM: return compute_sum(x, env, memo);
   case EXPR_ELEMENT: return env->operands[x->index][expr_element_place(x, env, evaluate(x->arg[0], env, memo))];
+  case EXPR_INPUT_AT: return env->inputs[x->index][expr_element_place(x, env, evaluate(x->arg[0], env, memo))];
   default: break;
   }
   long double v[3] = {0};
@@ -703,6 +716,7 @@ static void print_node(FILE *out, const expr *x, unsigned char *seen) {
   }
   if (x->op == EXPR_ELEMENT)
     fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
+  if (x->op == EXPR_INPUT_AT) fprintf(out, " of input %d", x->index);
   if (x->op == EXPR_SUM) fprintf(out, " over %d terms", x->index);
   fprintf(out, " : %s\n", x->is_f32 ? "f32" : "f64");
 }

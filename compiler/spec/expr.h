@@ -51,6 +51,7 @@
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
   X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
+  X(INPUT_AT, 1, "input_at") /* the element at x, rounded down, of the token's row of an input: attention alone */ \
   X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
   X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
   X(ROUND32, 1, "round32") /* rounded to float32, whoever computes it: what is described is what a float32 loses */ \
@@ -82,9 +83,9 @@ typedef struct expr {
   bool unbounded; /* it may be infinite where its leaves are not: something in it divides, grows by exp, or is a log */
   bool is_f32; /* the value is a float32; otherwise float64 (constants fit either) */
   int id; /* order of creation in its pool; arguments have smaller ids */
-  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL, COTANGENT: which. TERMS, SUM: terms */
+  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT, INPUT_AT: input. CHANNEL, COTANGENT: which. TERMS, SUM: terms */
   int terms; /* of the SUM that it is to stand in, since its value differs from term to term; 0: of none */
-  int last; /* ELEMENT: the operand's last element, which stands for all beyond it, as the first does below 0 */
+  int last; /* ELEMENT, INPUT_AT: the last element, which stands for all beyond it, as the first does below 0 */
   int n_heads; /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
@@ -113,6 +114,9 @@ const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t 
 const expr *expr_element(expr_pool *pool, int operand, int last, int heads, const int32_t *offsets, const expr *index);
 /* Elements offsets[blocks] of the query's row of an input; a float32. */
 const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
+/* The element of a token's row of an input at index, an expression with whole values, rounded down; kept between the
+ * row's first element and `last`; a float32. */
+const expr *expr_input_at(expr_pool *pool, int input, int last, const expr *index);
 const expr *expr_channel(expr_pool *pool, int component);
 /* values [terms]. What is computed of such leaves and constants alone is one, too. */
 const expr *expr_terms(expr_pool *pool, int terms, const double *values);

@@ -177,6 +177,7 @@ static interval bound_anything(bounder *t, const operands *o) {
 #define bound_CHANNEL bound_anything
 #define bound_COTANGENT bound_anything
 #define bound_ELEMENT bound_anything
+#define bound_INPUT_AT bound_anything
 
 /* All of its numbers are finite: spec_validate. */
 static interval bound_TERMS(bounder *t, const operands *o) {

@@ -171,6 +171,25 @@ static range range_of(const spec *s, const expr *x, visited *seen) {
   return seen[x->id].range;
 }
 
+static bool check_input(const spec *s, const expr *x, unsigned allowed, const char *what) {
+  if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
+  if (s->input[x->index].of_keys && !(allowed & READS_SCORE))
+    return wrong(s, "%s reads input '%s' of keys", what, s->input[x->index].name);
+  return true;
+}
+
+/* An element of a row at a computed place: it lies inside the row. */
+static bool check_input_at(const spec *s, const expr *x, unsigned allowed, visited *seen, const char *what) {
+  const spec_input *in = &s->input[x->index];
+  range index = range_of(s, x->arg[0], seen);
+  if (!(allowed & READS_SCORE)) return wrong(s, "%s reads input '%s' at a computed place", what, in->name);
+  if (x->last != in->size - 1) return wrong(s, "%s takes input '%s' to end at element %d", what, in->name, x->last);
+  if (!(index.low >= 0 && index.high < (double)in->size))
+    return wrong(s, "%s reads input '%s' at a place from %g to %g, 0 to %d was expected", what, in->name, index.low,
+                 index.high, x->last);
+  return true;
+}
+
 /* An element at a computed place: wherever that is, it lies inside the operand. */
 static bool check_element(const spec *s, const expr *x, visited *seen, const char *what) {
   const spec_operand *o = &s->operand[x->index];
@@ -221,11 +240,10 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *
       return wrong(s, "%s reads operand '%s' at a computed place", what, o->name);
     if (x->op == EXPR_ELEMENT && !check_element(s, x, seen, what)) return false;
   }
+  if ((x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT) && !check_input(s, x, allowed, what)) return false;
+  if (x->op == EXPR_INPUT_AT && !check_input_at(s, x, allowed, seen, what)) return false;
   if (x->op == EXPR_INPUT) {
-    if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
     int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
-    if (s->input[x->index].of_keys && !(allowed & READS_SCORE))
-      return wrong(s, "%s reads input '%s' of keys", what, s->input[x->index].name);
     for (int i = 0; i < s->n_blocks; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= size)
         return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);

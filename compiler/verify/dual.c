@@ -38,6 +38,11 @@ static bool variable_of(dual_place *p, const expr *x, dual_variable *out) {
     *out = (dual_variable){DUAL_OPERAND, x->index, place};
     return true;
   }
+  case EXPR_INPUT_AT: {
+    int place = expr_element_place(x, p->env, evaluate(p, NULL, x->arg[0]).value);
+    *out = (dual_variable){DUAL_INPUT, x->index, place};
+    return true;
+  }
   default: return false;
   }
 }
@@ -150,7 +155,7 @@ dual dual_operation(expr_op op, const dual *arguments) {
 }
 
 static dual evaluate_anew(dual_place *p, const dual_variable *by, const expr *x) {
-  int arity = x->op == EXPR_ELEMENT ? 0 : expr_op_arity(x->op);
+  int arity = x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT ? 0 : expr_op_arity(x->op);
   if (arity == 0) return leaf(p, by, x);
   if (arity == 1) return unary(x->op, evaluate(p, by, x->arg[0]));
   if (arity == 3) return evaluate(p, by, x->arg[evaluate(p, by, x->arg[0]).value != 0 ? 1 : 2]);

@@ -58,6 +58,34 @@ static ir_value element(delta_emitter *d, const expr *x) {
   return x->is_f32 ? v : ir_cast(b, "arith.extf", v, b->f64);
 }
 
+/* ---- rows of inputs ---- */
+
+ir_value emit_row_index(delta_emitter *d, const expr *x) {
+  ir *b = d->e->b;
+  return clamped(b, ir_cast(b, "arith.fptosi", emit_expr(&d->walker, x->arg[0]), b->i32), x->last + 1);
+}
+
+/* A lane's value, or the one that all lanes have. */
+static ir_value lane_of(ir *b, ir_value x, int lane) { return ir_lanes(x) ? ir_extract(b, x, lane) : x; }
+
+/* Elements at computed places of the rows at hand, float32, lane by lane. */
+static ir_value row_element(delta_emitter *d, const expr *x) {
+  ir *b = d->e->b;
+  const attention_plan *p = d->e->p;
+  int lanes = expr_lanes(&d->walker, x);
+  size_t side = p->spec->input[x->index].of_keys ? offsetof(pegen_attention_tile, keys)
+                                                 : offsetof(pegen_attention_tile, places);
+  ir_value places = ir_load(b, b->ptr, ir_offset_const(b, d->e->tile, (int64_t)side), 8);
+  int64_t data = (int64_t)offsetof(pegen_attention_places, data) + x->index * 8;
+  ir_value first = ir_load(b, b->ptr, ir_offset_const(b, places, data), 8), values[64];
+  ir_value row = d->narrow[attention_row_place(p, x->index)], index = emit_row_index(d, x);
+  for (int i = 0; i < lanes; i++) {
+    ir_value at = ir_offset(b, first, lane_of(b, row, i));
+    values[i] = ir_load(b, b->f32, nth(b, at, ir_cast(b, "arith.extsi", lane_of(b, index, i), b->i64), 4), 4);
+  }
+  return ir_elements(b, ir_vector(b, lanes, b->f32), lanes, values);
+}
+
 static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   delta_emitter *d = (delta_emitter *)w;
   (void)is_f32;
@@ -72,6 +100,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
     value->hi = ir_cast(d->e->b, "arith.extf", d->torques[x->index - 1], d->e->b->f64);
   } else if (x->op == EXPR_TABLE || x->op == EXPR_OPERAND) value->hi = gathered(d, x);
   else if (x->op == EXPR_ELEMENT) value->hi = element(d, x);
+  else if (x->op == EXPR_INPUT_AT) value->hi = row_element(d, x);
   else return false;
   return true;
 }
@@ -79,7 +108,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
 delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed) {
   return (delta_emitter){.walker = {.context = {e->b, e->target->has_fma},
                                     .machine = &expr_of_processors,
-                                    .varies = DEPENDS_POSITION,
+                                    .varies = DEPENDS_POSITION | DEPENDS_QUERY,
                                     .lanes = e->shape.lanes,
                                     .fixed = fixed,
                                     .stride = 1,

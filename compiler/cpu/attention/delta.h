@@ -11,7 +11,8 @@ typedef struct delta_emitter {
   const attention_emitter *e;
   ir_value block;         /* i64; null: block 0 */
   const ir_value *wide;   /* [axes] displacement, lanes of float64; NULL: not needed */
-  const ir_value *narrow; /* [axes] the same as float32; NULL: rounded from wide */
+  const ir_value *narrow; /* [places] the same as float32; NULL: rounded from wide. Where rows are (attention_is_row):
+                           * i64, lanes of queries' rows or one value of a key's, by lanes of keys the other way */
   ir_value cotangent;     /* lanes of float32: what the displacement's scores gain; null: not needed */
   const ir_value *torques; /* [n_torques] the same of blocks; NULL: not needed */
   ir_value key, vector;   /* i64: of which pairs it is, off the grid */
@@ -26,5 +27,7 @@ ir_value emit_sink(const attention_emitter *e);
 void emit_nothing_seen(const attention_emitter *e, ir_value has_sink, ir_value *maximum, ir_value *sum);
 /* Where the element of an operand is that a node (ELEMENT) reads: i32, lanes where it varies. */
 ir_value emit_element_place(delta_emitter *d, const expr *x);
+/* Which element of a row a node (INPUT_AT) reads: i32, lanes where it varies. */
+ir_value emit_row_index(delta_emitter *d, const expr *x);
 /* Values by expr id, none of them known. */
 two_float *delta_memo(const attention_emitter *e);

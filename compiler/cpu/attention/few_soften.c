@@ -34,7 +34,7 @@ typedef struct soften_row {
   const soften *s;
   attention_emitter e; /* leaves are those of the row's head */
   two_float *fixed;
-  ir_value place[SPEC_MAX_PLACES]; /* of the query, float32 */
+  ir_value place[SPEC_MAX_PLACES]; /* of the query, float32; where its row is: i64 */
   ir_value keys; /* what it is taken off: [axis][room], of coordinates */
   ir_value asked;                /* the first key of the next tile that is asked for while the row is at hand */
   ir_value scores, limit;        /* limit: i32, of keys from the tile's first on */
@@ -48,6 +48,16 @@ static ir_value lane_numbers(ir *b, int lanes) {
 
 static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
 
+/* Where rows are that are read at computed places: of the keys of a register, or the query's. */
+static ir_value row_at(const soften_row *row, int place, ir_value index) {
+  const attention_emitter *e = &row->e;
+  ir *b = e->b;
+  if (!e->p->number[place - key_places_axes(e->p)].of_key) return row->place[place];
+  ir_value rows = ir_offset_const(b, row->s->places.wide, (int64_t)place * row->s->places.room * 8),
+           at = nth(b, rows, index, (int64_t)e->shape.lanes * 8);
+  return ir_cast(b, "arith.fptosi", ir_load(b, ir_vector(b, e->shape.lanes, b->f64), at, 8), b->i64);
+}
+
 /* What the description makes of a product. */
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
@@ -56,6 +66,10 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
                                     at = ir_offset(b, row->keys, place);
   for (int axis = 0; axis < e->p->n_places; axis++) {
     if (axis == key_places_axes(e->p)) at = ir_offset(b, row->s->places.narrow, place);
+    if (is_row_place(e->p, axis)) {
+      narrow[axis] = row_at(row, axis, index);
+      continue;
+    }
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
@@ -153,7 +167,8 @@ static void begin_bias(soften_row *row, ir_value index) {
     ir_value at = ir_offset_const(
         b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
     ir_value place = ir_load(b, b->f64, nth(b, at, index, 8), 8);
-    row->place[axis] = ir_cast(b, "arith.truncf", place, b->f32);
+    row->place[axis] = is_row_place(e->p, axis) ? ir_cast(b, "arith.fptosi", place, b->i64)
+                                                : ir_cast(b, "arith.truncf", place, b->f32);
     if (axis < key_places_axes(e->p)) is_far = ir_op2(b, "arith.ori", is_far, emit_is_far(b, place, row->place[axis]));
   }
   displace(row, index, is_far);

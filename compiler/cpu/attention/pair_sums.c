@@ -225,7 +225,7 @@ static void close_keys(const pair_sums *s, const key_tile *t, int axis, ir_value
   emit_lane_sums(e, sums, sums);
   ir_loop keys = ir_for(b, e->zero, smaller(b, sub(b, t->count, first), i64(b, e->shape.lanes)));
   ir_value key = add(b, t->first, add(b, first, keys.index)),
-           at = ir_offset_const(b, nth(b, to, key, axes_of(s) * 8), axis * 8);
+           at = ir_offset_const(b, nth(b, to, key, e->p->sum_width * 8), axis * 8);
   add_wide(b, at, ir_load(b, b->f32, nth(b, sums, keys.index, 4), 4));
   ir_end_for(b, keys);
 }
@@ -254,12 +254,112 @@ static void end_places(const pair_sums *s) {
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   for (int axis = 0; axis < axes_of(s); axis++) {
     ir_value sum = ir_load(b, b->f64, query_at(s, axis, lanes.index, 8), 8),
-             at = ir_offset_const(b, nth(b, to, token, axes_of(s) * 8), axis * 8);
+             at = ir_offset_const(b, nth(b, to, token, e->p->sum_width * 8), axis * 8);
     ir_store(b, sub(b, ir_float(b, b->f64, 0), sum), at, 8, false);
   }
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_if(b, wanted);
+}
+
+/* ---- elements of rows of inputs, read at computed places ----
+ *
+ * They are behind a token's coordinates in its sums. A register's lanes are added one after the other. */
+
+typedef struct row_visit {
+  const pair_sums *s;
+  const key_tile *t;
+} row_visit;
+
+static bool is_of_keys(const attention_emitter *e, const expr *leaf) { return e->p->spec->input[leaf->index].of_keys; }
+
+static ir_value row_sums(const attention_emitter *e, bool of_keys) {
+  return of_keys ? GRADIENT_TILE(e, key_place_sums, e->b->ptr) : GRADIENT_TILE(e, place_sums, e->b->ptr);
+}
+
+static ir_value sums_of_token(const attention_emitter *e, ir_value sums, ir_value token) {
+  return nth(e->b, sums, token, (int64_t)e->p->sum_width * 8);
+}
+
+/* Sums of rows of the tile's queries are 0. */
+static void clear_rows(const attention_emitter *e) {
+  ir *b = e->b;
+  ir_value to = row_sums(e, false);
+  ir_branch wanted = ir_if(b, attention_is_given(e, to));
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
+  ir_value token = attention_lane_token(e, e->zero, lanes.index);
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
+  ir_value own = ir_offset_const(b, sums_of_token(e, to, token), (int64_t)e->p->n_sums * 8);
+  ir_loop elements = ir_for(b, e->zero, i64(b, e->p->sum_width - e->p->n_sums));
+  ir_store(b, ir_float(b, b->f64, 0), nth(b, own, elements.index, 8), 8, false);
+  ir_end_for(b, elements);
+  ir_end_if(b, given);
+  ir_end_for(b, lanes);
+  ir_end_if(b, wanted);
+}
+
+static void begin_rows(pair_sums *s, delta_emitter *d) {
+  const attention_emitter *e = emitter_of(s);
+  s->rows = ir_alloca(e->b, (int64_t)e->shape.lanes * (4 + 4), CACHE_LINE);
+  for (int i = 0; i < e->p->n_row_scatters; i++) emit_expr_fixed(&d->walker, e->p->row_scatter[i].gradient);
+  clear_rows(e);
+}
+
+static ir_value row_number_at(const pair_sums *s, int before, ir_value lane, int bytes) {
+  const attention_emitter *e = emitter_of(s);
+  return nth(e->b, ir_offset_const(e->b, s->rows, (int64_t)before * e->shape.lanes), lane, bytes);
+}
+
+/* Adds each lane's gain to the lane's element of the row that it reads. */
+static void give_row(const row_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
+  const pair_sums *s = v->s;
+  const attention_emitter *e = emitter_of(s);
+  ir *b = e->b;
+  const expr *leaf = scatter->leaf;
+  bool of_keys = is_of_keys(e, leaf);
+  ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient)),
+           index = emit_row_index(d, leaf), sums = row_sums(e, of_keys);
+  if (!ir_lanes(index)) index = ir_broadcast(b, ir_vector(b, e->shape.lanes, b->i32), index);
+  ir_branch wanted = ir_if(b, attention_is_given(e, sums));
+  sums = ir_offset_const(b, sums, (int64_t)attention_first_element(e->p, leaf->index) * 8);
+  ir_store(b, index, row_number_at(s, 0, e->zero, 4), 4, false);
+  ir_store(b, gain, row_number_at(s, 4, e->zero, 4), 4, false);
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
+  ir_value lane = add(b, attention_mul(b, d->vector, e->shape.lanes), lanes.index),
+           query = attention_lane_token(e, e->zero, lane), token = of_keys ? add(b, v->t->first, d->key) : query;
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", query, e->zero));
+  ir_value element = ir_load(b, b->i32, row_number_at(s, 0, lanes.index, 4), 4),
+           more = ir_load(b, b->f32, row_number_at(s, 4, lanes.index, 4), 4);
+  add_to_place(b, sums_of_token(e, sums, token), element, ir_cast(b, "arith.extf", more, b->f64));
+  ir_end_if(b, given);
+  ir_end_for(b, lanes);
+  ir_end_if(b, wanted);
+}
+
+static bool begins_terms(const attention_plan *p, int scatter) {
+  for (int i = 0; i < scatter; i++)
+    if (p->row_scatter[i].leaf->terms == p->row_scatter[scatter].leaf->terms) return false;
+  return true;
+}
+
+static void visit_rows(void *context, delta_emitter *d) {
+  const row_visit *v = context;
+  const attention_plan *p = emitter_of(v->s)->p;
+  for (int first = 0; first < p->n_row_scatters; first++) {
+    if (!begins_terms(p, first)) continue;
+    int terms = p->row_scatter[first].leaf->terms, count = 0;
+    const expr **root = arena_array(emitter_of(v->s)->memory, const expr *, 2 * p->n_row_scatters);
+    for (int i = first; i < p->n_row_scatters; i++) {
+      if (p->row_scatter[i].leaf->terms != terms) continue;
+      root[count++] = p->row_scatter[i].gradient;
+      root[count++] = p->row_scatter[i].leaf;
+    }
+    expr_loop loop = {0};
+    if (terms) loop = emit_expr_terms(&d->walker, terms, root, count);
+    for (int i = first; i < p->n_row_scatters; i++)
+      if (p->row_scatter[i].leaf->terms == terms) give_row(v, d, &p->row_scatter[i]);
+    if (terms) emit_expr_end_terms(&d->walker, loop);
+  }
 }
 
 /* ---- a polynomial's ---- */
@@ -462,6 +562,7 @@ pair_sums emit_pair_sums_begin(const pair_emitter *pairs, const column_emitter *
   if (p->columns) begin_weights(&s);
   if (p->n_scatters) begin_operands(&s, &d);
   if (p->n_sums) begin_places(&s, &d);
+  if (p->n_row_scatters) begin_rows(&s, &d);
   if (p->torques) begin_torques(&s);
   return s;
 }
@@ -475,6 +576,7 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
     ir_branch wanted = ir_if(e->b, s->wants_places);
     emit_zeros(e, s->keys, axes_of(s) * axis_bytes(s) / 4);
     if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_places, (void *)s);
+    if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_rows, &(row_visit){s, t});
     ir_end_if(e->b, wanted);
   }
   if (p->score) emit_product_gains(s->pairs, t, gains); /* columns are part of the product */

@@ -116,6 +116,21 @@ void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
   ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
 }
 
+static ir_value whole(ir *b, ir_value x) { return ir_cast(b, "arith.fptosi", x, b->i64); }
+
+/* Where rows are that are read at computed places: of the queries of a register, or of a key. */
+static ir_value row_at(const pair_emitter *pairs, int place, ir_value key, ir_value vector) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  if (e->p->number[place - key_places_axes(e->p)].of_key) {
+    ir_value rows = ir_offset_const(b, pairs->places.wide, (int64_t)place * pairs->places.room * 8);
+    return whole(b, ir_load(b, b->f64, nth(b, rows, key, 8), 8));
+  }
+  int64_t rows = (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)place * PEGEN_ATTENTION_QUERIES * 8;
+  ir_value at = nth(b, ir_offset_const(b, e->tile, rows), vector, (int64_t)e->shape.lanes * 8);
+  return whole(b, ir_load(b, ir_vector(b, e->shape.lanes, b->f64), at, 8));
+}
+
 /* Displacements of a key and the queries of a register, float32, and their products, where they stand in memory;
  * vector: i64. */
 static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *narrow) {
@@ -132,6 +147,10 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
   ir_value at = nth(b, pairs->places.narrow, key, 4);
   for (int axis = 0; axis < axes; axis++) {
     if (axis == own) queries = ir_offset(b, pairs->query_numbers, place);
+    if (is_row_place(e->p, axis)) {
+      narrow[axis] = row_at(pairs, axis, key, vector);
+      continue;
+    }
     ir_value k = ir_broadcast(b, e->lanes,
                               ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 4), 4));
     int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;

@@ -11,6 +11,11 @@ typedef struct key_places {
 /* Coordinates of positions, which come first: numbers of tokens stand behind them. */
 static inline int key_places_axes(const attention_plan *p) { return p->n_places - p->n_numbers; }
 
+/* Whether a place is where rows of an input are. */
+static inline bool is_row_place(const attention_plan *p, int place) {
+  return place >= key_places_axes(p) && attention_is_row(p, place - key_places_axes(p));
+}
+
 int key_places_room(const attention_shape *s);
 /* Their room, once. */
 key_places emit_key_places_begin(const attention_emitter *e);
