@@ -95,12 +95,13 @@ void attend_pair_numbers(attend *t, const attend_pair_of *pair) {
   t->exprs.inputs = rows;
   for (int i = 0; i < p->n_numbers; i++) {
     bool of_key = p->number[i].of_key;
-    ir_value x, at = laid_at(t, of_key, of_key ? pair->key : pair->query, i);
+    ir_value x, at = {NULL};
+    if (is_laid(p, i, of_key)) at = laid_at(t, of_key, of_key ? pair->key : pair->query, i);
     if (attention_is_row(p, i)) {
       rows[p->number[i].input] = laid_row(b, at);
       continue;
     }
-    if (is_laid(p, i, of_key)) x = ir_load(b, b->f32, at, 4);
+    if (at.ptr) x = ir_load(b, b->f32, at, 4);
     else x = ir_cast(b, "arith.sitofp", of_key ? pair->key_token : index, b->f32);
     if (!of_key) x = ir_op1(b, "arith.negf", x);
     t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);

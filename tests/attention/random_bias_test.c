@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const long double BOUND = 0x1p-18L;
@@ -72,6 +73,7 @@ static const char *const operation[EXPR_OP_COUNT] = {
     [EXPR_SUM] = "0.25 * pe.sum(3, function(k) return "
                  "w(head, (2 * k) % 3) * pe.cos($c * k) + pe.tanh($x + k * ($y)) end)",
     [EXPR_ELEMENT] = "table($c + 8, $h)",
+    [EXPR_INPUT_AT] = "rows($c + 4)",
     [EXPR_NARROW] = "",
     [EXPR_WIDEN] = "",
 };
@@ -107,7 +109,7 @@ static const char *expression(draw *d, int depth) {
       printf("FAILED: operation '%s' has no row\n", expr_op_name((expr_op)op));
       exit(1);
     }
-    bool leaf = expr_op_arity((expr_op)op) == 0 || op == EXPR_ELEMENT;
+    bool leaf = expr_op_arity((expr_op)op) == 0 || op == EXPR_ELEMENT || op == EXPR_INPUT_AT;
     if (*operation[op] && leaf == (depth == 0)) return filled(d, operation[op], depth);
   }
 }
@@ -128,14 +130,20 @@ static const char *sink(draw *d) {
 
 static const char *description(draw *d) {
   static const char *const axes[] = {"\"x\"", "\"x\", \"y\"", "\"x\", \"y\", \"z\""};
+  int head_dim = 1 + below(d, 20), value_dim = 1 + below(d, 20);
+  const char *x = function(d), *last = sink(d), *of = below(d, 2) ? "query" : "key";
+  const char *rows = !strstr(x, "rows(") ? ""
+                                         : TEXT("local rows = pe.input { name = \"rows\", shape = { 9 }, of = \"%s\", doc = "
+                                                "\"rows\", test_scale = 4.0 }\n",
+                                                of);
   return TEXT(
       "local pe = require \"pegen\"\n"
       "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
       "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
-      "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
+      "%sreturn pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
       "  %s = function(%sdelta, head%s) return %s end%s }\n",
-      axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, d->scores ? "score" : "bias",
-      d->scores ? "s, " : "", d->scores ? ", query, key" : "", function(d), sink(d));
+      rows, axes[d->axes - 1], head_dim, value_dim, d->heads, d->scores ? "score" : "bias",
+      d->scores ? "s, " : "", d->scores ? ", query, key" : "", x, last);
 }
 
 static const DLTensor *places(draw *d, int64_t tokens) {

@@ -29,8 +29,8 @@ local scores = {
   end,
   tempered = function(s) return s * pe.exp(own()) / pe.exp(of_key()) end,
   mixed = function(s, d, h)
-    local far = pe.abs(d.t) * slope(h) * key_rows(1)
-    return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(0), pe.masked)
+    local far = pe.abs(d.t) * slope(h) * key_rows(1 + d.t)
+    return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(1 - d.t / 2), pe.masked)
   end,
   padded = function(s, d, h, q, k)
     return pe.where(of_key(), 0.5, pe.where(pe.abs(own() - q.i + k.j), 30, s, pe.masked), pe.masked)

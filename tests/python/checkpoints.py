@@ -34,6 +34,7 @@ from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.cwm import modeling_cwm as cwm
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from transformers.models.ernie4_5 import modeling_ernie4_5 as ernie4_5
 from transformers.models.falcon import modeling_falcon as falcon
@@ -66,6 +67,7 @@ from transformers.models.qwen3 import modeling_qwen3 as qwen3
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
+from transformers.models.sam.modeling_sam import SamVisionAttention
 from transformers.models.smollm3 import modeling_smollm3 as smollm3
 from transformers.models.stablelm import modeling_stablelm as stablelm
 from transformers.models.swin.modeling_swin import SwinRelativePositionBias
@@ -143,11 +145,14 @@ class Used:
         found = self.attended(q, k, v, positions, k_positions, causal=causal, scale=scale, **operands)
         return apart(found, scores.softmax(-1) @ v)
 
-    def attended(self, q, k, v, positions, k_positions=None, causal=False, scale=0.0, **operands):
+    def attended(self, q, k, v, positions, k_positions=None, causal=False, scale=0.0, inputs=None, **operands):
         numbers = {name: value.detach().numpy() for name, value in operands.items()}
         place = lambda r: None if r is None else r.double().reshape(q.shape[-2], -1).numpy()  # noqa: E731
+        # fmt: off
         out = self.kernel.attention(*(x.contiguous().numpy() for x in (q, k, v)), place(positions), causal=causal,
-                                    k_positions=place(k_positions), operands=numbers or None, scale=scale)  # fmt: skip
+                                    k_positions=place(k_positions), operands=numbers or None, scale=scale,
+                                    inputs=inputs and {name: x.contiguous().numpy() for name, x in inputs.items()})
+        # fmt: on
         return out[0] if isinstance(out, tuple) else out
 
 
@@ -467,6 +472,38 @@ def of_t5(model, causal):
     return used, used.weighted(bias, torch.arange(200), causal, scale=1.0, relative_attention_bias=table)
 
 
+def of_sam(model):
+    """An attention layer of SAM's encoder, in a window."""
+    used, heads = Used(model), 2
+    layer = SamVisionAttention(transformers.SamVisionConfig(hidden_size=64 * heads, num_attention_heads=heads), 14)
+    for table in (layer.rel_pos_h, layer.rel_pos_w):
+        torch.nn.init.normal_(table, std=0.25)
+    layer.proj, x = torch.nn.Identity(), rows(1, 14, 14, 64 * heads)
+    with torch.no_grad():
+        theirs = layer(x)[0].reshape(1, 196, heads, 64).transpose(1, 2)
+        q, k, v = layer.qkv(x).reshape(1, 196, 3, heads, 64).permute(2, 0, 3, 1, 4)
+        products = {"rel_h": q @ layer.rel_pos_h.T, "rel_w": q @ layer.rel_pos_w.T}
+    return used, apart(used.attended(q, k, v, cells(14, 14), inputs=products), theirs)
+
+
+def of_deberta(model):
+    """An attention layer of DeBERTa-v3, which projects the embeddings of distances as tokens."""
+    used, heads = Used(model), 2
+    config = transformers.DebertaV2Config(
+        hidden_size=64 * heads, num_attention_heads=heads, relative_attention=True, pos_att_type=["c2p", "p2c"],
+        position_buckets=256, max_position_embeddings=512, share_att_key=True, layer_norm_eps=1e-7,
+    )  # fmt: skip
+    layer, x, distances = DisentangledSelfAttention(config).eval(), rows(1, 700, 64 * heads), rows(1, 512, 64 * heads)
+    by_head = lambda y: layer.transpose_for_scores(y, heads)[None]  # noqa: E731
+    with torch.no_grad():
+        theirs = layer(x, torch.ones(1, 1, 700, 700), rel_embeddings=distances[0])[0]
+        q, k, v = (by_head(project(x)) for project in (layer.query_proj, layer.key_proj, layer.value_proj))
+        of_keys, of_queries = by_head(layer.key_proj(distances)), by_head(layer.query_proj(distances))
+        products = {"c2p": q @ of_keys.transpose(-1, -2), "p2c": k @ of_queries.transpose(-1, -2)}
+    found = used.attended(q, k, v, torch.arange(700), inputs=products)
+    return used, apart(found, theirs.reshape(1, 700, heads, 64).transpose(1, 2))
+
+
 def of_alibi(model, make):
     used = Used(model)
     bias = make(int(used.options["heads"])).expand(-1, 200, 200)
@@ -521,6 +558,8 @@ REST = {
     "BEiT-L/16": (TIMM, of_beit, BeitAttention(1024, 16, window_size=(14, 14))),
     "T5-small (encoder)": (HUGGING, of_t5, False),
     "T5-base (decoder)": (HUGGING, of_t5, True),
+    "SAM (windows)": (HUGGING, of_sam),
+    "DeBERTa-v3-base": (HUGGING, of_deberta),
     "MPT-7B": (HUGGING, of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),
     "BLOOM 176B": (HUGGING, of_alibi, lambda heads: build_alibi_tensor(torch.ones(1, 200), heads, torch.float32)),
 }  # fmt: skip

@@ -112,6 +112,7 @@ static const expr *made(fixture *f, expr_op op) {
   case EXPR_CHANNEL: return expr_channel(f->pool, 2);
   case EXPR_COTANGENT: return expr_cotangent(f->pool, 1, DEPENDS_BLOCK);
   case EXPR_ELEMENT: return expr_element(f->pool, 0, ELEMENTS - 1, HEADS, offsets, f->x);
+  case EXPR_INPUT_AT: return expr_input_at(f->pool, 0, ELEMENTS - 1, f->x);
   case EXPR_NARROW:
   case EXPR_WIDEN: return expr_unary(f->pool, EXPR_WIDEN, expr_unary(f->pool, EXPR_NARROW, f->x));
   case EXPR_ROUND32: return f->x; /* differences see its stairs; random_graphs has no place for it either */
@@ -138,7 +139,7 @@ TEST(every_operation_has_its_derivative) {
     for (int sample = 0; sample < 50; sample++) {
       point at = random_point(&random, 0.25, 0.9);
       if (fabs(at.positions[0] - at.positions[1]) < 0.01) continue;
-      for (int sign = 0; sign < (op == EXPR_SQRT || op == EXPR_LOG || op == EXPR_ELEMENT ? 1 : 2); sign++) {
+      for (int sign = 0; sign < (op == EXPR_SQRT || op == EXPR_LOG || op == EXPR_ELEMENT || op == EXPR_INPUT_AT ? 1 : 2); sign++) {
         assert_gradients(&f, e, &at, 1e-10L);
         /* Twice below what is asked for, on its own and as what it was. */
         assert_gradients(&f, expr_mul(f.pool, e, expr_add(f.pool, e, f.z)), &at, 1e-10L);
@@ -152,20 +153,22 @@ TEST(every_operation_has_its_derivative) {
 TEST(leaves_gain_what_differences_say) {
   uint64_t random = 6;
   SCOPED fixture f = begin();
-  static const expr_op leaf[] = {EXPR_OPERAND, EXPR_INPUT, EXPR_CHANNEL, EXPR_ELEMENT};
+  static const expr_op leaf[] = {EXPR_OPERAND, EXPR_INPUT, EXPR_CHANNEL, EXPR_ELEMENT, EXPR_INPUT_AT};
   const expr *e = f.x;
-  for (int i = 0; i < 4; i++) e = expr_mul(f.pool, expr_add(f.pool, made(&f, leaf[i]), f.y), e);
+  for (int i = 0; i < 5; i++) e = expr_mul(f.pool, expr_add(f.pool, made(&f, leaf[i]), f.y), e);
   const adjoint_scatter *list;
   int count = adjoint_scatters(f.memory, f.pool, &(adjoint_output){e, f.c}, 1, 15, &list);
-  assert_int_equal(count, 6); /* and two positions */
+  assert_int_equal(count, 7); /* and two positions */
   for (int sample = 0; sample < 50; sample++) {
     point at = random_point(&random, 1.1, 1.9); /* the table is read one place further */
     long double elements[ELEMENTS] = {0}, row[ELEMENTS] = {0}, positions[AXES] = {0};
     for (int i = 0; i < count; i++) {
       const expr *x = list[i].leaf;
-      int place = x->offsets ? x->offsets[(x->n_heads > 1 ? at.head : 0) * BLOCKS + at.block] : x->index;
+      int place = x->op == EXPR_INPUT_AT ? 0
+                  : x->offsets           ? x->offsets[(x->n_heads > 1 ? at.head : 0) * BLOCKS + at.block]
+                                         : x->index;
       long double gained = value(f.pool, list[i].gradient, &at);
-      if (x->op == EXPR_ELEMENT) place += (int)floorl(value(f.pool, x->arg[0], &at));
+      if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT) place += (int)floorl(value(f.pool, x->arg[0], &at));
       if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) elements[place] += gained;
       else if (x->op == EXPR_POSITION) positions[place] += gained;
       else row[place] += gained;
@@ -177,8 +180,9 @@ TEST(leaves_gain_what_differences_say) {
       if (i < AXES) assert_true(fabsl(positions[i] - c * difference(f.pool, e, &at, &at.positions[i])) < unit);
     }
   }
-  assert_int_equal(adjoint_scatters(f.memory, f.pool, &(adjoint_output){e, f.c}, 1, ADJOINT_INPUTS, &list), 1);
+  assert_int_equal(adjoint_scatters(f.memory, f.pool, &(adjoint_output){e, f.c}, 1, ADJOINT_INPUTS, &list), 2);
   assert_int_equal(list[0].leaf->op, EXPR_INPUT);
+  assert_int_equal(list[1].leaf->op, EXPR_INPUT_AT);
   /* What is not there, or is always 0, is not listed. */
   const expr *flat = expr_unary(f.pool, EXPR_FLOOR, f.x);
   assert_int_equal(adjoint_scatters(f.memory, f.pool, &(adjoint_output){flat, f.c}, 1, 15, &list), 0);
@@ -193,6 +197,7 @@ TEST(at_kinks_the_derivative_is_zero) {
   } kinks[] = {{EXPR_ABS, 0, 0},    {EXPR_ABS, -0.0, 0},  {EXPR_SQRT, 0, 0},    {EXPR_MIN, 2, 2},
                {EXPR_MAX, 2, 2},    {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
                {EXPR_LESS, 1, 2},   {EXPR_MIN, -1, -1},   {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
+               {EXPR_INPUT_AT, 1, 0}, {EXPR_INPUT_AT, 1.25, 0},
                {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
   SCOPED fixture f = begin();
   for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {

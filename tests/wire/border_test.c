@@ -47,7 +47,7 @@ static const char ROWS[] = HEAD OPERAND(
                              "  generators = pe.turn 'e12', combine = pe.product { 'x', 'y' }, phase = w }\n";
 static const char SCORE[] = HEAD "local m = pe.input { name = 'm', shape = { 3 }, doc = 'm' }\n"
                                  "return pe.encoding { name = 'a', axes = { 'x' }, head_dim = 8,\n"
-                                 "  score = function(s, d, query, key) return s + m(2) - pe.abs(d.x) end }\n";
+                                 "  score = function(s, d, query, key) return s + m(2) - m(d.x + 1) * pe.abs(d.x) end }\n";
 static const char OPERANDS[] = HEAD
     "local o = {}\n"
     "for k = 0, 31 do o[k] = pe.learned { name = 'o' .. k, shape = { 4 }, doc = 'd' } end\n"
@@ -112,6 +112,10 @@ static void element_far(spec *s) { *bound(s, EXPR_MIN) = 32; }
 static void input_at_its_end(spec *s) { offsets(s, EXPR_INPUT)[0] = 3; }
 static void input_before(spec *s) { offsets(s, EXPR_INPUT)[0] = -1; }
 static void input_unknown(spec *s) { find(s, EXPR_INPUT, 0)->index = 1; }
+static void input_at_unknown(spec *s) { find(s, EXPR_INPUT_AT, 0)->index = 1; }
+static void input_at_of_another_size(spec *s) { find(s, EXPR_INPUT_AT, 0)->last = 3; }
+static void input_at_far(spec *s) { *bound(s, EXPR_MIN) = 3; }
+static void input_at_below(spec *s) { *bound(s, EXPR_MAX) = -1; }
 static void input_in_a_phase(spec *s) { s->angle[0] = expr_input(s->pool, 0, (int32_t[4]){0}); }
 static void score_in_a_phase(spec *s) { s->angle[0] = expr_position(s->pool, SPEC_OF_SCORE); }
 static void axis_unknown(spec *s) { s->angle[0] = expr_position(s->pool, 2); }
@@ -191,6 +195,10 @@ static const struct {
     ROW(SCORE, input_at_its_end, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_before, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_unknown, "the score reads input 1"),
+    ROW(SCORE, input_at_unknown, "the score reads input 1"),
+    ROW(SCORE, input_at_of_another_size, "the score takes input 'm' to end at element 3"),
+    ROW(SCORE, input_at_far, "the score reads input 'm' at a place from 0 to 3, 0 to 2 was expected"),
+    ROW(SCORE, input_at_below, "the score reads input 'm' at a place from -1 to 2, 0 to 2 was expected"),
     ROW(PAIRS, input_in_a_phase, "an angle reads an input, which it may not here"),
     ROW(ROWS, score_in_a_phase, "an angle reads axis 8"),
     ROW(ROWS, axis_unknown, "an angle reads axis 2"),
