@@ -1,5 +1,5 @@
 -- inputs: tensors that a kernel is given with a row for each token and head, beside q (of blocks of blades: or k; of
--- scores: or k, as `of` says).
+-- scores: or k, as `of` says), or with a number for each pair of a query and a key.
 --
 -- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the token's row. In a
 -- bias or a score the index may be an expression: whole numbers, of which those beyond the ends count as the end, and NaN
@@ -14,6 +14,8 @@ local hidden = setmetatable({}, { __mode = "k" }) -- what the tables that a spec
 local declared = {} -- in order
 local are_open, are_wide, are_of_pairs = false, false, false
 
+local PAIR = -1 -- a size: as many numbers as there are keys
+
 local FIELDS = { "name", "shape", "of", "doc", "units", "source", "test_scale" }
 
 function inputs.input(given)
@@ -24,12 +26,15 @@ function inputs.input(given)
   if #shape > 1 then
     check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each token and head")
   end
-  if given.of ~= nil and given.of ~= "query" and given.of ~= "key" then
-    check.wrong(word, "of", given.of, "\"query\" or \"key\": whose tokens have a row of it")
+  if given.of ~= nil and given.of ~= "query" and given.of ~= "key" and given.of ~= "pair" then
+    check.wrong(word, "of", given.of, "\"query\" or \"key\", whose tokens have a row of it, or \"pair\"")
+  end
+  if given.of == "pair" and #shape > 0 then
+    check.wrong(word, "shape", given.shape, "{} of a pair, which has one number")
   end
   local size = shape[1] and check.integer(word, "shape", shape[1], 1, core.limits.terms) or 0
   local input = check.declare("input", word, given, declared, core.limits.inputs)
-  input.size = size
+  input.size = given.of == "pair" and PAIR or size
   input.of_keys = given.of == "key"
   local handle = setmetatable({}, Input)
   hidden[handle] = input
@@ -42,12 +47,12 @@ Input.__call = core.word(function(handle, ...)
   if not are_open then
     check.fail("input '%s' has elements only inside the functions that pe.encoding calls", input.name)
   end
-  if input.of_keys and not are_of_pairs then
-    check.fail("input '%s' is of keys, which scores read, and biases that are functions; elsewhere of = \"query\" was "
+  if (input.of_keys or input.size == PAIR) and not are_of_pairs then
+    check.fail("input '%s' is of " .. (input.of_keys and "keys" or "pairs") .. ", which scores read, and biases that are functions; elsewhere of = \"query\" was "
       .. "expected", input.name)
   end
   local given = { ... }
-  local wanted = input.size == 0 and 0 or 1
+  local wanted = input.size <= 0 and 0 or 1
   if #given ~= wanted then
     check.fail("input '%s' takes %d indices, it was given %d", input.name, wanted, #given)
   end
@@ -73,7 +78,7 @@ Input.__call = core.word(function(handle, ...)
 end)
 
 local function is_input(value) return type(value) == "table" and hidden[value] ~= nil end
-local function reading(input) return input.name .. (input.size == 0 and "()" or "(i)") end
+local function reading(input) return input.name .. (input.size <= 0 and "()" or "(i)") end
 
 remedy.number(Input, is_input, function(handle)
   local input = hidden[handle]

@@ -44,7 +44,8 @@ typedef struct pegen_attention_seen {
 typedef struct pegen_attention_number {
   int64_t of_key; /* 1: of keys */
   int64_t input, element; /* of which input, and of a row of it; both -1: the token's index in the sequence of keys;
-                              element -1: where the row is, in bytes from places.data */
+                              element -1: where the row is, in bytes from places.data; -2: where the row of its pairs
+                              is, of which the key's number is one */
 } pegen_attention_number;
 
 /* Where rows of keys and values are in pages: those of a tile's head are in page 0, key 0 in its first row, as
@@ -180,6 +181,8 @@ typedef struct pegen_attention_gradient_tile {
   float *weight_gains; /* [weight][PEGEN_ATTENTION_QUERIES]: what weights of the queries gain; NULL: not wanted */
   double *place_sums; /* [token][axes] of the head: what the queries' coordinates gain, written */
   double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
+  char *pair_gains[PEGEN_MAX_INPUTS]; /* token 0's row of what numbers of pairs gain, float32, added to */
+  int64_t pair_gains_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
   /* Of pairs that are alike in some batches (pegen_attention.keeps): tiles of these follow each other, and what is
    * computed of the pairs, from key 0 on, stays; NULL: of this tile alone. */
   float *biases; /* [key][queries], in powers of two; the first tile writes */
@@ -259,6 +262,13 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
  * of the keys, [axis][room]. Where all positions are int64 they are subtracted as such. */
 void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, int64_t count, int64_t room,
                               const double *wide, float *narrow, int64_t queries, float *out);
+/* Numbers of pairs, [key][lanes], of the tile's queries from lane `lane` on with keys [first, first + count); 0 of keys
+ * from there on up to `room`. place: the coordinate of the queries that is where their rows of input `input` are. */
+void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
+                                  int64_t lanes, int64_t first, int64_t count, int64_t room, float *out);
+/* What such numbers gain, [key][lanes], is added. */
+void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t first, int64_t count,
+                                int64_t lanes, const float *gains);
 /* Displacements of the query of one lane, with their own sign: [axis][room]. */
 void pegen_attention_displace_row(const pegen_attention_tile *tile, int64_t lane, int64_t first, int64_t count,
                                   int64_t room, const double *wide, float *out);

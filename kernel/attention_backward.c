@@ -165,6 +165,28 @@ static void set_frame(backward *w, int64_t head, int64_t begin, int64_t end, int
   pegen_attention_turner_set_head(&w->turner, head);
 }
 
+/* What numbers of pairs gain is added up tile by tile: a tile's rows are 0 when the first head and batch comes to them
+ * of those that share them. */
+static void set_pair_gains(backward *w, int64_t batch, int64_t head, int of_queries) {
+  pegen_attention_gradient_tile *t = &w->tile;
+  const pegen_kernel *kernel = w->walk.driver->kernel;
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    const pegen_view *view = &w->call->g_input[i];
+    t->pair_gains[i] = 0;
+    if (kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS || view->empty || !of_queries) continue;
+    int64_t own = view->size[PEGEN_BATCH] == 1 ? 0 : batch, heads = w->call->forward.q.size[PEGEN_HEAD],
+            group = heads / view->size[PEGEN_HEAD];
+    t->pair_gains[i] = pegen_at(view, own, head / group, 0);
+    t->pair_gains_token[i] = view->stride[PEGEN_TOKEN];
+    if (own != batch || head % group || w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) continue;
+    for (int64_t lane = 0; lane < w->walk.queries; lane++) {
+      if (t->tile.tokens[lane] < 0) continue;
+      float *row = (float *)(void *)(t->pair_gains[i] + t->tile.tokens[lane] * t->pair_gains_token[i]);
+      for (int64_t key = 0; key < w->walk.keys; key++) row[key] = 0;
+    }
+  }
+}
+
 /* Tiles [first, last) of the item's heads, against keys [begin, end). */
 static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first, int64_t last, int64_t begin,
                       int64_t end, int of_queries, int of_keys) {
@@ -200,6 +222,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
     t->weight_gains = of_queries && w->weights.unweigh ? (float *)(uintptr_t)w->weights.work.weights : 0;
     t->place_sums = of_queries ? place_sums_of(w, 0, batch, head) : 0;
     t->key_place_sums = of_keys ? place_sums_of(w, 1, batch, head) : 0;
+    set_pair_gains(w, batch, head, of_queries);
     (is_narrow(w) ? w->attend_narrow : w->attend)(t);
     if (t->weight_gains) run_weights(w, i % w->walk.tiles);
   }
@@ -338,8 +361,12 @@ static void run_item(backward *w, int64_t unit, int64_t item, int share, int sha
     pegen_share(w->cut.chunks, share, shares, &first, &last);
     run_chunks(w, batch, shared, unit, first, last, of_keys);
   } else {
-    pegen_share(tiles, share, shares, &first, &last);
-    if (is_whole || of_queries) run_tiles(w, batch, shared, first, last, 0, w->walk.keys, 1, of_keys);
+    int64_t cuts = w->cut.shares ? w->group : 1; /* a part has the same tiles of each head */
+    for (int64_t i = 0; i < cuts && (is_whole || of_queries); i++) {
+      pegen_share(tiles / cuts, share, shares, &first, &last);
+      first += i * (tiles / cuts), last += i * (tiles / cuts);
+      run_tiles(w, batch, shared, first, last, 0, w->walk.keys, 1, of_keys);
+    }
   }
   if (is_whole) end_keys(w, item, 0, w->walk.keys, sums);
   else run_keys(w, item, share, shares, sums);

@@ -27,6 +27,7 @@ static inline int64_t pegen_attention_pitch(int64_t width) {
 /* Items, heads of k of a batch, are taken in units: one each, or as many as there may be chunks where operands gain. */
 typedef struct pegen_attention_cut {
   int64_t items, units, chunks; /* chunks: of a unit; 0: no operand has a gradient */
+  int64_t shares; /* 1: parts have the same tiles of queries in all items, which add to one number of a pair */
   int64_t keeps; /* 1: items are ordered by heads, and what is computed of pairs stays for the batches of a unit */
 } pegen_attention_cut;
 PEGEN_INTERNAL void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_backward_call *call,

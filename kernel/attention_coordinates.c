@@ -44,6 +44,26 @@ static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_
   return end - token;
 }
 
+void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
+                                  int64_t lanes, int64_t first, int64_t count, int64_t room, float *out) {
+  for (int64_t i = 0; i < lanes; i++) {
+    const char *row = tile->places->data[input] + (int64_t)tile->positions[place][lane + i];
+    const float *from = (const float *)(const void *)row + first;
+    for (int64_t key = 0; key < count; key++) out[key * lanes + i] = from[key];
+  }
+  for (int64_t i = count * lanes; i < room * lanes; i++) out[i] = 0;
+}
+
+void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t first, int64_t count,
+                                int64_t lanes, const float *gains) {
+  for (int64_t i = 0; i < lanes; i++) {
+    if (tile->tile.tokens[i] < 0) continue;
+    char *row = tile->pair_gains[input] + tile->tile.tokens[i] * tile->pair_gains_token[input];
+    float *to = (float *)(void *)row + first;
+    for (int64_t key = 0; key < count; key++) to[key] += gains[key * lanes + i];
+  }
+}
+
 /* A token's index is one of its numbers: of the last query and the last key the same. Others are of its inputs. */
 static void token_numbers(const pegen_attention_places *p, int64_t number, int64_t first, int64_t count, double *out) {
   const pegen_attention_number *n = &p->numbers[number];

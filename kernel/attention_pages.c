@@ -69,7 +69,8 @@ static int flatten_inputs(pegen_pages *p, const pegen_args *args, const int64_t 
   int error = pegen_check_inputs_given(p->kernel, args);
   for (int i = 0; i < p->kernel->n_inputs && !error; i++) {
     p->inputs[i] = args->inputs[i];
-    if (pegen_input_is_of_keys(p->kernel, i)) error = flatten_input(p, i, args->inputs[i], batches);
+    if (p->kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS) error = PEGEN_ERROR_INPUT_SHAPE; /* pages have no pairs */
+    else if (pegen_input_is_of_keys(p->kernel, i)) error = flatten_input(p, i, args->inputs[i], batches);
   }
   if (p->kernel->n_inputs) flat->inputs = p->inputs;
   return error;

@@ -71,7 +71,7 @@ void pegen_attention_finish_places(const pegen_driver *driver, const pegen_args 
   none = of_q;
   none.at = 0;
   for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_input_is_of_pairs(driver->kernel, i) && !call->g_input[i].empty)
+    if (pegen_input_is_of_pairs(driver->kernel, i) && driver->kernel->inputs[i].size >= 0 && !call->g_input[i].empty)
       finish_input(driver, args, call, workspace, i, part, parts);
   for (int own = 0; own < 2; own++) {
     const pegen_view *view = &call->g_positions[own];

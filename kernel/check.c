@@ -164,11 +164,12 @@ int pegen_check_operand_shape(const pegen_operand *want, const DLTensor *tensor,
   return 0;
 }
 
-/* An input is [B,H,N,size], or [B,H,N] where size is 0, as the rows are; [N,H,size] and [N,H] where those are [N,H,D].
+/* An input is [B,H,N,size], or [B,H,N] where size is 0, or a pair's [B,H,N,keys] (-1: of packed sequences), as the rows are; [N,H,size] and [N,H] where those are [N,H,D].
  * repeats: or has one batch, or head, for all; of keys it may have heads, those of queries. */
 static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *rows, int64_t heads,
-                             int64_t repeats) {
+                             int64_t repeats, int64_t keys) {
   int rank = want->size ? 4 : 3;
+  int64_t width = want->size == PEGEN_SIZE_OF_KEYS ? keys : want->size;
   if (tensor->ndim != rows->ndim - (4 - rank)) return PEGEN_ERROR_INPUT_SHAPE;
   if (!tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
@@ -177,7 +178,7 @@ static int check_input_shape(const pegen_input *want, const DLTensor *tensor, co
         !(i == PEGEN_HEAD && size == heads))
       return PEGEN_ERROR_INPUT_SHAPE;
   }
-  return rank == 3 || tensor->shape[tensor->ndim - 1] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
+  return rank == 3 || tensor->shape[tensor->ndim - 1] == width ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
 
 int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows) {
@@ -185,8 +186,9 @@ int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args,
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *of = pegen_input_is_of_keys(kernel, i) ? args->k : rows;
     int64_t heads = pegen_rows_size(rows, 4, PEGEN_HEAD),
-            repeats = driver->turns_rows || pegen_input_is_of_pairs(kernel, i);
-    PEGEN_TRY(check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats));
+            repeats = driver->turns_rows || pegen_input_is_of_pairs(kernel, i),
+            keys = !args->k || args->k->ndim == 3 ? -1 : pegen_rows_size(args->k, 4, PEGEN_TOKEN);
+    PEGEN_TRY(check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats, keys));
   }
   return 0;
 }
@@ -250,7 +252,7 @@ int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64
       return PEGEN_ERROR_INPUT_DTYPE;
     }
     if (!pegen_on_host(input)) return PEGEN_ERROR_DEVICE;
-    PEGEN_TRY(pegen_view_like_rows(input, kernel->inputs[i].size > 0, &views[i]));
+    PEGEN_TRY(pegen_view_like_rows(input, kernel->inputs[i].size != 0, &views[i]));
   }
   return 0;
 }

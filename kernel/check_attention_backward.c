@@ -76,6 +76,15 @@ static void keep_pairs(const pegen_attention_backward_call *call, int64_t most, 
   cut->chunks = chunks;
 }
 
+/* How many batches, or heads of q, have one number of a pair that gains, at the most. */
+static int64_t sharing(const pegen_driver *driver, const pegen_attention_backward_call *call, int dim) {
+  int64_t most = 1;
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (driver->kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS && !call->g_input[i].empty)
+      most = pegen_larger(most, call->forward.q.size[dim] / call->g_input[i].size[dim]);
+  return most;
+}
+
 /* So many chunks that their sums are not more numbers than q. */
 void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_backward_call *call,
                             pegen_attention_cut *cut) {
@@ -84,11 +93,16 @@ void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_ba
           numbers = pegen_view_bytes(&call->forward.q) / (int64_t)sizeof(float), most = MOST_CHUNKS;
   cut->items = cut->units = items;
   cut->chunks = cut->keeps = 0;
+  /* Then parts share each item's tiles of queries, so that a tile's pairs are those of one part in all items. */
+  int64_t batches = is_empty ? 1 : sharing(driver, call, PEGEN_BATCH),
+          heads = is_empty ? 1 : sharing(driver, call, PEGEN_HEAD);
+  cut->shares = batches * heads > 1 && items;
+  if (cut->shares) cut->units = 1;
   if (!call->of_operands || !items) return;
   if (numbers / pegen_all_elements(driver->kernel) < most) most = numbers / pegen_all_elements(driver->kernel);
   if (most < 1) most = 1;
-  if (items > most) cut->units = most;
-  cut->chunks = most / cut->units;
+  if (cut->units > most) cut->units = most;
+  cut->chunks = heads > 1 && call->forward.group > 1 ? 1 : most / cut->units;
   if (((const pegen_attention *)driver->form)->keeps && is_shared(&call->forward)) keep_pairs(call, most, cut);
 }
 

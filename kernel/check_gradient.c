@@ -77,7 +77,7 @@ int pegen_check_gradients(const pegen_kernel *kernel, const pegen_args *args, co
     inputs[i].empty = 1;
     const DLTensor *tensor = grad->inputs ? grad->inputs[i] : 0;
     if (tensor && ((error = check_like(args->inputs[i], tensor, pegen_same_type(tensor, args->inputs[i]))) != 0 ||
-                   (error = pegen_view_like_rows(tensor, kernel->inputs[i].size > 0, &inputs[i])) != 0 ||
+                   (error = pegen_view_like_rows(tensor, kernel->inputs[i].size != 0, &inputs[i])) != 0 ||
                    (error = check_nests(&inputs[i])) != 0))
       return error;
   }

@@ -364,6 +364,13 @@ static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
   if (!rule->of || !q || rule->of->tensor->ndim < 3) return;
   const DLTensor *t = s->tensor, *of = rule->of->tensor;
   int64_t expected[4], size = c->kernel.inputs[s->index].size, rank = of->ndim - (size == 0);
+  if (size == PEGEN_SIZE_OF_KEYS && (of->ndim == 3 || c->args.block_table)) {
+    say(c, "%s is of pairs of a query and a key; expected no cu_seqlens and no pages beside it", s->name);
+    return;
+  }
+  const seen *keys = rows_with(c, 'M');
+  if (size == PEGEN_SIZE_OF_KEYS && !keys) return;
+  if (size == PEGEN_SIZE_OF_KEYS) size = size_of(c, keys, 'M');
   int head = rule->is_paged ? 2 : 1, batch = rule->is_paged || of->ndim == 3 ? -1 : 0, agrees = t->ndim == rank;
   for (int i = 0; i < rank; i++) {
     expected[i] = i < of->ndim - 1 ? of->shape[i] : size;
@@ -377,7 +384,9 @@ static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
         name_sizes(expected, (int)rank, sizes),
         rule->is_paged  ? "in k's pages"
         : rule->of_keys ? "a row for each of k's"
-                        : "a row for each of q's",
+        : c->kernel.inputs[s->index].size == PEGEN_SIZE_OF_KEYS
+            ? "a number for each pair of a query and a key"
+            : "a row for each of q's",
         rule->more);
 }
 

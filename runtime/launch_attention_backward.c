@@ -30,6 +30,7 @@ typedef struct backward_plan {
   int64_t most_blocks; /* that have room for sums of operands' elements */
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
   int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
+  int64_t pairs, n_pairs; /* where what numbers of pairs gain begins; inputs of them, 0: none gains */
   int64_t n_sums, key_heads; /* numbers of a share; heads of the shares of keys */
   int64_t kept, less, sums, groups, before, bytes; /* before: where rows begin; bytes: its end */
   pegen_weights_cut weights;
@@ -118,6 +119,26 @@ static int place_shares(const pegen_launch_request *request, const pegen_attenti
         __builtin_add_overflow(p->bytes, bytes, &p->bytes))
       return 0;
   }
+  return 1;
+}
+
+/* What numbers of pairs gain: [queries][inputs][keys]. */
+static int place_pairs(const pegen_attention_backward_call *call, int64_t queries, backward_plan *p) {
+  const pegen_kernel *kernel = p->request->kernel;
+  int64_t bytes, wanted = 0;
+  for (int i = 0; gives_inputs(kernel) && i < kernel->n_inputs; i++)
+    if (kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS) {
+      p->n_pairs++;
+      wanted |= !call->g_input[i].empty;
+      if (!call->g_input[i].empty && !are_few(&call->g_input[i], call->forward.k.size[PEGEN_TOKEN])) return 0;
+    }
+  p->pairs = p->bytes;
+  if (!wanted) p->n_pairs = 0;
+  int64_t row = p->n_pairs * (int64_t)sizeof(float);
+  if (__builtin_mul_overflow(queries, call->forward.k.size[PEGEN_TOKEN], &bytes) ||
+      __builtin_mul_overflow(bytes, row, &bytes) || __builtin_add_overflow(p->bytes, bytes, &p->bytes))
+    return 0;
+  p->bytes = pegen_divide_up(p->bytes, NUMBER) * NUMBER;
   return 1;
 }
 
@@ -249,7 +270,8 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   p->key_blocks = tiles_of(k, tile);
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
   p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
-  if (!place_shares(request, call, p) || !place_kept(request, queries, p)) return 0;
+  if (!place_shares(request, call, p) || !place_pairs(call, queries, p) || !place_kept(request, queries, p))
+    return 0;
   if (!pegen_launch_cut_weights(kernel, call, &p->bytes, &p->weights)) return 0;
   p->sums = p->groups = p->bytes;
   if (!call->of_operands || p->weights.is_wanted) return 1;
@@ -330,6 +352,7 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, con
   own[PEGEN_PTX_ATTENTION_CHUNKS] = p->elements ? workspace + p->sums : 0;
   own[PEGEN_PTX_ATTENTION_KEPT] = p->keeps ? workspace + p->kept : 0;
   own[PEGEN_PTX_ATTENTION_WEIGHTS] = p->weights.is_wanted && !of_keys ? workspace + p->weights.gains : 0;
+  own[PEGEN_PTX_ATTENTION_PAIRS] = p->n_pairs && !of_keys ? workspace + p->pairs : 0;
   if (wants_sums(p->request, c, of_keys)) own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
 
@@ -455,14 +478,41 @@ static int launch_input(const finish *f, int input, int64_t first) {
   return f->run(f->context, &step);
 }
 
+/* The same of pairs, an input of which is number `index` among those. */
+static int launch_pairs(const finish *f, int input, int64_t index) {
+  const backward_plan *p = f->p;
+  const pegen_kernel *kernel = p->request->kernel;
+  const pegen_view *out = &p->call->g_input[input], *rows = &p->call->forward.q;
+  int64_t keys = p->call->forward.k.size[PEGEN_TOKEN],
+          elements = out->size[PEGEN_BATCH] * out->size[PEGEN_TOKEN] * out->size[PEGEN_HEAD] * keys;
+  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_PAIRS, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, entry, elements);
+  step.parameter[PEGEN_PTX_INPUTS_SHARES] = f->workspace + p->pairs + index * keys * (int64_t)sizeof(float);
+  step.parameter[PEGEN_PTX_INPUTS_BATCHES] = rows->empty ? 0 : rows->size[PEGEN_BATCH];
+  step.parameter[PEGEN_PTX_INPUTS_HEADS] = rows->size[PEGEN_HEAD];
+  pegen_launch_set_input(step.parameter, out, p->n_pairs * keys, keys, f->adds);
+  return f->run(f->context, &step);
+}
+
+static int finish_pairs(const finish *f) {
+  const pegen_kernel *kernel = f->p->request->kernel;
+  int error = 0;
+  for (int i = 0, index = 0; f->p->n_pairs && i < kernel->n_inputs && !error; i++) {
+    if (kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS) continue;
+    if (!f->p->call->g_input[i].empty) error = launch_pairs(f, i, index);
+    index++;
+  }
+  return error;
+}
+
 static int finish_inputs(const finish *f) {
   const pegen_kernel *kernel = f->p->request->kernel;
   int64_t first = 0;
   int error = 0;
   if (!gives_inputs(kernel)) return 0;
   for (int i = 0; i < kernel->n_inputs && !error; first += pegen_launch_input_size(kernel, i++))
-    if (!f->p->call->g_input[i].empty) error = launch_input(f, i, first);
-  return error;
+    if (!f->p->call->g_input[i].empty && kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS) error = launch_input(f, i, first);
+  return error ? error : finish_pairs(f);
 }
 
 static int launch_groups(const finish *f) {

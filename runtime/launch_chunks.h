@@ -41,7 +41,7 @@ typedef struct pegen_gradient_cut {
 
 /* Elements of a row of an input; of its gradient, 0 where it is not wanted. */
 static inline int64_t pegen_launch_input_size(const pegen_kernel *kernel, int input) {
-  return kernel->inputs[input].size ? kernel->inputs[input].size : 1;
+  return kernel->inputs[input].size > 0 ? kernel->inputs[input].size : 1;
 }
 /* Of the parameters of a launch that adds up what an input gains (PEGEN_PTX_INPUTS_..) those of its gradient `out`.
  * first: the input's first element among those of the rows of all inputs. */

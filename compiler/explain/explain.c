@@ -101,11 +101,12 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
     line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s%s", o->name, shape, o->doc, units_text(a, o->units)));
   }
   for (int i = 0; i < s->n_inputs; i++) {
-    const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
-    line(i ? "" : "inputs", arena_printf(a, "%s%s of each %stoken and head: %s%s", s->input[i].name, size,
-                                         spec_turns_rows(s)    ? ""
-                                         : s->input[i].of_keys ? "key's "
-                                                               : "query ",
+    const char *size = s->input[i].size > 0 ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each %s and head: %s%s", s->input[i].name, size,
+                                         spec_input_is_pair(&s->input[i]) ? "pair of a query and a key"
+                                         : spec_turns_rows(s)             ? "token"
+                                         : s->input[i].of_keys            ? "key's token"
+                                                                          : "query token",
                                          s->input[i].doc, units_text(a, s->input[i].units)));
   }
   if (s->grid[0]) {
@@ -392,6 +393,7 @@ static void json_inputs(json_writer *w, const spec *s) {
     json_text(w, "units", s->input[i].units);
     json_integer(w, "size", s->input[i].size);
     if (s->input[i].of_keys) json_text(w, "of", "key");
+    if (spec_input_is_pair(&s->input[i])) json_text(w, "of", "pair");
     json_end(w, '}');
   }
   json_end(w, ']');

@@ -419,7 +419,7 @@ static const double *const *draw_inputs(work *w) {
   const spec *s = w->spec;
   double **rows = arena_array(w->memory, double *, s->n_inputs + 1);
   for (int i = 0; i < s->n_inputs; i++) {
-    int64_t size = s->input[i].size ? s->input[i].size : 1;
+    int64_t size = spec_input_numbers(&s->input[i]);
     rows[i] = arena_array(w->memory, double, size);
     for (int64_t c = 0; c < size; c++)
       rows[i][c] = random_uniform(&w->random, -s->input[i].test_scale, s->input[i].test_scale);

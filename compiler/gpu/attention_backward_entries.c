@@ -43,7 +43,7 @@ unsigned attend_gaining_of_pairs(const attention_plan *p) {
   return bits;
 }
 
-static int elements_of(const spec_input *input) { return input->size ? (int)input->size : 1; }
+static int elements_of(const spec_input *input) { return (int)spec_input_numbers(input); }
 
 /* Which of a token's sums the elements of its inputs' rows gain, in a plan whose inputs gain. */
 static const gpu_input_sums *input_sums_of(arena *a, const attention_plan *p) {
@@ -94,6 +94,7 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attend_de
   if (attend_summed(design)) {
     program->inputs = input_sums_of(a, p);
     add_finish(a, program, GPU_INPUTS, PEGEN_PTX_WORD_ATTENTION_INPUTS);
+    if (attend_pair_rows(p)) add_finish(a, program, GPU_PAIRS, PEGEN_PTX_WORD_ATTENTION_PAIRS);
   }
   if (attend_has_columns(p)) program->n_weights = p->columns->p->n_weights;
   if (gives_weights(design)) add_weights(a, program, design, dtypes);

@@ -13,10 +13,19 @@ static bool is_laid(const attention_plan *p, int i, bool of_key) {
   return p->number[i].input >= 0 && p->number[i].of_key == of_key;
 }
 
+/* Whether what lies there is where a row is. */
+static bool has_row(const attention_plan *p, int i) { return attention_is_row(p, i) || attention_is_pair(p, i); }
+
+int attend_pair_rows(const attention_plan *p) {
+  int count = 0;
+  for (int i = 0; i < p->n_numbers; i++) count += attention_is_pair(p, i);
+  return count;
+}
+
 /* Numbers of a row of the side's; and those before number i. */
 static int width_of(const attention_plan *p, bool of_key, int end) {
   int count = 0;
-  for (int i = 0; i < end; i++) count += is_laid(p, i, of_key) ? 1 + attention_is_row(p, i) : 0;
+  for (int i = 0; i < end; i++) count += is_laid(p, i, of_key) ? 1 + has_row(p, i) : 0;
   return count;
 }
 
@@ -80,10 +89,16 @@ void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   for (int i = 0; i < p->n_numbers; i++) {
     if (!is_laid(p, i, of_keys)) continue;
     ir_value at = laid_at(t, of_keys, t->thread, i);
-    if (attention_is_row(p, i)) lay_row(t, i, token, at);
+    if (has_row(p, i)) lay_row(t, i, token, at);
     else ir_store(b, load_number(t, i, token), at, 4, false);
   }
   ir_end_if(b, branch);
+}
+
+static ir_value number_of_pair(attend *t, ir_value at, ir_value key) {
+  ir *b = t->b;
+  ir_value row = ir_pointer(b, laid_row(b, at));
+  return ir_load(b, b->f32, ir_offset(b, row, wide(b, scaled(b, clamped(b, key, t->keys), 4))), 4);
 }
 
 /* Numbers are coordinates of which the other side's token has 0. */
@@ -101,9 +116,10 @@ void attend_pair_numbers(attend *t, const attend_pair_of *pair) {
       rows[p->number[i].input] = laid_row(b, at);
       continue;
     }
-    if (at.ptr) x = ir_load(b, b->f32, at, 4);
+    if (attention_is_pair(p, i)) x = number_of_pair(t, at, pair->key_token);
+    else if (at.ptr) x = ir_load(b, b->f32, at, 4);
     else x = ir_cast(b, "arith.sitofp", of_key ? pair->key_token : index, b->f32);
-    if (!of_key) x = ir_op1(b, "arith.negf", x);
+    if (!of_key && !attention_is_pair(p, i)) x = ir_op1(b, "arith.negf", x);
     t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);
   }
 }

@@ -30,6 +30,7 @@ typedef enum gpu_entry_kind {
   GPU_GATHER,
   GPU_POSITIONS,
   GPU_INPUTS,
+  GPU_PAIRS,
   GPU_COLUMN_GRADIENT, /* of rows that columns widened, and with them weights (gpu/widen_gains.h) */
   GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
   GPU_ATTENTION_WEIGHTS, /* gpu/attention_backward.h */

@@ -448,8 +448,9 @@ static two_float load_share(const finisher *f, ir_value row, ir_value term) {
 static void emit_inputs(finisher *f) {
   ir *b = f->b;
   const ir_value *p = f->parameter;
-  term_list list = input_terms_of(f);
-  term_tables tables = lay_terms(f, &list);
+  bool of_pairs = f->entry->kind == GPU_PAIRS; /* an element's share is one number */
+  term_list list = of_pairs ? (term_list){0} : input_terms_of(f);
+  term_tables tables = of_pairs ? (term_tables){0} : lay_terms(f, &list);
   ir_value batch = wide(b, f->line), one = i64(b, 1), all_heads = p[PEGEN_PTX_INPUTS_OUT_HEADS],
            all_batches = p[PEGEN_PTX_INPUTS_OUT_BATCHES], tokens = p[PEGEN_PTX_INPUTS_TOKENS];
   ir_value element = take_index(b, &batch, p[PEGEN_PTX_INPUTS_SIZE]), token = take_index(b, &batch, tokens),
@@ -469,11 +470,17 @@ static void emit_inputs(finisher *f) {
   ir_value of_batch = rows.index, of_head = add(b, mul(b, head, heads), take_index(b, &of_batch, heads)),
            item = add(b, mul(b, add(b, batch, of_batch), tokens), token),
            row = add(b, mul(b, item, p[PEGEN_PTX_INPUTS_HEADS]), of_head),
-           at = step_by(b, p[PEGEN_PTX_INPUTS_SHARES], row, i64(b, share_bytes(f)));
-  ir_value line = narrow(b, add(b, element, p[PEGEN_PTX_INPUTS_FIRST]));
-  ir_loop terms = each_term(f, &tables, line, (ir_value){NULL}, &sum);
-  sum = two_float_add(b, sum, load_share(f, at, term_of(f, &tables, terms)));
-  two_float_end_for(b, terms, 1, &sum);
+           bytes = of_pairs ? mul(b, p[PEGEN_PTX_INPUTS_FIRST], i64(b, 4)) : i64(b, share_bytes(f)),
+           at = step_by(b, p[PEGEN_PTX_INPUTS_SHARES], row, bytes);
+  if (of_pairs) {
+    ir_value share = ir_load(b, b->f32, ir_pointer(b, step_by(b, at, element, i64(b, 4))), 4);
+    sum = two_float_add(b, sum, two_float_f32(share));
+  } else {
+    ir_value line = narrow(b, add(b, element, p[PEGEN_PTX_INPUTS_FIRST]));
+    ir_loop terms = each_term(f, &tables, line, (ir_value){NULL}, &sum);
+    sum = two_float_add(b, sum, load_share(f, at, term_of(f, &tables, terms)));
+    two_float_end_for(b, terms, 1, &sum);
+  }
   two_float_end_for(b, rows, 1, &sum);
   store_sum(f, ir_int(b, b->i1, 0), PEGEN_PTX_INPUTS_ADDS, sum, to);
   ir_end_if(b, inside);
@@ -494,6 +501,7 @@ static const struct finishing {
     [GPU_GATHER] = {emit_gather, PEGEN_PTX_WORD_GATHER, PEGEN_PTX_GATHER_OPERANDS, true},
     [GPU_POSITIONS] = {emit_positions, PEGEN_PTX_WORD_POSITIONS, PEGEN_PTX_POSITIONS_PARAMETERS, false},
     [GPU_INPUTS] = {emit_inputs, PEGEN_PTX_WORD_INPUTS, PEGEN_PTX_INPUTS_PARAMETERS, false},
+    [GPU_PAIRS] = {emit_inputs, NULL, PEGEN_PTX_INPUTS_PARAMETERS, false},
     [GPU_TOTAL] = {emit_total, NULL, PEGEN_PTX_TOTAL_OPERANDS, true},
 };
 

@@ -411,7 +411,8 @@ static ir_value tokens_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_
 static bool gains(const attend_give *g, int axis) {
   const attention_plan *p = g->t->p;
   int number = axis - (p->n_places - p->n_numbers);
-  return p->place[axis] && (!p->sums_inputs || number < 0 || p->number[number].of_key == g->of_keys);
+  bool is_pair = number >= 0 && attention_is_pair(p, number);
+  return p->place[axis] && !is_pair && (!p->sums_inputs || number < 0 || p->number[number].of_key == g->of_keys);
 }
 
 void attend_begin_tokens(attend_give *g) {
@@ -503,6 +504,67 @@ static void give_row_elements(attend_give *g) {
   }
 }
 
+/* ---- numbers of pairs ---- */
+
+static bool gives_pairs(const attend_give *g) { return !g->of_keys && attend_pair_rows(g->t->p); }
+
+static ir_value pairs_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_PAIRS); }
+
+/* Number `element` of the row's, those of all inputs of pairs one behind the other. */
+static ir_value pair_share_at(attend_give *g, ir_value element) {
+  ir *b = g->t->b;
+  const attend *t = g->t;
+  ir_value tokens = t->parameter[PEGEN_PTX_ATTENTION_TOKENS], heads = t->parameter[PEGEN_PTX_ATTENTION_HEADS];
+  ir_value row = add(b, mul(b, wide(b, t->batch), tokens), wide(b, attend_own_token(g)));
+  row = add(b, mul(b, row, heads), wide(b, g->owner));
+  row = mul(b, row, mul(b, wide(b, t->keys), i64(b, attend_pair_rows(t->p))));
+  ir_value at = add(b, g->gradient[PEGEN_PTX_ATTENTION_PAIRS], mul(b, add(b, row, element), i64(b, 4)));
+  return ir_pointer(b, at);
+}
+
+/* Tiles of which no pair is seen write none. */
+static void clear_pairs(attend_give *g) {
+  ir *b = g->t->b;
+  if (!gives_pairs(g)) return;
+  ir_branch wanted = ir_if(b, ir_op2(b, "arith.andi", pairs_wanted(g), has_own(g)));
+  ir_value count = mul(b, wide(b, g->t->keys), i64(b, attend_pair_rows(g->t->p))), lanes = i64(b, lanes_of_row(g));
+  ir_value times = ir_op2(b, "arith.divui", add(b, count, sub(b, lanes, i64(b, 1))), lanes);
+  ir_loop loop = ir_for(b, i64(b, 0), times);
+  ir_value element = add(b, mul(b, loop.index, lanes), wide(b, part_of(g)));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", element, count));
+  ir_store(b, zero(b), pair_share_at(g, element), 4, false);
+  ir_end_if(b, inside);
+  ir_end_for(b, loop);
+  ir_end_if(b, wanted);
+  ir_wait(b, IR_BARRIER_WARP);
+}
+
+static void write_pair(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
+  ir *b = g->t->b;
+  const attention_plan *p = g->t->p;
+  int own = p->n_places - p->n_numbers;
+  open_pair open;
+  (void)context, (void)sums;
+  begin_pair(g, pair, &open);
+  for (int i = 0, before = 0; i < p->n_numbers; i++) {
+    if (!attention_is_pair(p, i)) continue;
+    ir_value element = add(b, mul(b, wide(b, g->t->keys), i64(b, before++)), wide(b, pair->of.key_token));
+    if (!p->place[own + i]) continue;
+    ir_value gain = value_of(g, &open, p->place[own + i]);
+    ir_branch some = ir_if(b, ir_compare_float(b, "une", gain, zero(b)));
+    ir_store(b, gain, pair_share_at(g, element), 4, false);
+    ir_end_if(b, some);
+  }
+  end_pair(g, &open);
+}
+
+static void give_pairs(attend_give *g) {
+  if (!gives_pairs(g)) return;
+  ir_branch wanted = ir_if(g->t->b, pairs_wanted(g));
+  walk(g, write_pair, NULL, 0, NULL);
+  ir_end_if(g->t->b, wanted);
+}
+
 void attend_clear_shares(attend_give *g) {
   ir *b = g->t->b;
   ir_branch wanted = ir_if(b, tokens_wanted(g)), first = attend_if_first(g);
@@ -511,6 +573,7 @@ void attend_clear_shares(attend_give *g) {
     two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
   ir_end_if(b, first);
   clear_row_elements(g);
+  clear_pairs(g);
   ir_end_if(b, wanted);
 }
 
@@ -549,4 +612,5 @@ void attend_give_tokens(attend_give *g) {
   for (int axis = 0; axis < g->t->p->n_sums; axis++) axes |= gains(g, axis) ? 1u << axis : 0;
   attend_give_shares(g, axes, add_places, NULL);
   give_row_elements(g);
+  give_pairs(g);
 }

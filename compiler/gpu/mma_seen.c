@@ -36,7 +36,7 @@ int64_t mma_seen_bytes(const mma *m) { return skips_tiles(m) ? 4LL * WORDS * MMA
 /* Whether the side's tokens have a number there. */
 static bool has_place(const attention_plan *p, int place, bool of_keys) {
   int number = place - (p->n_places - p->n_numbers);
-  return number < 0 || (p->number[number].of_key == of_keys && !attention_is_row(p, number));
+  return number < 0 || (p->number[number].of_key == of_keys && !attention_is_row(p, number) && !attention_is_pair(p, number));
 }
 
 /* What a token is at each place: float32. */
@@ -114,7 +114,7 @@ static ir_value find_displacements(mma *m, const side_bounds *queries, const sid
       bound[0] = sub(b, bound[0], size);
       bound[1] = sub(b, keys->greatest[place], queries->least[place]);
       bound[1] = add(b, bound[1], size);
-    } else if (!of_queries && !of_keys) { /* where a row is, which no mask asks */
+    } else if (!of_queries && !of_keys) { /* where a row is, or of a pair, which no mask asks */
       bound[0] = bound[1] = ir_float(b, b->f32, 0);
     } else {
       bound[0] = of_keys ? keys->least[place] : ir_op1(b, "arith.negf", queries->greatest[place]);

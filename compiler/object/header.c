@@ -190,7 +190,8 @@ static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, cons
   bool of_pairs = spec_input_is_of_pairs(s, index);
   const char *tokens = in->of_keys ? "M" : "N";
   fprintf(f, "\n   * shape  [B,H,%s", tokens);
-  if (in->size) fprintf(f, ",%" PRId64, in->size);
+  if (in->size > 0) fprintf(f, ",%" PRId64, in->size);
+  if (spec_input_is_pair(in)) fprintf(f, ",M");
   if (in->of_keys) fprintf(f, "], M keys, H heads of q or of k");
   else fprintf(f, "]");
   if (spec_turns_rows(s) || of_pairs)

@@ -232,6 +232,27 @@ bool attention_is_placed(const attention_plan *p) {
 
 /* ---- scores ---- */
 
+bool attention_is_row(const attention_plan *p, int i) {
+  return p->number[i].input >= 0 && p->number[i].element == ATTENTION_ROW;
+}
+
+bool attention_is_pair(const attention_plan *p, int i) { return p->number[i].element == ATTENTION_PAIR; }
+
+/* A number of the call may be -infinity. */
+static bool has_pairs_of_call(const attention_plan *p) {
+  for (int i = 0; i < p->n_numbers; i++)
+    if (attention_is_pair(p, i)) return true;
+  return false;
+}
+
+/* What is known of no tile: a bit for each place. */
+static unsigned unknown_places(const attention_plan *p) {
+  unsigned bits = 0;
+  for (int i = 0; i < p->n_numbers; i++)
+    if (attention_is_row(p, i) || attention_is_pair(p, i)) bits |= 1u << (p->n_places - p->n_numbers + i);
+  return bits;
+}
+
 /* The axis of a number of tokens, which is added where it is not there yet; -1: there are too many. */
 static int axis_of_number(attention_plan *p, attention_number wanted) {
   int first = p->n_places - p->n_numbers;
@@ -246,7 +267,9 @@ static int axis_of_number(attention_plan *p, attention_number wanted) {
 
 /* The number that a leaf reads of tokens. */
 static bool is_number(const spec *s, const expr *x, attention_number *number) {
-  if (x->op == EXPR_INPUT) *number = (attention_number){s->input[x->index].of_keys, x->index, x->offsets[0]};
+  const spec_input *in = x->op == EXPR_INPUT ? &s->input[x->index] : NULL;
+  if (in && spec_input_is_pair(in)) *number = (attention_number){false, x->index, ATTENTION_PAIR};
+  else if (in) *number = (attention_number){in->of_keys, x->index, x->offsets[0]};
   else *number = (attention_number){x->index == SPEC_OF_KEY, -1, -1};
   return x->op == EXPR_INPUT || (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE);
 }
@@ -263,11 +286,11 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
     int axis = axis_of_number(p, number);
     if (axis < 0) return NULL;
     const expr *place = expr_position(pool, axis);
-    return number.of_key ? place : expr_neg(pool, place);
+    return number.of_key || number.element == ATTENTION_PAIR ? place : expr_neg(pool, place);
   }
   if (arity == 0) return x;
   bool is_row = x->op == EXPR_INPUT_AT;
-  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, -1}) < 0) return NULL;
+  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, ATTENTION_ROW}) < 0) return NULL;
   if (x->op == EXPR_WIDEN && (x->arg[0]->op == EXPR_INPUT || x->arg[0]->op == EXPR_INPUT_AT))
     return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
@@ -298,8 +321,8 @@ static bool find_score(arena *a, attention_plan *p) {
   natural = in_f32(a, s->pool, natural);
   p->score = times(s->pool, natural, LOG2_E);
   find_scatters(a, p, natural);
-  for (int i = 0; i < p->n_numbers; i++) /* an index has no gradient, nor where a row is */
-    if (p->number[i].element < 0) p->place[p->n_places - p->n_numbers + i] = NULL;
+  for (int i = 0; i < p->n_numbers; i++) /* an index has no gradient */
+    if (p->number[i].input < 0) p->place[p->n_places - p->n_numbers + i] = NULL;
   return true;
 }
 
@@ -312,16 +335,16 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   bool may_hide = false;
   if (pair->score) {
     if (!find_score(a, p)) return NULL;
-    may_hide = attention_may_hide(a, s, p->score, p->n_places);
+    may_hide = has_pairs_of_call(p) || attention_may_hide(a, s, p->score, p->n_places);
     if (may_hide && interval_has_infinity(a, s->pool, p->score))
-      p->mask = attention_mask_of(a, s, p->score, p->n_places);
+      p->mask = attention_mask_of(a, s, p->score, p->n_places, unknown_places(p));
   }
   if (pair->bias) {
     const expr *bias = in_f32(a, s->pool, pair->bias);
     p->bias = expr_mul(s->pool, bias, expr_const(s->pool, LOG2_E));
     find_scatters(a, p, bias);
     may_hide = attention_may_hide(a, s, p->bias, p->n_places);
-    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias, p->n_places);
+    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias, p->n_places, 0);
   }
   if (s->polynomial) {
     if (pair->score && pair->score->depends & (DEPENDS_HEAD | DEPENDS_OPERAND)) {
@@ -381,7 +404,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->own_operations = p->operations;
   for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
   visit_others(p, seen);
-  p->hides = p->hides && may_hide;
+  p->hides = (p->hides || has_pairs_of_call(p)) && may_hide;
   return p;
 }
 
@@ -429,8 +452,6 @@ bool attention_reads_inputs(const attention_plan *p) {
     if (p->number[i].input >= 0) return true;
   return false;
 }
-
-bool attention_is_row(const attention_plan *p, int i) { return p->number[i].input >= 0 && p->number[i].element < 0; }
 
 /* The number that is where rows of an input are. */
 static int row_number(const attention_plan *p, int input) {

@@ -33,8 +33,10 @@ typedef struct attention_number {
   bool of_key;
   int input, element; /* of the spec's inputs, and of a row of it; both -1: the token's index in the sequence of keys;
                        * element -1: where the row is, bytes from the tensor's first one, of which elements are read at
-                       * computed places */
+                       * computed places; -2: the pair's number, of a row of them that is found so */
 } attention_number;
+
+enum { ATTENTION_ROW = -1, ATTENTION_PAIR = -2 };
 
 typedef struct attention_plan {
   const spec *spec;
@@ -134,8 +136,9 @@ bool attention_begins_terms(const attention_plan *p, int scatter);
 bool attention_keeps_pairs(const attention_plan *p);
 /* Whether a pair gives coordinates anything: a table's places do not. */
 bool attention_moves(const attention_plan *p);
-/* Whether number i is where a row is. */
+/* Whether number i is where a row is; whether it is a pair's own. */
 bool attention_is_row(const attention_plan *p, int i);
+bool attention_is_pair(const attention_plan *p, int i);
 /* The coordinate that says where rows of an input are which elements are read of at computed places. */
 int attention_row_place(const attention_plan *p, int input);
 /* The first of such an input's elements among a token's sums. */

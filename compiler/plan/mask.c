@@ -12,7 +12,7 @@ static const expr *bound(const spec *s, int axis, bool greatest) {
   return expr_unary(s->pool, EXPR_NARROW, x);
 }
 
-const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places) {
+const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places, unsigned unknown) {
   /* Cells of a grid are numbers that float32 holds. */
   for (int axis = 0; s->grid[0] && axis < s->n_axes; axis++)
     if (s->grid[axis] > 1 << 24) return NULL;
@@ -20,7 +20,7 @@ const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bia
   for (int axis = 0; axis < n_places; axis++) {
     displacement[axis].lo = bound(s, axis, false);
     displacement[axis].hi = bound(s, axis, true);
-    displacement[axis].unknown = expr_const(s->pool, 0);
+    displacement[axis].unknown = expr_const(s->pool, unknown >> axis & 1);
   }
   interval_mask found;
   interval_of_mask(a, s->pool, bias, n_places, displacement, &found);

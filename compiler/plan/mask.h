@@ -22,6 +22,7 @@ static inline int mask_bound(int axis, bool greatest) { return MASK_BOUNDS * axi
 
 /* Builds the mask of a bias in float32, for displacements that are no further than INTERVAL_FURTHEST from 0; NULL:
  * nothing can be proved of tiles, and nothing need be asked. */
-const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places);
+/* unknown: a bit for each place that no bounds are known of. */
+const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places, unsigned unknown);
 /* Whether it may be -infinity at all. n_places: coordinates of displacements, and what tokens have beside them. */
 bool attention_may_hide(arena *a, const spec *s, const expr *bias, int n_places);

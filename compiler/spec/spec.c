@@ -173,8 +173,9 @@ static range range_of(const spec *s, const expr *x, visited *seen) {
 
 static bool check_input(const spec *s, const expr *x, unsigned allowed, const char *what) {
   if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
-  if (s->input[x->index].of_keys && !(allowed & READS_SCORE))
-    return wrong(s, "%s reads input '%s' of keys", what, s->input[x->index].name);
+  const spec_input *in = &s->input[x->index];
+  if ((in->of_keys || spec_input_is_pair(in)) && !(allowed & READS_SCORE))
+    return wrong(s, "%s reads input '%s' of %s", what, in->name, in->of_keys ? "keys" : "pairs");
   return true;
 }
 
@@ -243,7 +244,7 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *
   if ((x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT) && !check_input(s, x, allowed, what)) return false;
   if (x->op == EXPR_INPUT_AT && !check_input_at(s, x, allowed, seen, what)) return false;
   if (x->op == EXPR_INPUT) {
-    int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
+    int64_t size = spec_input_numbers(&s->input[x->index]);
     for (int i = 0; i < s->n_blocks; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= size)
         return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
@@ -464,7 +465,7 @@ static bool check_inputs(const spec *s) {
     return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
   for (int i = 0; i < s->n_inputs; i++) {
     if (!check_item_name(s, "input", i, s->input[i].name)) return false;
-    if (s->input[i].size < 0)
+    if (s->input[i].size < SPEC_SIZE_OF_KEYS || (spec_input_is_pair(&s->input[i]) && s->input[i].of_keys))
       return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
   }
   return true;

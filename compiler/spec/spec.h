@@ -199,11 +199,17 @@ typedef struct spec_basis {
  * of scores beside q, or beside k, whose rows may have the heads of q, too. */
 typedef struct spec_input {
   const char *name, *doc, *units, *source; /* as an operand's */
-  int64_t size; /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
+  int64_t size; /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N]; SPEC_SIZE_OF_KEYS: a number for each pair */
   double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
   int line;
   bool of_keys;
 } spec_input;
+
+/* The tensor is [B,H,N,M], of M keys. */
+enum { SPEC_SIZE_OF_KEYS = -1 };
+/* Numbers of a token's row, which a pair's input has one of. */
+static inline int64_t spec_input_numbers(const spec_input *input) { return input->size > 0 ? input->size : 1; }
+static inline bool spec_input_is_pair(const spec_input *input) { return input->size == SPEC_SIZE_OF_KEYS; }
 
 #define OPTION_KINDS(X) \
   X(INTEGER, "integer") \

@@ -337,7 +337,7 @@ static void input(wire *w, spec_input *in) {
   text(w, &in->doc, WIRE_TEXT);
   text(w, &in->units, WIRE_TEXT);
   text(w, &in->source, WIRE_TEXT);
-  number(w, &in->size, 0, SPEC_MAX_TERMS);
+  number(w, &in->size, SPEC_SIZE_OF_KEYS, SPEC_MAX_TERMS);
   finite_real(w, &in->test_scale);
   NUMBER(w, in->line, 0, INT32_MAX);
   flag(w, &in->of_keys);

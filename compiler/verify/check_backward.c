@@ -145,7 +145,7 @@ static void choose_rows(checker *c, sample *t) {
 
 static double *const *gradients_in(const sample *t, operand_set set) { return set == OPERANDS_FAR ? t->g_far : t->g; }
 
-static int64_t input_size(const spec *s, int i) { return s->input[i].size ? s->input[i].size : 1; }
+static int64_t input_size(const spec *s, int i) { return spec_input_numbers(&s->input[i]); }
 
 static void find_answer(checker *c, sample *t, operand_set set, double *const *g) {
   const spec *s = c->spec;

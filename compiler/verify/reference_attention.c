@@ -49,8 +49,8 @@ void reference_score_places(const spec *s, const reference_query *query, int64_t
 
 void reference_pair_inputs(const spec *s, const reference_query *query, int64_t key, const double **rows) {
   for (int i = 0; i < s->n_inputs; i++) {
-    int64_t size = s->input[i].size ? s->input[i].size : 1;
-    rows[i] = query->inputs[i] + (s->input[i].of_keys ? key * size : 0);
+    const spec_input *in = &s->input[i];
+    rows[i] = query->inputs[i] + (in->of_keys || spec_input_is_pair(in) ? key * spec_input_numbers(in) : 0);
   }
 }
 

@@ -191,7 +191,7 @@ loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets
   return trial_load_as(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 
-static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
+static int64_t input_size(const spec_input *in) { return spec_input_numbers(in); }
 
 void trial_typical_inputs(arena *a, const spec *s, uint64_t *random, const double **rows) {
   bool is_asked = spec_turns_rows(s) || (s->pairwise && !s->polynomial);
@@ -250,8 +250,10 @@ trial_inputs trial_pair_inputs(arena *a, const spec *s, number_type type, const 
                          arena_array(a, const DLTensor *, s->n_inputs + 1)};
   for (int i = 0; i < s->n_inputs; i++) {
     spec one = *s;
+    spec_input in = s->input[i];
     one.n_inputs = 1;
-    one.input = &s->input[i];
+    one.input = &in;
+    if (spec_input_is_pair(&in)) in.size = keys;
     trial_inputs of = trial_random_inputs(a, &one, spec_input_is_of_pairs(s, i) ? NUMBER_F32 : type, q_sizes[0],
                                           q_sizes[1], s->input[i].of_keys ? keys : q_sizes[2], random);
     result.values[i] = of.values[0];

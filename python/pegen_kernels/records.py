@@ -17,7 +17,7 @@ class Operand(NamedTuple):
 
 class Input(NamedTuple):
     """A tensor with a row for each query token and head, or each key's: [batches, heads, tokens, size], or [B,H,N]
-    where size is 0."""
+    where size is 0; or with a number for each pair of a query and a key, [batches, heads, tokens, keys], size -1."""
 
     name: str
     doc: str
@@ -26,14 +26,20 @@ class Input(NamedTuple):
     of_keys: bool = False  #: of the tokens of k, and the heads of k or of q
 
     @property
+    def of_pairs(self) -> bool:
+        """Whether it has a number for each pair of a query and a key."""
+        return self.size < 0
+
+    @property
     def dimensions(self) -> tuple[str, ...]:
         """What each counts: "batches", "heads", "tokens" or "keys", or a number."""
-        return ("batches", "heads", "keys" if self.of_keys else "tokens", *([str(self.size)] if self.size else []))
+        last = ["keys" if self.of_pairs else str(self.size)] if self.size else []
+        return ("batches", "heads", "keys" if self.of_keys else "tokens", *last)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
         """As an operand's; None: for each call to choose."""
-        return (None, None, None, *([self.size] if self.size else []))
+        return (None, None, None, *([None if self.of_pairs else self.size] if self.size else []))
 
 
 class Table(NamedTuple):

@@ -63,6 +63,7 @@ TEST(scored) {
   queries_and_groups("more/gpt_oss heads=12");
   queries_and_groups("./score_inputs skip_tokens=1");
   queries_and_groups("./score_inputs kind=documents");
+  queries_and_groups("./score_inputs kind=pairs");
 }
 
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */

@@ -4,7 +4,7 @@ local pe = require "pegen"
 local D = pe.option("head_dim", 16, "channels of a head")
 local heads = pe.option("heads", 1, "heads that differ")
 local kind = pe.option("kind", "forgetting", "which score", { "forgetting", "padding", "documents", "tempered", "mixed",
-  "turned", "stays", "values", "padded", "leaning", "differs" })
+  "turned", "stays", "values", "padded", "leaning", "differs", "pairs" })
 local turns = kind == "turned" or kind == "stays" or kind == "values"
 
 local own = pe.input { name = "own", shape = {}, doc = "a number of the query", test_scale = 2 }
@@ -14,6 +14,11 @@ local rows, key_rows, slope
 if fused then
   rows = pe.input { name = "rows", shape = { 3 }, doc = "what the parabolas of the query are" }
   slope = pe.learned { name = "slope", shape = { "heads", 3 }, doc = "what they are of", test_scale = 0.5 }
+end
+local pair
+if kind == "pairs" then
+  pair = pe.input { name = "pair", shape = {}, of = "pair", doc = "a number of the query and the key", test_scale = 2 }
+  slope = pe.learned { name = "slope", shape = { "heads" }, doc = "what that counts in a head", test_scale = 2 }
 end
 if kind == "mixed" or turns then
   rows = pe.input { name = "rows", shape = { 3 }, of = "query", doc = "three numbers of the query" }
@@ -32,6 +37,7 @@ local scores = {
     local far = pe.abs(d.t) * slope(h) * key_rows(1 + d.t)
     return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(1 - d.t / 2), pe.masked)
   end,
+  pairs = function(s, d, h) return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) end,
   padded = function(s, d, h, q, k)
     return pe.where(of_key(), 0.5, pe.where(pe.abs(own() - q.i + k.j), 30, s, pe.masked), pe.masked)
   end,

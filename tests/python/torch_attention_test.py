@@ -378,6 +378,41 @@ class LearnedTable(unittest.TestCase):
             module(q, q, q, places.requires_grad_(), inputs=inputs)
 
 
+class Pairs(unittest.TestCase):
+    """Numbers of pairs beside PyTorch's own attention, which takes them as its mask."""
+
+    def test_gradients(self):
+        torch.manual_seed(21)
+        attention = Attention("pair_bias", head_dim=16, **BOTH)
+        self.assertEqual(attention.kernel.inputs[0].dimensions, ("batches", "heads", "tokens", "keys"))
+        q, k, v = torch.randn(3, 4, 37, 16), torch.randn(3, 2, 29, 16), torch.randn(3, 2, 29, 16)
+        weight = torch.randn(3, 4, 37, 16)
+        for shape in ((3, 4, 37, 29), (1, 4, 37, 29), (3, 1, 37, 29), (1, 1, 37, 29)):
+            bias = torch.randn(shape)
+            bias[..., 5, :] = -math.inf  # a query that sees no key, and a key that is not seen
+            bias[..., 7] = -math.inf
+            leaves = [x.clone().requires_grad_() for x in (q, k, v, bias)]
+            wide = [x.double().requires_grad_() for x in (q, k, v, bias)]
+            out = attention(*leaves[:3], inputs=leaves[3:])
+            right = torch.nn.functional.scaled_dot_product_attention(*wide[:3], wide[3], enable_gqa=True)
+            seen = torch.arange(37) != 5  # PyTorch's own has NaN there
+            self.assertEqual(out[:, :, 5].abs().max(), 0)
+            self.assertLess((out - right)[:, :, seen].abs().max(), 2e-6)
+            got = torch.autograd.grad((out * weight).sum(), leaves)
+            wanted = torch.autograd.grad((right * weight)[:, :, seen].sum(), wide)
+            for x, y in zip(got, wanted):
+                self.assertLess((x - y.nan_to_num()).abs().max(), 2e-5, shape)
+
+    def test_refusals(self):
+        attention = Attention("pair_bias", head_dim=16, **FAST)
+        q, k = torch.randn(1, 2, 5, 16), torch.randn(1, 2, 7, 16)
+        with self.assertRaisesRegex(pk.ArgumentError, r"expected \[1, 2, 5, 7\], a number for each pair"):
+            attention(q, k, k, inputs=[torch.randn(1, 2, 5, 5)])
+        packed, bounds = torch.randn(5, 2, 16), torch.tensor([0, 2, 5], dtype=torch.int32)
+        with self.assertRaisesRegex(pk.ArgumentError, "expected no cu_seqlens"):
+            attention.kernel.attention(packed, packed, packed, cu_seqlens=bounds, inputs=[torch.randn(5, 2, 5)])
+
+
 class Polynomials(unittest.TestCase):
     """PaPE beside its formula in float64: what its parabolas are made of, too."""
 

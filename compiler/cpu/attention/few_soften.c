@@ -14,7 +14,9 @@ typedef struct soften {
   key_places places;
   ir_value are_far; /* i1: coordinates of keys are far from the origin */
   ir_value displaced; /* room for displacements of a row, [axis][room] */
+  ir_value numbers;   /* of a row's pairs, [place][room] */
   ir_value count, first, registers;
+  key_tile tile;
   ir_value next, next_token; /* the row of the next tile's first key, and bytes from key to key */
   ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
 } soften;
@@ -48,6 +50,11 @@ static ir_value lane_numbers(ir *b, int lanes) {
 
 static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
 
+/* Numbers of the pairs of a row. */
+static ir_value numbers_at(const soften *s, int place) {
+  return ir_offset_const(s->e->b, s->numbers, (int64_t)pair_places_before(s->e->p, place) * s->places.room * 4);
+}
+
 /* Where rows are that are read at computed places: of the keys of a register, or the query's. */
 static ir_value row_at(const soften_row *row, int place, ir_value index) {
   const attention_emitter *e = &row->e;
@@ -66,10 +73,9 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
                                     at = ir_offset(b, row->keys, place);
   for (int axis = 0; axis < e->p->n_places; axis++) {
     if (axis == key_places_axes(e->p)) at = ir_offset(b, row->s->places.narrow, place);
-    if (is_row_place(e->p, axis)) {
-      narrow[axis] = row_at(row, axis, index);
-      continue;
-    }
+    if (is_row_place(e->p, axis)) narrow[axis] = row_at(row, axis, index);
+    if (is_pair_place(e->p, axis)) narrow[axis] = load(e, ir_offset(b, numbers_at(row->s, axis), place));
+    if (is_row_place(e->p, axis) || is_pair_place(e->p, axis)) continue;
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
@@ -172,6 +178,8 @@ static void begin_bias(soften_row *row, ir_value index) {
     if (axis < key_places_axes(e->p)) is_far = ir_op2(b, "arith.ori", is_far, emit_is_far(b, place, row->place[axis]));
   }
   displace(row, index, is_far);
+  for (int place = 0; place < e->p->n_places; place++)
+    if (is_pair_place(e->p, place)) emit_pair_numbers(e, &row->s->tile, place, index, 1, numbers_at(row->s, place));
 }
 
 static void emit_row(const soften *s, ir_value index) {
@@ -212,6 +220,8 @@ void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
     s.places = emit_key_places_begin(e);
     s.displaced = ir_alloca(b, (int64_t)key_places_axes(e->p) * s.places.room * 4, CACHE_LINE);
     s.are_far = emit_key_places(e, &s.places, &t);
+    s.tile = t;
+    s.numbers = ir_alloca(b, (int64_t)e->p->n_places * s.places.room * 4, CACHE_LINE);
   }
   if (e->p->hides) {
     s.extremes = ir_alloca(b, (int64_t)e->shape.lanes * 8, CACHE_LINE);

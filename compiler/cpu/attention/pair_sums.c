@@ -212,9 +212,12 @@ static void add_place(const pair_sums *s, int axis, ir_value key, ir_value vecto
 static void visit_places(void *context, delta_emitter *d) {
   const pair_sums *s = context;
   const attention_emitter *e = emitter_of(s);
-  for (int axis = 0; axis < axes_of(s); axis++)
-    if (e->p->place[axis])
-      add_place(s, axis, d->key, d->vector, counted(e, d->cotangent, emit_expr_f32(&d->walker, e->p->place[axis])));
+  for (int axis = 0; axis < axes_of(s); axis++) {
+    if (!e->p->place[axis]) continue;
+    ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, e->p->place[axis]));
+    if (is_pair_place(e->p, axis)) emit_lay_pair_gain(s->pairs, axis, d->key, d->vector, gain);
+    else add_place(s, axis, d->key, d->vector, gain);
+  }
 }
 
 /* Sums of a register of keys, from `first` of the tile on, along an axis, to [key][axes]. */
@@ -576,6 +579,8 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
     ir_branch wanted = ir_if(e->b, s->wants_places);
     emit_zeros(e, s->keys, axes_of(s) * axis_bytes(s) / 4);
     if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_places, (void *)s);
+    for (int axis = 0; axis < axes_of(s); axis++)
+      if (p->place[axis] && is_pair_place(p, axis)) emit_give_pair_gains(s->pairs, t, axis);
     if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_rows, &(row_visit){s, t});
     ir_end_if(e->b, wanted);
   }

@@ -76,6 +76,37 @@ static void emit_displacements(const pair_emitter *pairs, const key_tile *t, ir_
   ir_end_if(b, far);
 }
 
+static int64_t pair_numbers_bytes(const attention_emitter *e) {
+  return (int64_t)key_places_room(&e->shape) * e->shape.queries * 4;
+}
+
+static int count_pair_places(const attention_plan *p) { return pair_places_before(p, p->n_places); }
+
+/* A register of numbers of pairs, or of what they gain. */
+static ir_value pair_number_at(const pair_emitter *pairs, int place, bool gains, ir_value key, ir_value vector) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int before = pair_places_before(e->p, place) + (gains ? count_pair_places(e->p) : 0);
+  ir_value row = nth(b, ir_offset_const(b, pairs->numbers, before * pair_numbers_bytes(e)), key, e->shape.queries * 4);
+  return nth(b, row, vector, (int64_t)e->shape.lanes * 4);
+}
+
+void emit_lay_pair_gain(const pair_emitter *pairs, int place, ir_value key, ir_value vector, ir_value gain) {
+  store(pairs->e, gain, pair_number_at(pairs, place, true, key, vector));
+}
+
+void emit_give_pair_gains(const pair_emitter *pairs, const key_tile *t, int place) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int input = pair_place_input(e->p, place);
+  int64_t offset = (int64_t)offsetof(pegen_attention_gradient_tile, pair_gains) + input * 8;
+  ir_branch wanted = ir_if(b, attention_is_given(e, ir_load(b, b->ptr, ir_offset_const(b, e->tile, offset), 8)));
+  ir_value gains = pair_number_at(pairs, place, true, e->zero, e->zero),
+           arguments[] = {e->tile, i64(b, input), t->first, t->count, i64(b, e->shape.queries), gains};
+  ir_call(b, "pegen_attention_gain_pairs", 6, arguments);
+  ir_end_if(b, wanted);
+}
+
 pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *places) {
   ir *b = e->b;
   pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
@@ -91,12 +122,17 @@ pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *plac
   pairs.places = places ? *places : emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias || e->p->score) emit_query_places(&pairs);
+  if (count_pair_places(e->p)) pairs.numbers = ir_alloca(b, 2 * count_pair_places(e->p) * pair_numbers_bytes(e), 64);
   return pairs;
 }
 
 void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) {
   ir_value are_far = emit_key_places(pairs->e, &pairs->places, t);
   if (pairs->query_places.ptr) emit_displacements(pairs, t, are_far);
+  const attention_emitter *e = pairs->e;
+  for (int place = 0; place < e->p->n_places; place++)
+    if (is_pair_place(e->p, place))
+      emit_pair_numbers(e, t, place, e->zero, e->shape.queries, pair_number_at(pairs, place, false, e->zero, e->zero));
 }
 
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
@@ -147,10 +183,9 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
   ir_value at = nth(b, pairs->places.narrow, key, 4);
   for (int axis = 0; axis < axes; axis++) {
     if (axis == own) queries = ir_offset(b, pairs->query_numbers, place);
-    if (is_row_place(e->p, axis)) {
-      narrow[axis] = row_at(pairs, axis, key, vector);
-      continue;
-    }
+    if (is_row_place(e->p, axis)) narrow[axis] = row_at(pairs, axis, key, vector);
+    if (is_pair_place(e->p, axis)) narrow[axis] = load(e, pair_number_at(pairs, axis, false, key, vector));
+    if (is_row_place(e->p, axis) || is_pair_place(e->p, axis)) continue;
     ir_value k = ir_broadcast(b, e->lanes,
                               ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * pairs->places.room * 4), 4));
     int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;

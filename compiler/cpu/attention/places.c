@@ -19,6 +19,20 @@ key_places emit_key_places_begin(const attention_emitter *e) {
   return places;
 }
 
+int pair_places_before(const attention_plan *p, int place) {
+  int count = 0;
+  for (int i = 0; i < place; i++) count += is_pair_place(p, i);
+  return count;
+}
+
+void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes,
+                       ir_value to) {
+  ir *b = e->b;
+  ir_value arguments[] = {e->tile,  i64(b, pair_place_input(e->p, place)), i64(b, place), lane, i64(b, lanes), t->first,
+                          t->count, i64(b, key_places_room(&e->shape)),    to};
+  ir_call(b, "pegen_attention_read_pairs", 9, arguments);
+}
+
 ir_value emit_is_far(ir *b, ir_value wide, ir_value narrow) {
   ir_value is_rounded = ir_compare_float(b, "one", ir_cast(b, "arith.extf", narrow, b->f64), wide);
   ir_value size = ir_op1(b, "math.absf", wide), least = ir_float(b, ir_type(size), NEAR);
@@ -48,7 +62,10 @@ ir_value emit_key_places(const attention_emitter *e, const key_places *places, c
   ir_value wide = ir_load(b, ir_vector(b, lanes, b->f64), nth(b, places->wide, loop.index, (int64_t)lanes * 8), 8);
   ir_value narrow = ir_cast(b, "arith.truncf", wide, b->f32);
   ir_store(b, narrow, nth(b, places->narrow, loop.index, (int64_t)lanes * 4), 4, false);
-  ir_value next = ir_op2(b, "arith.ori", now, emit_is_far(b, wide, narrow));
+  /* Numbers behind coordinates are what they are. */
+  ir_value is_place = ir_compare_int(b, "slt", loop.index, i64(b, (int64_t)key_places_axes(e->p) * (places->room / lanes)));
+  ir_value is_far = ir_op2(b, "arith.andi", emit_is_far(b, wide, narrow), ir_broadcast(b, ir_type(far), is_place));
+  ir_value next = ir_op2(b, "arith.ori", now, is_far);
   ir_end_for_with(b, loop, 1, &next, &far);
   return key_places_axes(e->p) ? emit_some(e, far) : none;
 }

@@ -11,10 +11,20 @@ typedef struct key_places {
 /* Coordinates of positions, which come first: numbers of tokens stand behind them. */
 static inline int key_places_axes(const attention_plan *p) { return p->n_places - p->n_numbers; }
 
-/* Whether a place is where rows of an input are. */
+/* Whether a place is where rows of an input are; whether it is a pair's number of one. */
 static inline bool is_row_place(const attention_plan *p, int place) {
   return place >= key_places_axes(p) && attention_is_row(p, place - key_places_axes(p));
 }
+static inline bool is_pair_place(const attention_plan *p, int place) {
+  return place >= key_places_axes(p) && attention_is_pair(p, place - key_places_axes(p));
+}
+/* Numbers of pairs: of which input, and which of them; how many there are. */
+static inline int pair_place_input(const attention_plan *p, int place) {
+  return p->number[place - key_places_axes(p)].input;
+}
+int pair_places_before(const attention_plan *p, int place);
+/* Numbers of pairs of a tile's queries from lane `lane` on, `lanes` of them, with its keys, [key][lanes] at `to`. */
+void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes, ir_value to);
 
 int key_places_room(const attention_shape *s);
 /* Their room, once. */

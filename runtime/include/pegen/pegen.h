@@ -146,8 +146,8 @@ extern "C" {
   X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on") \
   X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL") \
   X(INPUT_SHAPE, 38, \
-    "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q; [N,H,size] and [N,H] " \
-    "where that is [N,H,D]") \
+    "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], nor of pairs [B,H,N,M], or disagrees with q " \
+    "or k; [N,H,size] and [N,H] where q is [N,H,D], and none of pairs there or beside pages") \
   X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32") \
   X(MISSING_TABLE, 40, \
     "prepare needs a table to write, grad->table an args->table, and prepare_backward a grad->table") \
@@ -432,13 +432,15 @@ typedef struct pegen_operand {
   const char *const *dimension; /* [rank]: "axes", "heads", "blocks" or a number as text */
 } pegen_operand;
 
-/* A tensor with a row for each query token and head, [B,H,N,size], or each key's (pegen_kernel.key_inputs). */
+/* A tensor with a row for each query token and head, [B,H,N,size], or each key's (pegen_kernel.key_inputs), or with a
+ * number for each pair of a query and one of M keys, [B,H,N,M]. */
 typedef struct pegen_input {
   const char *name;
   const char *doc;
   const char *units;
-  int64_t size; /* of the last dimension; 0: the input is [B,H,N] */
+  int64_t size; /* of the last dimension; 0: the input is [B,H,N]; PEGEN_SIZE_OF_KEYS: M */
 } pegen_input;
+enum { PEGEN_SIZE_OF_KEYS = -1 };
 
 /* Type codes of float8 in DLPack 1.1 (kDLFloat8_e4m3fn, kDLFloat8_e5m2); headers of before do not have them. */
 enum { PEGEN_DL_FLOAT8_E4M3FN = 10, PEGEN_DL_FLOAT8_E5M2 = 12 };
