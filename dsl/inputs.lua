@@ -2,8 +2,8 @@
 -- scores: or k, as `of` says), or with a number for each pair of a query and a key.
 --
 -- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the token's row. In a
--- bias or a score the index may be an expression: whole numbers, of which those beyond the ends count as the end, and NaN
--- as 0.
+-- bias or a score the index may be an expression: whole numbers, of which those beyond the ends count as the end, and
+-- NaN as 0.
 local core = ...
 local check = core.include "check"
 local remedy = core.include "remedy"
@@ -48,8 +48,8 @@ Input.__call = core.word(function(handle, ...)
     check.fail("input '%s' has elements only inside the functions that pe.encoding calls", input.name)
   end
   if (input.of_keys or input.size == PAIR) and not are_of_pairs then
-    check.fail("input '%s' is of " .. (input.of_keys and "keys" or "pairs") .. ", which scores read, and biases that are functions; elsewhere of = \"query\" was "
-      .. "expected", input.name)
+    check.fail("input '%s' is of %s, which scores read, and biases that are functions; elsewhere of = \"query\" was "
+      .. "expected", input.name, input.of_keys and "keys" or "pairs")
   end
   local given = { ... }
   local wanted = input.size <= 0 and 0 or 1

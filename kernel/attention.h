@@ -262,13 +262,13 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
  * of the keys, [axis][room]. Where all positions are int64 they are subtracted as such. */
 void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, int64_t count, int64_t room,
                               const double *wide, float *narrow, int64_t queries, float *out);
-/* Numbers of pairs, [key][lanes], of the tile's queries from lane `lane` on with keys [first, first + count); 0 of keys
+/* Numbers of pairs, [key][pitch], of the tile's queries from lane `lane` on with keys [first, first + count); 0 of keys
  * from there on up to `room`. place: the coordinate of the queries that is where their rows of input `input` are. */
 void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
-                                  int64_t lanes, int64_t first, int64_t count, int64_t room, float *out);
-/* What such numbers gain, [key][lanes], is added. */
-void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t first, int64_t count,
-                                int64_t lanes, const float *gains);
+                                int64_t lanes, int64_t first, int64_t count, int64_t room, int64_t pitch, float *out);
+/* What such numbers gain, [lane][pitch], is added. */
+void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t lane, int64_t lanes,
+                                int64_t first, int64_t count, int64_t pitch, const float *gains);
 /* Displacements of the query of one lane, with their own sign: [axis][room]. */
 void pegen_attention_displace_row(const pegen_attention_tile *tile, int64_t lane, int64_t first, int64_t count,
                                   int64_t room, const double *wide, float *out);

@@ -30,8 +30,8 @@ static void read_axis(const pegen_attention_places *p, int64_t first, int64_t co
   for (int64_t i = 0; i < count; i++) out[i] -= origin;
 }
 
-/* A token's number `element` of an input, or where its row is, and of as many tokens more as follow it in memory, `count`
- * in all at most. */
+/* A token's number `element` of an input, or where its row is, and of as many tokens more as follow it in memory,
+ * `count` in all at most. */
 static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_t element, int64_t token, int64_t count,
                           double *out) {
   const pegen_attention_pages *pages = p->pages;
@@ -45,22 +45,22 @@ static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_
 }
 
 void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
-                                  int64_t lanes, int64_t first, int64_t count, int64_t room, float *out) {
+                                int64_t lanes, int64_t first, int64_t count, int64_t room, int64_t pitch, float *out) {
   for (int64_t i = 0; i < lanes; i++) {
     const char *row = tile->places->data[input] + (int64_t)tile->positions[place][lane + i];
     const float *from = (const float *)(const void *)row + first;
-    for (int64_t key = 0; key < count; key++) out[key * lanes + i] = from[key];
+    for (int64_t key = 0; key < count; key++) out[key * pitch + i] = from[key];
+    for (int64_t key = count; key < room; key++) out[key * pitch + i] = 0;
   }
-  for (int64_t i = count * lanes; i < room * lanes; i++) out[i] = 0;
 }
 
-void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t first, int64_t count,
-                                int64_t lanes, const float *gains) {
+void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t lane, int64_t lanes,
+                                int64_t first, int64_t count, int64_t pitch, const float *gains) {
   for (int64_t i = 0; i < lanes; i++) {
-    if (tile->tile.tokens[i] < 0) continue;
-    char *row = tile->pair_gains[input] + tile->tile.tokens[i] * tile->pair_gains_token[input];
-    float *to = (float *)(void *)row + first;
-    for (int64_t key = 0; key < count; key++) to[key] += gains[key * lanes + i];
+    int64_t token = tile->tile.tokens[lane + i];
+    if (token < 0) continue;
+    float *to = (float *)(void *)(tile->pair_gains[input] + token * tile->pair_gains_token[input]) + first;
+    for (int64_t key = 0; key < count; key++) to[key] += gains[i * pitch + key];
   }
 }
 

@@ -27,8 +27,8 @@ static double sum_of(const place_sums *s, int64_t first, int64_t last, int64_t o
   return sum;
 }
 
-/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. Elements that are
- * read at computed places stand behind the numbers, row by row. */
+/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. Elements that
+ * are read at computed places stand behind the numbers, row by row. */
 static double input_sum(const pegen_driver *driver, const place_sums *s, const pegen_view *view, int64_t input,
                         int64_t element, int64_t batches, int64_t batch, int64_t head, int64_t token) {
   const pegen_attention *form = driver->form;

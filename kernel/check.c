@@ -164,8 +164,9 @@ int pegen_check_operand_shape(const pegen_operand *want, const DLTensor *tensor,
   return 0;
 }
 
-/* An input is [B,H,N,size], or [B,H,N] where size is 0, or a pair's [B,H,N,keys] (-1: of packed sequences), as the rows are; [N,H,size] and [N,H] where those are [N,H,D].
- * repeats: or has one batch, or head, for all; of keys it may have heads, those of queries. */
+/* An input is [B,H,N,size], or [B,H,N] where size is 0, or a pair's [B,H,N,keys] (-1: of packed sequences), as the rows
+ * are; [N,H,size] and [N,H] where those are [N,H,D]. repeats: or has one batch, or head, for all; of keys it may have
+ * heads, those of queries. */
 static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *rows, int64_t heads,
                              int64_t repeats, int64_t keys) {
   int rank = want->size ? 4 : 3;

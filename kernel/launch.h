@@ -189,8 +189,8 @@ enum {
        [batches][heads][queries][weights], that the entry of queries writes; 0: not wanted */
   PEGEN_PTX_ATTENTION_KEPT, /* the same of the weights themselves, where positions gain or tensor cores serve rows:
                                that of keys reads them, too */
-  PEGEN_PTX_ATTENTION_PAIRS, /* address of what numbers of pairs gain: float32 [batches][queries][heads][inputs of pairs]
-       [keys], that the entry of queries writes; 0: not wanted. Older kernels do not have it. */
+  PEGEN_PTX_ATTENTION_PAIRS, /* address of what numbers of pairs gain: float32 [batches][queries][heads][inputs of
+       pairs] [keys], that the entry of queries writes; 0: not wanted. Older kernels do not have it. */
   PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
   PEGEN_PTX_ATTENTION_WARPS = PEGEN_PTX_BLOCK / 32
 };
@@ -284,8 +284,8 @@ enum { /* what rows gave to an input: a thread an element of its gradient, rows'
        PEGEN_PTX_INPUTS_BATCHES, /* of the shares; 0: nothing is gained */
        PEGEN_PTX_INPUTS_TOKENS,
        PEGEN_PTX_INPUTS_HEADS,
-       PEGEN_PTX_INPUTS_FIRST, /* the input's first element among those of the rows of all inputs; of pairs: numbers of a
-                                  row of PEGEN_PTX_ATTENTION_PAIRS */
+       PEGEN_PTX_INPUTS_FIRST, /* the input's first element among those of the rows of all inputs; of pairs: numbers of
+                                  a row of PEGEN_PTX_ATTENTION_PAIRS */
        PEGEN_PTX_INPUTS_SIZE, /* elements of a row */
        PEGEN_PTX_INPUTS_OUT, /* float32: address, strides (batch, token, head), batches: 1, or those above; heads, of
                                which as many of those above follow each other as one of these has */

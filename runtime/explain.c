@@ -382,11 +382,10 @@ static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
   if (!agrees)
     say(c, "%s has the shape [%s]; expected [%s], %s%s", s->name, name_sizes(t->shape, t->ndim, has),
         name_sizes(expected, (int)rank, sizes),
-        rule->is_paged  ? "in k's pages"
-        : rule->of_keys ? "a row for each of k's"
-        : c->kernel.inputs[s->index].size == PEGEN_SIZE_OF_KEYS
-            ? "a number for each pair of a query and a key"
-            : "a row for each of q's",
+        rule->is_paged                                          ? "in k's pages"
+        : rule->of_keys                                         ? "a row for each of k's"
+        : c->kernel.inputs[s->index].size == PEGEN_SIZE_OF_KEYS ? "a number for each pair of a query and a key"
+                                                                : "a row for each of q's",
         rule->more);
 }
 

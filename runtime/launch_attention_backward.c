@@ -270,8 +270,7 @@ static int plan_sums(const pegen_launch_request *request, const pegen_attention_
   p->key_blocks = tiles_of(k, tile);
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
   p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
-  if (!place_shares(request, call, p) || !place_pairs(call, queries, p) || !place_kept(request, queries, p))
-    return 0;
+  if (!place_shares(request, call, p) || !place_pairs(call, queries, p) || !place_kept(request, queries, p)) return 0;
   if (!pegen_launch_cut_weights(kernel, call, &p->bytes, &p->weights)) return 0;
   p->sums = p->groups = p->bytes;
   if (!call->of_operands || p->weights.is_wanted) return 1;
@@ -478,7 +477,7 @@ static int launch_input(const finish *f, int input, int64_t first) {
   return f->run(f->context, &step);
 }
 
-/* The same of pairs, an input of which is number `index` among those. */
+/* Adds up what pairs gave to an input, which is number `index` among those of pairs. */
 static int launch_pairs(const finish *f, int input, int64_t index) {
   const backward_plan *p = f->p;
   const pegen_kernel *kernel = p->request->kernel;
@@ -511,7 +510,8 @@ static int finish_inputs(const finish *f) {
   int error = 0;
   if (!gives_inputs(kernel)) return 0;
   for (int i = 0; i < kernel->n_inputs && !error; first += pegen_launch_input_size(kernel, i++))
-    if (!f->p->call->g_input[i].empty && kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS) error = launch_input(f, i, first);
+    if (!f->p->call->g_input[i].empty && kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS)
+      error = launch_input(f, i, first);
   return error ? error : finish_pairs(f);
 }
 

@@ -2,7 +2,7 @@
  *
  * Numbers of a tile's queries and keys lie in shared memory as coordinates do, one row of each side's a token. A head
  * of q reads those of an input's head that it shares with its neighbours, which of keys may be other heads than k's.
- * Of a row whose elements are read at computed places its address lies there, in two numbers.
+ * A row whose elements are read at computed places, or by pairs, has its address there, in two numbers.
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"

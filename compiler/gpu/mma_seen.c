@@ -36,7 +36,8 @@ int64_t mma_seen_bytes(const mma *m) { return skips_tiles(m) ? 4LL * WORDS * MMA
 /* Whether the side's tokens have a number there. */
 static bool has_place(const attention_plan *p, int place, bool of_keys) {
   int number = place - (p->n_places - p->n_numbers);
-  return number < 0 || (p->number[number].of_key == of_keys && !attention_is_row(p, number) && !attention_is_pair(p, number));
+  return number < 0 ||
+         (p->number[number].of_key == of_keys && !attention_is_row(p, number) && !attention_is_pair(p, number));
 }
 
 /* What a token is at each place: float32. */

@@ -290,7 +290,8 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   }
   if (arity == 0) return x;
   bool is_row = x->op == EXPR_INPUT_AT;
-  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, ATTENTION_ROW}) < 0) return NULL;
+  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, ATTENTION_ROW}) < 0)
+    return NULL;
   if (x->op == EXPR_WIDEN && (x->arg[0]->op == EXPR_INPUT || x->arg[0]->op == EXPR_INPUT_AT))
     return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
@@ -344,7 +345,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     p->bias = expr_mul(s->pool, bias, expr_const(s->pool, LOG2_E));
     find_scatters(a, p, bias);
     may_hide = attention_may_hide(a, s, p->bias, p->n_places);
-    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias, p->n_places, 0);
+    if (may_hide && interval_has_infinity(a, s->pool, p->bias))
+      p->mask = attention_mask_of(a, s, p->bias, p->n_places, 0);
   }
   if (s->polynomial) {
     if (pair->score && pair->score->depends & (DEPENDS_HEAD | DEPENDS_OPERAND)) {

@@ -129,9 +129,10 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   bool of_row = turns_rows ? (c->around & SPACES_OF_ROW) == SPACES_OF_ROW
                            : is_of_query && (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY;
   bool is_input = x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT;
-  if (is_input && c->p->spec->input[x->index].of_keys) {
-    if (!(c->around & IN(KEYS))) fail(c, op, "%%%d is of a key, outside of keys", x->id);
-  } else if (is_input && !of_row)
+  const spec_input *in = is_input ? &c->p->spec->input[x->index] : NULL;
+  if (in && (in->of_keys || spec_input_is_pair(in)) && !(c->around & IN(KEYS)))
+    fail(c, op, "%%%d is of a %s, outside of keys", x->id, in->of_keys ? "key" : "pair");
+  if (in && !in->of_keys && !of_row)
     fail(c, op, "%%%d is of a %s, outside of %s", x->id, turns_rows ? "row" : "query",
          turns_rows ? "rows" : "queries' rows");
 }

@@ -305,7 +305,8 @@ const expr *expr_input_at(expr_pool *pool, int input, int last, const expr *inde
     for (int i = 0; i < pool->blocks; i++) places[i] = place_inside(0, last, index->value);
     return expr_input(pool, input, places);
   }
-  return intern(pool, (expr){.op = EXPR_INPUT_AT, .index = input, .last = last, .depends = DEPENDS_QUERY, .arg = {index}});
+  return intern(pool,
+                (expr){.op = EXPR_INPUT_AT, .index = input, .last = last, .depends = DEPENDS_QUERY, .arg = {index}});
 }
 
 const expr *expr_channel(expr_pool *pool, int component) {

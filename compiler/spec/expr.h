@@ -83,7 +83,8 @@ typedef struct expr {
   bool unbounded; /* it may be infinite where its leaves are not: something in it divides, grows by exp, or is a log */
   bool is_f32; /* the value is a float32; otherwise float64 (constants fit either) */
   int id; /* order of creation in its pool; arguments have smaller ids */
-  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT, INPUT_AT: input. CHANNEL, COTANGENT: which. TERMS, SUM: terms */
+  int index; /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT, INPUT_AT: input. CHANNEL, COTANGENT: which. TERMS,
+                SUM: terms */
   int terms; /* of the SUM that it is to stand in, since its value differs from term to term; 0: of none */
   int last; /* ELEMENT, INPUT_AT: the last element, which stands for all beyond it, as the first does below 0 */
   int n_heads; /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */

@@ -252,8 +252,7 @@ static void node(wire *w, const spec *s, int id, node_size *sizes) {
   if (sizes[id].depth > WIRE_DEPTH || sizes[id].operations > WIRE_EXPRESSION)
     wrong(w, "an expression that is too large");
   int places = indexed(s, x.op);
-  if (places > 0 || x.op == EXPR_OPERAND || x.op == EXPR_ELEMENT || x.op == EXPR_INPUT ||
-      x.op == EXPR_INPUT_AT)
+  if (places > 0 || x.op == EXPR_OPERAND || x.op == EXPR_ELEMENT || x.op == EXPR_INPUT || x.op == EXPR_INPUT_AT)
     NUMBER(w, x.index, x.op == EXPR_TERMS || x.op == EXPR_SUM, places - 1);
   if (x.op == EXPR_SUM && terms != x.index) wrong(w, "a sum of other terms than its argument's");
   if (w->why) return;

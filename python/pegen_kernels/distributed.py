@@ -249,7 +249,9 @@ def _refuse_key_inputs(found: Any) -> None:
     for info in found.inputs:
         if info.of_keys or info.of_pairs:
             whose = "keys" if info.of_keys else "pairs"
-            raise ArgumentError(f"input '{info.name}' is of {whose}, which other machines have; expected one of queries")
+            raise ArgumentError(
+                f"input '{info.name}' is of {whose}, which other machines have; expected one of queries"
+            )
 
 
 def _check_ring(q: Tensor, k: Tensor, v: Tensor, positions: Any, name: str, group: Any) -> None:

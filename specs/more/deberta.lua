@@ -1,11 +1,11 @@
 -- Disentangled attention: what a query makes of a distance, and what a key makes of it.
--- "DeBERTa" (He et al., 2021), equation 4, and "DeBERTaV3" (He et al., 2023), whose distances come in logarithmic buckets
--- (transformers' DisentangledSelfAttention, make_log_bucket_position): with d = i - j, S = position_buckets,
+-- "DeBERTa" (He et al., 2021), equation 4, and "DeBERTaV3" (He et al., 2023), whose distances come in logarithmic
+-- buckets (transformers' DisentangledSelfAttention, make_log_bucket_position): with d = i - j, S = position_buckets,
 --   score(i, j) = (q_i . k_j + q_i . K_r[b + S] + k_j . Q_r[b + S]) / sqrt(3 D),  b = bucket(d), b + S kept below 2 S,
 --   bucket(d) = d where |d| <= S / 2, else the sign of d times
 --   ceil(log(|d| / (S/2)) / log((max_relative_positions - 1) / (S/2)) (S/2 - 1)) + S/2.
--- The products q_i . K_r and k_j . Q_r with all 2 S rows are the caller's: two small matrix products, by which gradients
--- reach the embeddings of distances. Positions are those of tokens, whole numbers.
+-- The products q_i . K_r and k_j . Q_r with all 2 S rows are the caller's: two small matrix products, by which
+-- gradients reach the embeddings of distances. Positions are those of tokens, whole numbers.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

@@ -2,8 +2,8 @@
 -- "MViTv2" (Li et al., 2022), section 4.1, equation 3; as ViTDet and SAM have them (transformers'
 -- SamVisionAttention.get_decomposed_rel_pos): with tables R_h [2H-1, D] and R_w [2W-1, D],
 --   score(i, j) = q_i . k_j / sqrt(D) + q_i . R_h[h_i - h_j + H - 1] + q_i . R_w[w_i - w_j + W - 1].
--- The products q_i . R, of a query's row that is not scaled with all rows of a table, are the caller's: two small matrix
--- products, by which gradients reach the tables. No bias [N, N] is ever written.
+-- The products q_i . R, of a query's row that is not scaled with all rows of a table, are the caller's: two small
+-- matrix products, by which gradients reach the tables. No bias [N, N] is ever written.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

@@ -1,7 +1,7 @@
 -- A bias of each pair of tokens that the model computes: additive masks, and biases of graphs and structures.
 -- "AlphaFold" (Jumper et al., 2021), supplement, algorithms 7, 13 and 14, whose b_ij is a projection of the pair
--- representation; "Graphormer" (Ying et al., 2021), equation 6, whose phi(v_i, v_j) is a learned number of their distance
--- in the graph; PyTorch's attn_mask of numbers:
+-- representation; "Graphormer" (Ying et al., 2021), equation 6, whose phi(v_i, v_j) is a learned number of their
+-- distance in the graph; PyTorch's attn_mask of numbers:
 --   score(i, j) = q_i . k_j / sqrt(D) + bias_ij.
 -- The tensor is [B,H,N,M], its B and H also 1 for all. Where it is -infinity the key is hidden.
 local pe = require "pegen"

@@ -132,18 +132,19 @@ static const char *description(draw *d) {
   static const char *const axes[] = {"\"x\"", "\"x\", \"y\"", "\"x\", \"y\", \"z\""};
   int head_dim = 1 + below(d, 20), value_dim = 1 + below(d, 20);
   const char *x = function(d), *last = sink(d), *of = below(d, 2) ? "query" : "key";
-  const char *rows = !strstr(x, "rows(") ? ""
-                                         : TEXT("local rows = pe.input { name = \"rows\", shape = { 9 }, of = \"%s\", doc = "
-                                                "\"rows\", test_scale = 4.0 }\n",
-                                                of);
+  const char *rows = !strstr(x, "rows(")
+                         ? ""
+                         : TEXT("local rows = pe.input { name = \"rows\", shape = { 9 }, of = \"%s\", doc = "
+                                "\"rows\", test_scale = 4.0 }\n",
+                                of);
   return TEXT(
       "local pe = require \"pegen\"\n"
       "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
       "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
       "%sreturn pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
       "  %s = function(%sdelta, head%s) return %s end%s }\n",
-      rows, axes[d->axes - 1], head_dim, value_dim, d->heads, d->scores ? "score" : "bias",
-      d->scores ? "s, " : "", d->scores ? ", query, key" : "", x, last);
+      rows, axes[d->axes - 1], head_dim, value_dim, d->heads, d->scores ? "score" : "bias", d->scores ? "s, " : "",
+      d->scores ? ", query, key" : "", x, last);
 }
 
 static const DLTensor *places(draw *d, int64_t tokens) {

@@ -24,7 +24,8 @@ static void fill_inputs(fixture *f, attention_trial *t, int round) {
   const int64_t heads[] = {HEADS, 1, K_HEADS};
   for (int i = 0; i < s->n_inputs; i++) {
     bool of_keys = s->input[i].of_keys, of_pairs = spec_input_is_of_pairs(s, i);
-    int64_t size = spec_input_is_pair(&s->input[i]) ? KEYS : spec_input_numbers(&s->input[i]), batches = (round + i) % 4 || !of_pairs ? BATCHES : 1,
+    int64_t size = spec_input_is_pair(&s->input[i]) ? KEYS : spec_input_numbers(&s->input[i]),
+            batches = (round + i) % 4 || !of_pairs ? BATCHES : 1,
             own = of_pairs ? heads[(round + i) % (of_keys ? 3 : 2)] : HEADS, tokens = of_keys ? KEYS : t->q->shape[2];
     DLTensor *rows = tensor_rows(f->memory, NUMBER_F32, ROWS_GAPS, batches, own, tokens, size);
     double *values = arena_array(f->memory, double, batches * own * tokens * size);

@@ -110,10 +110,10 @@ static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_oper
   place(&none, t, order, l);
 }
 
-static void place_input(reader *r, fuzz_tensor *t, layout *l, const pegen_input *input, DLDataType type) {
+static void place_input(reader *r, fuzz_tensor *t, layout *l, int rank, int64_t size, DLDataType type) {
   static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
-  const int64_t shape[4] = {l->batch, l->heads[0], l->tokens[0], input->size};
-  describe(t, input->size ? 4 : 3, shape, type);
+  const int64_t shape[4] = {l->batch, l->heads[0], l->tokens[0], size};
+  describe(t, rank, shape, type);
   place(r, t, orders[below(r, 2)], l);
 }
 
@@ -126,7 +126,8 @@ static void place_pair_input(reader *r, fuzz_tensor *t, layout *l, const pegen_k
   if (choice % 8 == 7) of.batch = 1;
   if (of_keys && choice / 8 % 2) of.heads[0] = l->heads[1];
   if (choice / 16 % 4 == 3) of.heads[0] = 1;
-  place_input(r, t, &of, &kernel->inputs[i], number_type(PEGEN_NUMBER_F32));
+  int64_t size = kernel->inputs[i].size;
+  place_input(r, t, &of, size ? 4 : 3, size == PEGEN_SIZE_OF_KEYS ? l->tokens[1] : size, number_type(PEGEN_NUMBER_F32));
   l->used = of.used;
 }
 
@@ -211,7 +212,7 @@ static void place_tensors(reader *r, fuzz_call *c, layout *l) {
   DLDataType input = kernel->n_inputs && (byte(r) & 1) ? (DLDataType){kDLFloat, 32, 1} : l->type;
   for (int i = 0; i < kernel->n_inputs; i++) {
     if (kernel->pair_inputs >> i & 1) place_pair_input(r, &t[FUZZ_INPUT + i], l, kernel, i);
-    else place_input(r, &t[FUZZ_INPUT + i], l, &kernel->inputs[i], input);
+    else place_input(r, &t[FUZZ_INPUT + i], l, kernel->inputs[i].size ? 4 : 3, kernel->inputs[i].size, input);
     c->inputs[i] = &t[FUZZ_INPUT + i].dl;
   }
 }

@@ -71,7 +71,7 @@ typedef struct fuzz_kernel {
   const pegen_attention *attention; /* NULL: it encodes; value_dim, placed, by_rows and indexed alone are read */
 } fuzz_kernel;
 
-enum { FUZZ_KERNELS = 17 };
+enum { FUZZ_KERNELS = 18 };
 fuzz_kernel fuzz_kernel_at(unsigned index);
 
 typedef struct fuzz_call {

@@ -7,7 +7,7 @@
 
 /* Emitted for this test, see CMakeLists.txt. */
 extern const pegen_kernel fuzz_dense_kernel, fuzz_columns_kernel, fuzz_slopes_kernel, fuzz_numbers_kernel,
-    fuzz_pairs_kernel, fuzz_keys_kernel;
+    fuzz_pairs_kernel, fuzz_keys_kernel, fuzz_pair_numbers_kernel;
 
 static fuzz_kernel stock(const char *name) {
   const pegen_kernel *kernel = pegen_kernels_find(name);
@@ -35,8 +35,10 @@ fuzz_kernel fuzz_kernel_at(unsigned index) {
       {&fuzz_pairs_kernel, PEGEN_PER_HEAD_NONE, &pairs},
   };
   static const char *const names[] = {"rope", "geope3d", "rope_axial", "care"};
-  static const fuzz_kernel last = {&fuzz_keys_kernel, PEGEN_PER_HEAD_ALL, &keys}; /* the index is part of all seeds */
+  static const fuzz_kernel last[] = {
+      {&fuzz_keys_kernel, PEGEN_PER_HEAD_ALL, &keys}, /* the index is part of all seeds */
+      {&fuzz_pair_numbers_kernel, PEGEN_PER_HEAD_ALL, &keys}};
   enum { OWN = sizeof own / sizeof *own, NAMED = OWN + sizeof names / sizeof *names };
-  _Static_assert(NAMED + 1 == FUZZ_KERNELS, "as many as are drawn from");
-  return index < OWN ? own[index] : index < NAMED ? stock(names[index - OWN]) : last;
+  _Static_assert(NAMED + sizeof last / sizeof *last == FUZZ_KERNELS, "as many as are drawn from");
+  return index < OWN ? own[index] : index < NAMED ? stock(names[index - OWN]) : last[index - NAMED];
 }

@@ -86,6 +86,11 @@ static double *random_positions(arena *a, const spec *s, int64_t count, uint64_t
   return values;
 }
 
+/* Numbers of the query's row of an input: of pairs one for each key. */
+static int64_t row_size(const spec *s, int input) {
+  return spec_input_is_pair(&s->input[input]) ? KEYS : spec_input_numbers(&s->input[input]);
+}
+
 static int value_dim(const spec *s) { return s->pairwise ? s->pairwise->value_dim : 1; }
 
 static void prepare(call *c, uint64_t *random) {
@@ -98,7 +103,7 @@ static void prepare(call *c, uint64_t *random) {
     int64_t size = spec_operand_elements(&s->operand[i]);
     c->operands[i] = memcpy(arena_array(a, double, size + 1), operands.values[i], sizeof(double) * (size_t)size);
   }
-  for (int i = 0; i < s->n_inputs; i++) c->inputs[i] = random_numbers(a, s->input[i].size + 1, random);
+  for (int i = 0; i < s->n_inputs; i++) c->inputs[i] = random_numbers(a, row_size(s, i), random);
   c->q = random_numbers(a, s->head_dim, random);
   c->k = random_numbers(a, KEYS * s->head_dim, random);
   c->v = random_numbers(a, KEYS * value_dim(s), random);
@@ -138,7 +143,7 @@ static bool check_query(const variant *v, uint64_t *random) {
                                     .k_positions = arena_array(a, gradient_sum, KEYS * s->n_axes),
                                     .operand = reference_operand_sums(a, s)};
     gradient_sum **input = arena_array(a, gradient_sum *, s->n_inputs + 1);
-    for (int i = 0; i < s->n_inputs; i++) input[i] = arena_array(a, gradient_sum, s->input[i].size + 1);
+    for (int i = 0; i < s->n_inputs; i++) input[i] = arena_array(a, gradient_sum, row_size(s, i));
     to.input = input;
     gradient_sum scores[KEYS];
     for (int i = 0; i < KEYS; i++) scores[i] = (gradient_sum){c.g_scores[i], fabs(c.g_scores[i])};
@@ -152,7 +157,7 @@ static bool check_query(const variant *v, uint64_t *random) {
     for (int i = 0; i < s->n_operands; i++)
       compare(&c, s->operand[i].name, random, c.operands[i], to.operand[i], spec_operand_elements(&s->operand[i]));
     for (int i = 0; i < s->n_inputs; i++)
-      compare(&c, s->input[i].name, random, c.inputs[i], to.input[i], s->input[i].size ? s->input[i].size : 1);
+      compare(&c, s->input[i].name, random, c.inputs[i], to.input[i], row_size(s, i));
     for (int i = VISIBLE * s->head_dim; i < KEYS * s->head_dim; i++) assert_true(to.k[i].value == 0);
   }
   return attends;

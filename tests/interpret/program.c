@@ -88,9 +88,10 @@ static void input_rows(const interpreter *t, const double **rows) {
   int tensor = spec_turns_rows(t->p->spec) ? (int)at[SPACE_TENSORS] : 0;
   int64_t head = at[SPACE_BATCHES] * t->call->heads[tensor] + at[SPACE_HEADS];
   for (int i = 0; i < t->p->spec->n_inputs; i++) {
-    bool of_keys = t->p->spec->input[i].of_keys;
-    int64_t size = t->p->spec->input[i].size ? t->p->spec->input[i].size : 1,
-            row = of_keys ? head * t->call->keys + at[SPACE_KEYS] : head * t->call->tokens + at[SPACE_TOKENS];
+    const spec_input *in = &t->p->spec->input[i];
+    int64_t size = spec_input_numbers(in),
+            row = in->of_keys ? head * t->call->keys + at[SPACE_KEYS] : head * t->call->tokens + at[SPACE_TOKENS];
+    if (spec_input_is_pair(in)) row = row * t->call->keys + at[SPACE_KEYS];
     rows[i] = t->call->inputs[i] ? t->call->inputs[i] + row * size : NULL;
   }
 }

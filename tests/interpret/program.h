@@ -17,7 +17,7 @@ typedef struct program_call {
   const double *positions;  /* [tokens][axes] */
   const double *k_positions; /* [keys][axes]; NULL: positions */
   int side;                 /* of a description whose q and k differ, which of them the call is of: 0 or 1 */
-  const double *inputs[SPEC_MAX_INPUTS]; /* [batches][heads][tokens, or keys][size, or one] */
+  const double *inputs[SPEC_MAX_INPUTS]; /* [batches][heads][tokens, or keys][size, or one; of pairs keys] */
   const double *const *operands;
   /* Rows of streams that are read, [batches][heads][tokens or keys][channels]; of one tensor the first. */
   const double *rows[PROGRAM_MAX_STREAMS][2];

@@ -70,14 +70,15 @@ static const program *open_fixture(fixture *f, const variant *v, const loader_de
   f->call.k_positions = places(f, KEYS);
   for (int i = 0; i < s->n_inputs; i++) {
     int64_t tokens = s->input[i].of_keys ? KEYS : TOKENS;
-    f->call.inputs[i] = fill(f, BATCHES * heads * tokens * (s->input[i].size ? s->input[i].size : 1), 1);
+    int64_t size = spec_input_is_pair(&s->input[i]) ? KEYS : spec_input_numbers(&s->input[i]);
+    f->call.inputs[i] = fill(f, BATCHES * heads * tokens * size, 1);
   }
   return p;
 }
 
 static void inputs_of(const fixture *f, int64_t row, const double **inputs) {
   for (int i = 0; i < f->spec->n_inputs; i++) {
-    int64_t size = f->spec->input[i].size ? f->spec->input[i].size : 1;
+    int64_t size = spec_input_is_pair(&f->spec->input[i]) ? KEYS : spec_input_numbers(&f->spec->input[i]);
     inputs[i] = f->call.inputs[i] + (f->spec->input[i].of_keys ? row / TOKENS * KEYS : row) * size;
   }
 }

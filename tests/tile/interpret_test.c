@@ -80,6 +80,12 @@ static const double *places(fixture *f, int64_t count) {
   return at;
 }
 
+/* Numbers of a token's row of an input: of pairs one for each key. */
+static int64_t row_size(const fixture *f, int input) {
+  const spec_input *in = &f->spec->input[input];
+  return spec_input_is_pair(in) ? f->sizes->keys : spec_input_numbers(in);
+}
+
 static void fill_call(fixture *f) {
   static const tile_tensor given[] = {TILE_Q, TILE_K, TILE_V, TILE_G_OUT};
   const spec *s = f->spec;
@@ -87,8 +93,7 @@ static void fill_call(fixture *f) {
   f->k_positions = places(f, f->sizes->keys);
   f->operands = trial_random_operands(f->memory, s, NUMBER_F32, &f->random);
   for (int i = 0; i < s->n_inputs; i++)
-    f->inputs[i] =
-        fill(f, (s->input[i].of_keys ? f->sizes->keys : f->sizes->queries) * (s->input[i].size ? s->input[i].size : 1));
+    f->inputs[i] = fill(f, (s->input[i].of_keys ? f->sizes->keys : f->sizes->queries) * row_size(f, i));
   for (int i = 0; i < 4; i++) f->rows[given[i]] = fill(f, tokens_of(f, given[i]) * width_of(f, given[i]));
   f->g_lse = fill(f, f->sizes->queries);
 }
@@ -99,8 +104,7 @@ static reference_query query_of(const fixture *f, int64_t token, const double **
   const spec *s = f->spec;
   int64_t keys = f->sizes->keys, index = token + keys - f->sizes->queries,
           visible = f->sizes->causal ? index + 1 : keys;
-  for (int i = 0; i < s->n_inputs; i++)
-    inputs[i] = f->inputs[i] + (s->input[i].of_keys ? 0 : token * (s->input[i].size ? s->input[i].size : 1));
+  for (int i = 0; i < s->n_inputs; i++) inputs[i] = f->inputs[i] + (s->input[i].of_keys ? 0 : token * row_size(f, i));
   return (reference_query){.q = f->rows[TILE_Q] + token * s->head_dim,
                            .position = f->positions + token * s->n_axes,
                            .token = token,
@@ -218,8 +222,7 @@ typedef struct gains {
 } gains;
 
 static int64_t input_count(const fixture *f, int input) {
-  const spec_input *of = &f->spec->input[input];
-  return (of->of_keys ? f->sizes->keys : f->sizes->queries) * (of->size ? of->size : 1);
+  return (f->spec->input[input].of_keys ? f->sizes->keys : f->sizes->queries) * row_size(f, input);
 }
 
 static gains no_gains(const fixture *f) {
@@ -243,8 +246,8 @@ static void give(void *context, unsigned to, long double gained, long double pro
   if (!root || reference_pair_is_plain(s, &p.query, key)) return;
   for (int i = 0; i < s->n_inputs; i++) {
     bool own = to & TILE_OF_TOKENS && s->input[i].of_keys == f->owns_keys;
-    input[i] =
-        own ? f->given->input[i] + (f->owns_keys ? key : query) * (s->input[i].size ? s->input[i].size : 1) : others;
+    int64_t at_key = spec_input_is_pair(&s->input[i]) ? key : 0;
+    input[i] = own ? f->given->input[i] + (f->owns_keys ? key : query) * row_size(f, i) + at_key : others;
   }
   reference_expr_backward(
       s->pool, &p.env, &root, 1, &g,
@@ -333,7 +336,7 @@ static void exact_results(fixture *f, results *to, gradient_sum **gained) {
     for (int c = 0; c < width; c++) to->delta[n] += out[c] * g[c];
     gradient_sum *input[SPEC_MAX_INPUTS];
     for (int i = 0; i < s->n_inputs; i++)
-      input[i] = to->given.input[i] + (s->input[i].of_keys ? 0 : n * (s->input[i].size ? s->input[i].size : 1));
+      input[i] = to->given.input[i] + (s->input[i].of_keys ? 0 : n * row_size(f, i));
     reference_query_gradients all = {.q = gained[TILE_G_Q] + n * s->head_dim,
                                      .k = gained[TILE_G_K],
                                      .v = gained[TILE_G_V],
@@ -453,7 +456,7 @@ static void compare_given(const fixture *f, const char *name, const tile_program
   for (int i = 0; i < s->n_inputs; i++) {
     bool gives = to & TILE_OF_TOKENS && s->input[i].of_keys == p->owns_keys;
     compare_sums(f, name, s->input[i].name, exact->score, got->input[i], (gives ? &exact->given : &none)->input[i],
-                 input_count(f, i), s->input[i].size ? (int)s->input[i].size : 1);
+                 input_count(f, i), (int)row_size(f, i));
   }
   for (int of_keys = 0; of_keys < 2 && s->n_axes; of_keys++) {
     bool gives = to & TILE_OF_TOKENS && of_keys == p->owns_keys;
@@ -553,7 +556,7 @@ static const struct {
 } local[] = {
     {"scores", "softcap causal prefix window sloped document learned table squared nothing nested guarded tempered "
                "sunk sunk_turned"},
-    {"score_inputs", "forgetting padding documents tempered mixed padded leaning"},
+    {"score_inputs", "forgetting padding documents tempered mixed padded leaning pairs"},
     {"values", "planes vectors learned"},
     {"rows_turned", NULL},
     {"rope_pairwise", NULL},

@@ -139,7 +139,8 @@ TEST(every_operation_has_its_derivative) {
     for (int sample = 0; sample < 50; sample++) {
       point at = random_point(&random, 0.25, 0.9);
       if (fabs(at.positions[0] - at.positions[1]) < 0.01) continue;
-      for (int sign = 0; sign < (op == EXPR_SQRT || op == EXPR_LOG || op == EXPR_ELEMENT || op == EXPR_INPUT_AT ? 1 : 2); sign++) {
+      for (int sign = 0;
+           sign < (op == EXPR_SQRT || op == EXPR_LOG || op == EXPR_ELEMENT || op == EXPR_INPUT_AT ? 1 : 2); sign++) {
         assert_gradients(&f, e, &at, 1e-10L);
         /* Twice below what is asked for, on its own and as what it was. */
         assert_gradients(&f, expr_mul(f.pool, e, expr_add(f.pool, e, f.z)), &at, 1e-10L);
@@ -194,11 +195,11 @@ TEST(at_kinks_the_derivative_is_zero) {
   static const struct {
     expr_op op;
     double x, y;
-  } kinks[] = {{EXPR_ABS, 0, 0},    {EXPR_ABS, -0.0, 0},  {EXPR_SQRT, 0, 0},    {EXPR_MIN, 2, 2},
-               {EXPR_MAX, 2, 2},    {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
-               {EXPR_LESS, 1, 2},   {EXPR_MIN, -1, -1},   {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
-               {EXPR_INPUT_AT, 1, 0}, {EXPR_INPUT_AT, 1.25, 0},
-               {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
+  } kinks[] = {{EXPR_ABS, 0, 0},      {EXPR_ABS, -0.0, 0},      {EXPR_SQRT, 0, 0},    {EXPR_MIN, 2, 2},
+               {EXPR_MAX, 2, 2},      {EXPR_FLOOR, 3, 0},       {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
+               {EXPR_LESS, 1, 2},     {EXPR_MIN, -1, -1},       {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
+               {EXPR_INPUT_AT, 1, 0}, {EXPR_INPUT_AT, 1.25, 0}, {EXPR_MAX, 0, -0.0},  {EXPR_CONST, 0.5, 0},
+               {EXPR_TABLE, 1, 1}};
   SCOPED fixture f = begin();
   for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {
     const expr *e = made(&f, kinks[i].op);

@@ -45,9 +45,11 @@ static const char TABLE[] =
 static const char ROWS[] = HEAD OPERAND(
     "w", "'axes', 'blocks'") "return pe.encoding { name = 'a', axes = { 'x', 'y' }, head_dim = 8, block = pe.plane(),\n"
                              "  generators = pe.turn 'e12', combine = pe.product { 'x', 'y' }, phase = w }\n";
-static const char SCORE[] = HEAD "local m = pe.input { name = 'm', shape = { 3 }, doc = 'm' }\n"
-                                 "return pe.encoding { name = 'a', axes = { 'x' }, head_dim = 8,\n"
-                                 "  score = function(s, d, query, key) return s + m(2) - m(d.x + 1) * pe.abs(d.x) end }\n";
+static const char SCORE[] =
+    HEAD "local m = pe.input { name = 'm', shape = { 3 }, doc = 'm' }\n"
+         "local p = pe.input { name = 'p', shape = {}, of = 'pair', doc = 'p' }\n"
+         "return pe.encoding { name = 'a', axes = { 'x' }, head_dim = 8,\n"
+         "  score = function(s, d, query, key) return s + p() + m(2) - m(d.x + 1) * pe.abs(d.x) end }\n";
 static const char OPERANDS[] = HEAD
     "local o = {}\n"
     "for k = 0, 31 do o[k] = pe.learned { name = 'o' .. k, shape = { 4 }, doc = 'd' } end\n"
@@ -111,8 +113,11 @@ static void element_in_a_generator(spec *s) {
 static void element_far(spec *s) { *bound(s, EXPR_MIN) = 32; }
 static void input_at_its_end(spec *s) { offsets(s, EXPR_INPUT)[0] = 3; }
 static void input_before(spec *s) { offsets(s, EXPR_INPUT)[0] = -1; }
-static void input_unknown(spec *s) { find(s, EXPR_INPUT, 0)->index = 1; }
-static void input_at_unknown(spec *s) { find(s, EXPR_INPUT_AT, 0)->index = 1; }
+static void input_unknown(spec *s) { find(s, EXPR_INPUT, 0)->index = 2; }
+static void input_at_unknown(spec *s) { find(s, EXPR_INPUT_AT, 0)->index = 2; }
+static void input_at_of_pairs(spec *s) { find(s, EXPR_INPUT_AT, 0)->index = 1; }
+static void input_of_no_size(spec *s) { s->input[1].size = -2; }
+static void pair_of_keys(spec *s) { s->input[1].of_keys = true; }
 static void input_at_of_another_size(spec *s) { find(s, EXPR_INPUT_AT, 0)->last = 3; }
 static void input_at_far(spec *s) { *bound(s, EXPR_MIN) = 3; }
 static void input_at_below(spec *s) { *bound(s, EXPR_MAX) = -1; }
@@ -194,8 +199,11 @@ static const struct {
     ROW(TABLE, element_beyond, "the bias reads operand 't' as far as element 32 of 32"),
     ROW(SCORE, input_at_its_end, "the score reads past the end of input 'm'"),
     ROW(SCORE, input_before, "the score reads past the end of input 'm'"),
-    ROW(SCORE, input_unknown, "the score reads input 1"),
-    ROW(SCORE, input_at_unknown, "the score reads input 1"),
+    ROW(SCORE, input_unknown, "the score reads input 2"),
+    ROW(SCORE, input_at_unknown, "the score reads input 2"),
+    ROW(SCORE, input_at_of_pairs, "the score takes input 'p' to end at element 2"),
+    ROW(SCORE, input_of_no_size, "input 'p' has -2 elements"),
+    ROW(SCORE, pair_of_keys, "input 'p' has -1 elements"),
     ROW(SCORE, input_at_of_another_size, "the score takes input 'm' to end at element 3"),
     ROW(SCORE, input_at_far, "the score reads input 'm' at a place from 0 to 3, 0 to 2 was expected"),
     ROW(SCORE, input_at_below, "the score reads input 'm' at a place from -1 to 2, 0 to 2 was expected"),

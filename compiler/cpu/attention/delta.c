@@ -73,8 +73,8 @@ static ir_value row_element(delta_emitter *d, const expr *x) {
   ir *b = d->e->b;
   const attention_plan *p = d->e->p;
   int lanes = expr_lanes(&d->walker, x);
-  size_t side = p->spec->input[x->index].of_keys ? offsetof(pegen_attention_tile, keys)
-                                                 : offsetof(pegen_attention_tile, places);
+  size_t side =
+      p->spec->input[x->index].of_keys ? offsetof(pegen_attention_tile, keys) : offsetof(pegen_attention_tile, places);
   ir_value places = ir_load(b, b->ptr, ir_offset_const(b, d->e->tile, (int64_t)side), 8);
   int64_t data = (int64_t)offsetof(pegen_attention_places, data) + x->index * 8;
   ir_value first = ir_load(b, b->ptr, ir_offset_const(b, places, data), 8), values[64];

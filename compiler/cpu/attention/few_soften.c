@@ -179,7 +179,8 @@ static void begin_bias(soften_row *row, ir_value index) {
   }
   displace(row, index, is_far);
   for (int place = 0; place < e->p->n_places; place++)
-    if (is_pair_place(e->p, place)) emit_pair_numbers(e, &row->s->tile, place, index, 1, numbers_at(row->s, place));
+    if (is_pair_place(e->p, place))
+      emit_pair_numbers(e, &row->s->tile, place, index, 1, e->zero, 1, numbers_at(row->s, place));
 }
 
 static void emit_row(const soften *s, ir_value index) {

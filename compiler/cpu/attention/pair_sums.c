@@ -333,7 +333,8 @@ static void give_row(const row_visit *v, delta_emitter *d, const adjoint_scatter
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", query, e->zero));
   ir_value element = ir_load(b, b->i32, row_number_at(s, 0, lanes.index, 4), 4),
            more = ir_load(b, b->f32, row_number_at(s, 4, lanes.index, 4), 4);
-  add_to_place(b, sums_of_token(e, sums, token), element, ir_cast(b, "arith.extf", more, b->f64));
+  ir_value row = sums_of_token(e, sums, token);
+  add_to_place(b, row, element, ir_cast(b, "arith.extf", more, b->f64));
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_if(b, wanted);

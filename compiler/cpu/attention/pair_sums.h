@@ -15,9 +15,10 @@ typedef struct pair_sums {
   ir_value torques;       /* float64 [scatter][block][lanes], of operands that rotate */
   ir_value queries;       /* float64 [axis][queries]: coordinates of the tile's */
   ir_value keys;          /* float32 [axis][key][lanes]: coordinates of a tile of keys */
-  ir_value rows;          /* i32 [lanes], float32 [lanes]: which elements of rows of inputs a register's pairs give to, and what */
-  ir_value weights;       /* [monomials][queries] */
-  int n_monomials;        /* of the weights' shapes, one after the other */
+  ir_value
+      rows; /* i32 [lanes], float32 [lanes]: which elements of rows of inputs a register's pairs give to, and what */
+  ir_value weights; /* [monomials][queries] */
+  int n_monomials; /* of the weights' shapes, one after the other */
   const monomial **monomial;
   ir_value scale; /* the caller's factor of scores, which biases have too: lanes */
 } pair_sums;

@@ -8,6 +8,7 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/delta.h"
+#include "cpu/attention/queries.h"
 #include "mlir/arith.h"
 
 /* ---- a bias that is computed pair by pair ---- */
@@ -76,6 +77,8 @@ static void emit_displacements(const pair_emitter *pairs, const key_tile *t, ir_
   ir_end_if(b, far);
 }
 
+static ir_value whole(ir *b, ir_value x) { return ir_cast(b, "arith.fptosi", x, b->i64); }
+
 static int64_t pair_numbers_bytes(const attention_emitter *e) {
   return (int64_t)key_places_room(&e->shape) * e->shape.queries * 4;
 }
@@ -95,15 +98,58 @@ void emit_lay_pair_gain(const pair_emitter *pairs, int place, ir_value key, ir_v
   store(pairs->e, gain, pair_number_at(pairs, place, true, key, vector));
 }
 
+/* The next tile's numbers of a register's rows: they are too many rows for the processor to follow by itself. */
+static void prefetch_pairs(const attention_emitter *e, const key_tile *t, ir_value row, ir_value row_bytes) {
+  ir *b = e->b;
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
+  ir_value next = nth(b, ir_offset(b, row, mul(b, lanes.index, row_bytes)), t->count, 4);
+  for (int at = 0; at < e->shape.keys * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, next, at), 1);
+  ir_end_for(b, lanes);
+}
+
+/* Rows of a register's queries that follow each other are turned in squares; others, and keys that fill no square, go
+ * number by number. */
+static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int place) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int lanes = e->shape.lanes, input = pair_place_input(e->p, place);
+  int64_t positions = (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)place * PEGEN_ATTENTION_QUERIES * 8,
+          data = (int64_t)offsetof(pegen_attention_places, data) + input * 8,
+          token_bytes = (int64_t)offsetof(pegen_attention_places, input_token) + input * 8;
+  ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, places)), 8),
+           first_row = ir_load(b, b->ptr, ir_offset_const(b, places, data), 8),
+           row_bytes = ir_load(b, b->i64, ir_offset_const(b, places, token_bytes), 8);
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value lane = attention_mul(b, vectors.index, lanes),
+           to = pair_number_at(pairs, place, false, e->zero, vectors.index);
+  ir_value first = attention_lane_token(e, e->zero, lane),
+           last = attention_lane_token(e, e->zero, add(b, lane, i64(b, lanes - 1)));
+  ir_value follow = ir_compare_int(b, "eq", sub(b, last, first), i64(b, lanes - 1));
+  ir_value squares = ir_select(b, follow, ir_op2(b, "arith.divsi", t->count, i64(b, lanes)), e->zero);
+  ir_value offset = ir_load(b, b->f64, nth(b, ir_offset_const(b, e->tile, positions), lane, 8), 8);
+  ir_value row = nth(b, ir_offset(b, first_row, whole(b, offset)), t->first, 4);
+  prefetch_pairs(e, t, row, row_bytes);
+  emit_numbers_to_lanes(e, row, row_bytes, to, squares);
+  ir_value key = attention_mul(b, squares, lanes);
+  emit_pair_numbers(e, t, place, lane, lanes, key, e->shape.queries, nth(b, to, key, (int64_t)e->shape.queries * 4));
+  ir_end_for(b, vectors);
+}
+
 void emit_give_pair_gains(const pair_emitter *pairs, const key_tile *t, int place) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
   int input = pair_place_input(e->p, place);
   int64_t offset = (int64_t)offsetof(pegen_attention_gradient_tile, pair_gains) + input * 8;
   ir_branch wanted = ir_if(b, attention_is_given(e, ir_load(b, b->ptr, ir_offset_const(b, e->tile, offset), 8)));
-  ir_value gains = pair_number_at(pairs, place, true, e->zero, e->zero),
-           arguments[] = {e->tile, i64(b, input), t->first, t->count, i64(b, e->shape.queries), gains};
-  ir_call(b, "pegen_attention_gain_pairs", 6, arguments);
+  int lanes = e->shape.lanes;
+  ir_value room = i64(b, key_places_room(&e->shape)), squares = attention_groups(b, t->count, lanes);
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value gains = pair_number_at(pairs, place, true, e->zero, vectors.index),
+           lane = attention_mul(b, vectors.index, lanes);
+  emit_lanes_to_numbers(e, gains, pairs->gained_rows, attention_mul(b, room, 4), squares);
+  ir_value arguments[] = {e->tile, i64(b, input), lane, i64(b, lanes), t->first, t->count, room, pairs->gained_rows};
+  ir_call(b, "pegen_attention_gain_pairs", 8, arguments);
+  ir_end_for(b, vectors);
   ir_end_if(b, wanted);
 }
 
@@ -122,7 +168,10 @@ pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *plac
   pairs.places = places ? *places : emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias || e->p->score) emit_query_places(&pairs);
-  if (count_pair_places(e->p)) pairs.numbers = ir_alloca(b, 2 * count_pair_places(e->p) * pair_numbers_bytes(e), 64);
+  if (count_pair_places(e->p)) {
+    pairs.numbers = ir_alloca(b, 2 * count_pair_places(e->p) * pair_numbers_bytes(e), 64);
+    pairs.gained_rows = ir_alloca(b, (int64_t)key_places_room(&e->shape) * e->shape.lanes * 4, 64);
+  }
   return pairs;
 }
 
@@ -131,8 +180,7 @@ void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) {
   if (pairs->query_places.ptr) emit_displacements(pairs, t, are_far);
   const attention_emitter *e = pairs->e;
   for (int place = 0; place < e->p->n_places; place++)
-    if (is_pair_place(e->p, place))
-      emit_pair_numbers(e, t, place, e->zero, e->shape.queries, pair_number_at(pairs, place, false, e->zero, e->zero));
+    if (is_pair_place(e->p, place)) emit_read_pairs(pairs, t, place);
 }
 
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
@@ -151,8 +199,6 @@ void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
   ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, t->count, pairs->biases, vectors};
   ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
 }
-
-static ir_value whole(ir *b, ir_value x) { return ir_cast(b, "arith.fptosi", x, b->i64); }
 
 /* Where rows are that are read at computed places: of the queries of a register, or of a key. */
 static ir_value row_at(const pair_emitter *pairs, int place, ir_value key, ir_value vector) {

@@ -15,6 +15,7 @@ typedef struct pair_emitter {
   ir_value query_places, step;
   ir_value query_numbers; /* [number][queries], float32: of tokens, behind coordinates */
   ir_value numbers;       /* numbers of pairs of a tile, [place][key][queries], and what they gain behind them */
+  ir_value gained_rows;   /* the same of a register, [lane][key] */
   ir_value is_far;        /* i1: some query is, whatever the keys are */
   ir_value biases;       /* by_tiles: those of a tile, [key][queries] */
   ir_value gains;        /* of a tile's scores, while they become those of its products */

@@ -25,12 +25,20 @@ int pair_places_before(const attention_plan *p, int place) {
   return count;
 }
 
-void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes,
-                       ir_value to) {
+void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes, ir_value key,
+                       int pitch, ir_value to) {
   ir *b = e->b;
-  ir_value arguments[] = {e->tile,  i64(b, pair_place_input(e->p, place)), i64(b, place), lane, i64(b, lanes), t->first,
-                          t->count, i64(b, key_places_room(&e->shape)),    to};
-  ir_call(b, "pegen_attention_read_pairs", 9, arguments);
+  ir_value arguments[] = {e->tile,
+                          i64(b, pair_place_input(e->p, place)),
+                          i64(b, place),
+                          lane,
+                          i64(b, lanes),
+                          add(b, t->first, key),
+                          sub(b, t->count, key),
+                          sub(b, i64(b, key_places_room(&e->shape)), key),
+                          i64(b, pitch),
+                          to};
+  ir_call(b, "pegen_attention_read_pairs", 10, arguments);
 }
 
 ir_value emit_is_far(ir *b, ir_value wide, ir_value narrow) {
@@ -63,7 +71,8 @@ ir_value emit_key_places(const attention_emitter *e, const key_places *places, c
   ir_value narrow = ir_cast(b, "arith.truncf", wide, b->f32);
   ir_store(b, narrow, nth(b, places->narrow, loop.index, (int64_t)lanes * 4), 4, false);
   /* Numbers behind coordinates are what they are. */
-  ir_value is_place = ir_compare_int(b, "slt", loop.index, i64(b, (int64_t)key_places_axes(e->p) * (places->room / lanes)));
+  ir_value is_place =
+      ir_compare_int(b, "slt", loop.index, i64(b, (int64_t)key_places_axes(e->p) * (places->room / lanes)));
   ir_value is_far = ir_op2(b, "arith.andi", emit_is_far(b, wide, narrow), ir_broadcast(b, ir_type(far), is_place));
   ir_value next = ir_op2(b, "arith.ori", now, is_far);
   ir_end_for_with(b, loop, 1, &next, &far);

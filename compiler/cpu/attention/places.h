@@ -23,8 +23,10 @@ static inline int pair_place_input(const attention_plan *p, int place) {
   return p->number[place - key_places_axes(p)].input;
 }
 int pair_places_before(const attention_plan *p, int place);
-/* Numbers of pairs of a tile's queries from lane `lane` on, `lanes` of them, with its keys, [key][lanes] at `to`. */
-void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes, ir_value to);
+/* Numbers of pairs of a tile's queries from lane `lane` on, `lanes` of them, with keys [key, count) of the tile,
+ * [key][pitch] at `to`; 0 of keys behind the last one. */
+void emit_pair_numbers(const attention_emitter *e, const key_tile *t, int place, ir_value lane, int lanes, ir_value key,
+                       int pitch, ir_value to);
 
 int key_places_room(const attention_shape *s);
 /* Their room, once. */

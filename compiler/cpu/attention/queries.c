@@ -88,6 +88,25 @@ void emit_turn(const attention_emitter *e, square_rows from, square_rows to, int
   else emit_turned_squares(e, o);
 }
 
+static void emit_squares_between(const attention_emitter *e, ir_value from, ir_value to, ir_value row, bool to_lanes,
+                                 ir_value squares) {
+  ir *b = e->b;
+  ir_value column = i64(b, (int64_t)e->shape.queries * 4), next_row = i64(b, (int64_t)e->shape.lanes * 4),
+           next_column = i64(b, (int64_t)e->shape.lanes * e->shape.queries * 4);
+  ir_value o[TURN_OPERANDS] = {[FROM] = from, [TO] = to, [COUNT] = squares, [FACTOR] = {NULL}};
+  o[FROM_ROW] = to_lanes ? row : column, o[FROM_NEXT] = to_lanes ? next_row : next_column;
+  o[TO_ROW] = to_lanes ? column : row, o[TO_NEXT] = to_lanes ? next_column : next_row;
+  emit_turned_squares(e, o);
+}
+
+void emit_numbers_to_lanes(const attention_emitter *e, ir_value from, ir_value row, ir_value to, ir_value squares) {
+  emit_squares_between(e, from, to, row, true, squares);
+}
+
+void emit_lanes_to_numbers(const attention_emitter *e, ir_value from, ir_value to, ir_value row, ir_value squares) {
+  emit_squares_between(e, from, to, row, false, squares);
+}
+
 /* sum_lanes_T(from, to) */
 static void emit_lane_sums_function(const attention_emitter *e) {
   ir *b = e->b;

@@ -29,6 +29,11 @@ void emit_attention_lse(const attention_emitter *e, ir_value maxima, ir_value su
 /* The token of lane `lane` of register `vector`, both i64; -1: the lane is empty. */
 ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane);
 
+/* `squares` times as many numbers as a register has lanes, of as many rows `row` bytes apart: row i becomes lane i of
+ * columns of [number][queries]; and the other way round. All but addresses: i64. */
+void emit_numbers_to_lanes(const attention_emitter *e, ir_value from, ir_value row, ir_value to, ir_value squares);
+void emit_lanes_to_numbers(const attention_emitter *e, ir_value from, ir_value to, ir_value row, ir_value squares);
+
 /* Rows of the tile's queries on their way into lanes. */
 typedef struct turned_rows {
   row_view rows;    /* of token 0 */
