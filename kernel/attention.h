@@ -108,6 +108,15 @@ typedef enum pegen_attention_stage {
   PEGEN_STAGE_OUT = 4
 } pegen_attention_stage;
 
+/* Coordinates that keys of a batch have on an axis, less the origin, where they are few and float32 holds them; and
+ * which of them each key has. count: 0 where they are not looked for, or are none such. */
+enum { PEGEN_STRIP_PLACES = 64, PEGEN_STRIP_KEYS = 16384 };
+typedef struct pegen_attention_strip {
+  int64_t count;
+  float *places; /* [PEGEN_STRIP_PLACES] */
+  uint8_t *of_key; /* [keys] */
+} pegen_attention_strip;
+
 /* Where tokens are: positions of a tensor, or the built-in grid's. */
 typedef struct pegen_attention_places {
   const char *positions; /* of token 0; NULL: the grid's */
@@ -124,6 +133,7 @@ typedef struct pegen_attention_places {
   const int64_t *grid;
   double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that most differences are exact in float32 */
   const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
+  pegen_attention_strip strips[PEGEN_MAX_ROTOR_AXES]; /* of keys */
 } pegen_attention_places;
 
 typedef void pegen_attend_function(const pegen_attention_tile *tile);
@@ -227,6 +237,7 @@ typedef struct pegen_attention {
   int64_t placed; /* 1: positions are needed */
   int64_t n_numbers; /* of tokens, which pairs are computed from beside their positions */
   const pegen_attention_number *numbers;
+  int64_t strips; /* bits: axes whose keys' coordinates are looked for (pegen_attention_strip) */
   int64_t hides; /* 1: the bias may be -infinity */
   int64_t tells; /* 1: tiles tell where they lost outputs, so that heads need not be looked through before */
   int64_t skips; /* 1: blocks of keys are asked for */

@@ -134,7 +134,10 @@ void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
 void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
   if (batch == w->batch && head == w->head) return;
   pegen_attention_set_inputs(w, batch, head);
-  if (batch != w->batch) pegen_attention_set_batch(w, batch);
+  if (batch != w->batch) {
+    pegen_attention_set_batch(w, batch);
+    if (w->form->strips) pegen_attention_find_strips(w);
+  }
   pegen_attention_bound(w);
   const pegen_attention_call *c = w->call;
   int is_first = w->head < 0;

@@ -43,6 +43,8 @@ PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_d
 PEGEN_INTERNAL void pegen_attention_set_inputs(pegen_attention_walk *w, int64_t batch, int64_t head);
 /* Where tokens of a batch are. */
 PEGEN_INTERNAL void pegen_attention_set_batch(pegen_attention_walk *w, int64_t batch);
+/* Which coordinates its keys have, of forms that ask. */
+PEGEN_INTERNAL void pegen_attention_find_strips(pegen_attention_walk *w);
 /* Coordinates of a token, less the origin. */
 PEGEN_INTERNAL void pegen_attention_place(const pegen_attention_places *places, int64_t token, double *out);
 /* Cuts a head's queries into tiles: of registers of neighbours in one row of the grid, or of any that follow each
@@ -102,6 +104,13 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
     seen->states = PEGEN_STACK(sizeof(int32_t) * (blocks + 1)); \
     seen->runs = __builtin_alloca(sizeof(pegen_attention_run) * (blocks / 2 + 1)); \
     (w)->tile.seen = (w)->form->skips ? seen : 0; \
+    size_t strip_keys = (w)->form->strips && (w)->keys <= PEGEN_STRIP_KEYS ? (size_t)(w)->keys : 0; \
+    for (int64_t axis = 0; axis < (w)->places.axes; axis++) { \
+      pegen_attention_strip *strip = &(w)->key_places.strips[axis]; \
+      strip->count = 0; \
+      strip->places = PEGEN_STACK((w)->form->strips ? sizeof(float) * PEGEN_STRIP_PLACES : 1); \
+      strip->of_key = PEGEN_STACK(strip_keys + 1); \
+    } \
     (w)->tile.leaves = (w)->leaves; \
     (w)->tile.prepared = (w)->prepared; \
     (w)->tile.operands = operands; \

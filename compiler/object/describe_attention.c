@@ -7,6 +7,12 @@
 
 #include "kernel/attention.h"
 
+static int64_t strip_axes(const attention_plan *p) {
+  int64_t bits = 0;
+  for (int i = 0; i < p->n_strips; i++) bits |= (int64_t)1 << p->strip[i].axis;
+  return bits;
+}
+
 static void add_plan(digest *h, const void *of) {
   const attention_plan *p = of;
   const spec *s = p->spec;
@@ -185,9 +191,10 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(
       d, "attention",
       DESCRIBE(d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)),
-               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(placed, attention_is_placed(p)),
-               F(hides, p->hides), F(tells, attention_tells(p)), F(skips, p->mask != NULL), F(by_rows, p->by_rows),
-               F(n_blocks, blocks), F(n_leaves, values ? values->n_leaves : p->n_leaves),
+               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(strips, strip_axes(p)),
+               F(placed, attention_is_placed(p)), F(hides, p->hides), F(tells, attention_tells(p)),
+               F(skips, p->mask != NULL), F(by_rows, p->by_rows), F(n_blocks, blocks),
+               F(n_leaves, values ? values->n_leaves : p->n_leaves),
                F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
                F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
                F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),

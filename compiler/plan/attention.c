@@ -308,6 +308,42 @@ static const expr *times(expr_pool *pool, const expr *x, double factor) {
   return expr_select(pool, x->arg[0], one, other);
 }
 
+/* ---- strips ---- */
+
+/* What a value is made of: a bit for each axis, and these. */
+enum { OF_OTHERS = 1 << SPEC_MAX_AXES, IS_DEAR = 2 << SPEC_MAX_AXES };
+
+static unsigned find_sources(const attention_plan *p, const expr *x, unsigned *seen) {
+  int own = p->n_places - p->n_numbers;
+  if (seen[x->id]) return seen[x->id];
+  unsigned of = x->terms ? OF_OTHERS : 0;
+  if (x->op == EXPR_POSITION && x->index >= SPEC_MAX_AXES) of |= OF_OTHERS;
+  else if (x->op == EXPR_POSITION && x->index >= own)
+    of |= p->number[x->index - own].of_key || attention_is_pair(p, x->index - own) ? OF_OTHERS : 0;
+  else if (x->op == EXPR_POSITION) of |= 1u << x->index;
+  if (x->op == EXPR_INPUT_AT && p->spec->input[x->index].of_keys) of |= OF_OTHERS;
+  if (expr_op_is_elementary(x->op) || x->op == EXPR_INPUT_AT || x->op == EXPR_ELEMENT) of |= IS_DEAR;
+  for (int i = 0; i < expr_op_arity(x->op); i++) of |= find_sources(p, x->arg[i], seen);
+  return seen[x->id] = of;
+}
+
+/* The largest parts that are made of the query and one coordinate. */
+static void find_strips(attention_plan *p, const expr *x, unsigned *seen) {
+  unsigned of = find_sources(p, x, seen), axes = of & (OF_OTHERS - 1);
+  if (!(of & IS_DEAR) || p->n_strips == ATTENTION_MAX_STRIPS || attention_strip_of(p, x) >= 0) return;
+  if (!(of & OF_OTHERS) && axes && !(axes & (axes - 1)) && x->is_f32) {
+    p->strip[p->n_strips++] = (attention_strip){x, __builtin_ctz(axes)};
+    return;
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++) find_strips(p, x->arg[i], seen);
+}
+
+int attention_strip_of(const attention_plan *p, const expr *x) {
+  int i = p->n_strips - 1;
+  while (i >= 0 && p->strip[i].value != x) i--;
+  return i;
+}
+
 static bool find_score(arena *a, attention_plan *p) {
   const spec *s = p->spec;
   const expr *score = s->pairwise->score, *natural;
@@ -336,6 +372,9 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   bool may_hide = false;
   if (pair->score) {
     if (!find_score(a, p)) return NULL;
+    /* Keys that lie on one axis have each a coordinate of their own. */
+    if (s->n_axes > 1 && !s->polynomial && !pair->rotates)
+      find_strips(p, p->score, arena_array(a, unsigned, expr_pool_count(s->pool)));
     may_hide = has_pairs_of_call(p) || attention_may_hide(a, s, p->score, p->n_places);
     if (may_hide && interval_has_infinity(a, s->pool, p->score))
       p->mask = attention_mask_of(a, s, p->score, p->n_places, unknown_places(p));

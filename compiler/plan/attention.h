@@ -36,6 +36,15 @@ typedef struct attention_number {
                        * computed places; -2: the pair's number, of a row of them that is found so */
 } attention_number;
 
+/* A part of a score that is made of the query and one coordinate of the key: processors compute it once for each
+ * coordinate that keys have, not for each key. */
+typedef struct attention_strip {
+  const expr *value;
+  int axis;
+} attention_strip;
+
+enum { ATTENTION_MAX_STRIPS = 4 };
+
 enum { ATTENTION_ROW = -1, ATTENTION_PAIR = -2 };
 
 typedef struct attention_plan {
@@ -53,6 +62,8 @@ typedef struct attention_plan {
   int n_places;      /* coordinates that pairs are computed from: those of positions, if these are asked for, and */
   int n_numbers;     /* numbers of tokens behind them, in all no more than SPEC_MAX_AXES */
   attention_number number[SPEC_MAX_AXES];
+  int n_strips;
+  attention_strip strip[ATTENTION_MAX_STRIPS];
   bool hides;            /* the bias may be -infinity: the key is not seen */
   const attention_mask *mask; /* of a bias that hides: what is asked of tiles; NULL: nothing */
   const expr **matrix; /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
@@ -143,6 +154,7 @@ bool attention_is_pair(const attention_plan *p, int i);
 int attention_row_place(const attention_plan *p, int input);
 /* The first of such an input's elements among a token's sums. */
 int attention_first_element(const attention_plan *p, int input);
+int attention_strip_of(const attention_plan *p, const expr *x); /* -1: it is none */
 /* Whether pairs read something of inputs. */
 bool attention_reads_inputs(const attention_plan *p);
 void attention_plan_print(FILE *out, const attention_plan *p);

@@ -88,7 +88,12 @@ static ir_value row_element(delta_emitter *d, const expr *x) {
 
 static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   delta_emitter *d = (delta_emitter *)w;
+  int strip = d->narrow ? attention_strip_of(d->e->p, x) : -1;
   (void)is_f32;
+  if (strip >= 0 && d->narrow[SPEC_MAX_PLACES + strip].ptr) {
+    value->hi = d->narrow[SPEC_MAX_PLACES + strip];
+    return true;
+  }
   if (x->op == EXPR_POSITION) {
     if (!d->wide) diag_bug("emit_delta", "a coordinate of float64 where there is none");
     value->hi = d->wide[x->index];

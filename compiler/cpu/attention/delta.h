@@ -4,6 +4,9 @@
 #include "cpu/attention/tile.h"
 #include "mlir/expr.h"
 
+/* Numbers of a pair: of its places, of the product, and values of strips; null: they are computed. */
+enum { PAIR_NUMBERS = SPEC_MAX_PLACES + ATTENTION_MAX_STRIPS };
+
 typedef struct delta_emitter {
   /* First: a leaf is asked for by it. `fixed` holds scalars that no displacement changes and lives as long as they
    * dominate; `varying`, of one displacement, is the caller's to set. */
@@ -11,8 +14,9 @@ typedef struct delta_emitter {
   const attention_emitter *e;
   ir_value block;         /* i64; null: block 0 */
   const ir_value *wide;   /* [axes] displacement, lanes of float64; NULL: not needed */
-  const ir_value *narrow; /* [places] the same as float32; NULL: rounded from wide. Where rows are (attention_is_row):
-                           * i64, lanes of queries' rows or one value of a key's, by lanes of keys the other way */
+  const ir_value
+      *narrow; /* [PAIR_NUMBERS] the same as float32; NULL: rounded from wide. Where rows are (attention_is_row):
+                * i64, lanes of queries' rows or one value of a key's, by lanes of keys the other way */
   ir_value cotangent;     /* lanes of float32: what the displacement's scores gain; null: not needed */
   const ir_value *torques; /* [n_torques] the same of blocks; NULL: not needed */
   ir_value key, vector;   /* i64: of which pairs it is, off the grid */

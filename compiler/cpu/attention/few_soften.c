@@ -69,8 +69,8 @@ static ir_value row_at(const soften_row *row, int place, ir_value index) {
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
   ir *b = e->b;
-  ir_value narrow[SPEC_MAX_PLACES], place = attention_mul(b, index, e->shape.lanes * 4),
-                                    at = ir_offset(b, row->keys, place);
+  ir_value narrow[PAIR_NUMBERS] = {{NULL}}, place = attention_mul(b, index, e->shape.lanes * 4),
+           at = ir_offset(b, row->keys, place);
   for (int axis = 0; axis < e->p->n_places; axis++) {
     if (axis == key_places_axes(e->p)) at = ir_offset(b, row->s->places.narrow, place);
     if (is_row_place(e->p, axis)) narrow[axis] = row_at(row, axis, index);

@@ -18,6 +18,7 @@
 #include "cpu/attention/pair_sums.h"
 
 #include "cpu/attention/queries.h"
+#include "cpu/attention/strips.h"
 #include "cpu/product.h"
 #include "mlir/monomial.h"
 
@@ -303,9 +304,10 @@ static void clear_rows(const attention_emitter *e) {
 
 static void begin_rows(pair_sums *s, delta_emitter *d) {
   const attention_emitter *e = emitter_of(s);
-  s->rows = ir_alloca(e->b, (int64_t)e->shape.lanes * (4 + 4), CACHE_LINE);
+  s->rows = ir_alloca(e->b, (int64_t)e->shape.lanes * (8 + 4), CACHE_LINE);
   for (int i = 0; i < e->p->n_row_scatters; i++) emit_expr_fixed(&d->walker, e->p->row_scatter[i].gradient);
   clear_rows(e);
+  if (e->p->n_strips) emit_strip_sums_begin(s->pairs);
 }
 
 static ir_value row_number_at(const pair_sums *s, int before, ir_value lane, int bytes) {
@@ -313,31 +315,52 @@ static ir_value row_number_at(const pair_sums *s, int before, ir_value lane, int
   return nth(e->b, ir_offset_const(e->b, s->rows, (int64_t)before * e->shape.lanes), lane, bytes);
 }
 
-/* Adds each lane's gain to the lane's element of the row that it reads. */
-static void give_row(const row_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
-  const pair_sums *s = v->s;
+/* Adds each lane's gain (float64) to the lane's element of the row that a leaf reads: of key `key`, or of the queries
+ * of register `vector`. */
+static void add_to_rows(const pair_sums *s, delta_emitter *d, const expr *leaf, ir_value gain, ir_value key,
+                        ir_value vector) {
   const attention_emitter *e = emitter_of(s);
   ir *b = e->b;
-  const expr *leaf = scatter->leaf;
   bool of_keys = is_of_keys(e, leaf);
-  ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient)),
-           index = emit_row_index(d, leaf), sums = row_sums(e, of_keys);
+  ir_value index = emit_row_index(d, leaf), sums = row_sums(e, of_keys);
   if (!ir_lanes(index)) index = ir_broadcast(b, ir_vector(b, e->shape.lanes, b->i32), index);
   ir_branch wanted = ir_if(b, attention_is_given(e, sums));
   sums = ir_offset_const(b, sums, (int64_t)attention_first_element(e->p, leaf->index) * 8);
-  ir_store(b, index, row_number_at(s, 0, e->zero, 4), 4, false);
-  ir_store(b, gain, row_number_at(s, 4, e->zero, 4), 4, false);
+  ir_store(b, gain, row_number_at(s, 0, e->zero, 8), 8, false);
+  ir_store(b, index, row_number_at(s, 8, e->zero, 4), 4, false);
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value lane = add(b, attention_mul(b, d->vector, e->shape.lanes), lanes.index),
-           query = attention_lane_token(e, e->zero, lane), token = of_keys ? add(b, v->t->first, d->key) : query;
+  ir_value lane = add(b, attention_mul(b, vector, e->shape.lanes), lanes.index),
+           query = attention_lane_token(e, e->zero, lane), token = of_keys ? key : query;
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", query, e->zero));
-  ir_value element = ir_load(b, b->i32, row_number_at(s, 0, lanes.index, 4), 4),
-           more = ir_load(b, b->f32, row_number_at(s, 4, lanes.index, 4), 4);
+  ir_value more = ir_load(b, b->f64, row_number_at(s, 0, lanes.index, 8), 8),
+           element = ir_load(b, b->i32, row_number_at(s, 8, lanes.index, 4), 4);
   ir_value row = sums_of_token(e, sums, token);
-  add_to_place(b, row, element, ir_cast(b, "arith.extf", more, b->f64));
+  add_to_place(b, row, element, more);
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_if(b, wanted);
+}
+
+/* A strip's coordinates have sums of their own, which become those of rows when no more is added. */
+static void give_row(const row_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
+  const attention_emitter *e = emitter_of(v->s);
+  ir *b = e->b;
+  int strip = attention_strip_of(e->p, scatter->leaf);
+  ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient));
+  if (strip >= 0) {
+    emit_strip_gain(v->s->pairs, strip, d->key, d->vector, gain);
+    return;
+  }
+  gain = ir_cast(b, "arith.extf", gain, b->f64);
+  add_to_rows(v->s, d, scatter->leaf, gain, add(b, v->t->first, d->key), d->vector);
+}
+
+static void give_strip(void *context, delta_emitter *d, int strip, ir_value vector, ir_value sum) {
+  const pair_sums *s = context;
+  const attention_plan *p = emitter_of(s)->p;
+  for (int i = 0; i < p->n_row_scatters; i++)
+    if (p->row_scatter[i].leaf == p->strip[strip].value)
+      add_to_rows(s, d, p->row_scatter[i].leaf, sum, (ir_value){NULL}, vector);
 }
 
 static bool begins_terms(const attention_plan *p, int scatter) {
@@ -583,6 +606,7 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
     for (int axis = 0; axis < axes_of(s); axis++)
       if (p->place[axis] && is_pair_place(p, axis)) emit_give_pair_gains(s->pairs, t, axis);
     if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_rows, &(row_visit){s, t});
+    if (p->n_row_scatters) emit_strip_sums(s->pairs, t, give_strip, (void *)s);
     ir_end_if(e->b, wanted);
   }
   if (p->score) emit_product_gains(s->pairs, t, gains); /* columns are part of the product */
@@ -595,4 +619,8 @@ void emit_pair_sums_end(const pair_sums *s) {
   if (p->n_scatters || p->torques) end_operands(s);
   if (p->columns) end_weights(s);
   if (p->n_sums) end_places(s);
+  if (!p->n_row_scatters || !p->n_strips) return;
+  ir_branch wanted = ir_if(emitter_of(s)->b, s->wants_places);
+  emit_strip_sums(s->pairs, NULL, give_strip, (void *)s);
+  ir_end_if(emitter_of(s)->b, wanted);
 }
