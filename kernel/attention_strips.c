@@ -18,7 +18,8 @@ static uint64_t bits_of(float x) {
   union {
     float number;
     uint32_t bits;
-  } both = {x};
+  } both;
+  both.number = x;
   return both.bits;
 }
 
@@ -63,12 +64,13 @@ static int find_strip(const pegen_attention_places *keys, int64_t axis, int64_t 
 }
 
 void pegen_attention_find_strips(pegen_attention_walk *w) {
-  pegen_attention_places keys = w->key_places;
-  keys.n_numbers = 0;
-  for (int64_t axis = 0; axis < keys.axes; axis++) {
-    pegen_attention_strip *strip = &w->key_places.strips[axis];
+  pegen_attention_places *keys = &w->key_places;
+  keys->n_numbers = 0; /* which are of heads, and are not looked at */
+  for (int64_t axis = 0; axis < keys->axes; axis++) {
+    pegen_attention_strip *strip = &keys->strips[axis];
     strip->count = 0;
     if (!(w->form->strips >> axis & 1) || w->keys > PEGEN_STRIP_KEYS) continue;
-    if (!find_strip(&keys, axis, w->skip, w->keys, strip)) strip->count = 0;
+    if (!find_strip(keys, axis, w->skip, w->keys, strip)) strip->count = 0;
   }
+  keys->n_numbers = w->form->n_numbers;
 }

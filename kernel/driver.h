@@ -27,7 +27,8 @@
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
  *     attention.c form "attention": the same, by sequences; attention_pages.c: whose keys are in pages
- *     attention_items.c a sequence by items: tiles of queries (attention_walk.c), or chunks of keys
+ *     attention_items.c a sequence by items: tiles of queries (attention_walk.c), or chunks of keys;
+ *                 attention_strips.c: coordinates that keys have in common
  *     attention_few.c the same of few queries, by tiles of keys
  *     attention_gradients.c, attention_backward.c gradients of the same; check_attention_backward.c: their arguments;
  *                 weight_gains.c: what comes of a polynomial's weights

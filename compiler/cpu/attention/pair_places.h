@@ -30,9 +30,9 @@ typedef struct pair_emitter {
   ir_value products;     /* of a score, where products are not at hand: those of a tile, [key][queries] */
 } pair_emitter;
 
-/* Those of the queries, and rooms for others; once. */
+/* Lays what is read of the queries, and makes rooms for the rest; once. */
 void emit_query_places(pair_emitter *pairs);
-/* Those of a tile of keys. */
+/* Lays what is read of a tile of keys, and of its pairs. */
 void emit_tile_places(const pair_emitter *pairs, const key_tile *t);
 /* Displacements of key `key` and the queries of register `vector`, both i64, float32 (delta_emitter.narrow), and their
  * products, where they stand in memory; and those of the origin, of what is read of queries alone. */

@@ -221,6 +221,11 @@ static void visit_places(void *context, delta_emitter *d) {
   }
 }
 
+/* Whether pairs give a coordinate anything: by themselves, or by what rotates them or is a polynomial of them. */
+static bool is_moved(const attention_plan *p, int axis) {
+  return p->place[axis] || ((p->torques || p->columns) && axis < p->spec->n_axes);
+}
+
 /* Sums of a register of keys, from `first` of the tile on, along an axis, to [key][axes]. */
 static void close_keys(const pair_sums *s, const key_tile *t, int axis, ir_value first, ir_value to) {
   const attention_emitter *e = emitter_of(s);
@@ -242,7 +247,8 @@ void emit_pair_sums_close(const pair_sums *s, const key_tile *t) {
   ir_value to = GRADIENT_TILE(e, key_place_sums, b->ptr);
   ir_branch wanted = ir_if(b, attention_is_given(e, to));
   ir_loop groups = ir_for(b, e->zero, attention_groups(b, t->count, lanes));
-  for (int axis = 0; axis < axes_of(s); axis++) close_keys(s, t, axis, attention_mul(b, groups.index, lanes), to);
+  for (int axis = 0; axis < axes_of(s); axis++)
+    if (is_moved(e->p, axis)) close_keys(s, t, axis, attention_mul(b, groups.index, lanes), to);
   ir_end_for(b, groups);
   ir_end_if(b, wanted);
 }
