@@ -110,7 +110,7 @@ typedef enum pegen_attention_stage {
 
 /* Coordinates that keys of a batch have on an axis, less the origin, where they are few and float32 holds them; and
  * which of them each key has. count: 0 where they are not looked for, or are none such. */
-enum { PEGEN_STRIP_PLACES = 64, PEGEN_STRIP_KEYS = 16384 };
+enum { PEGEN_STRIP_PLACES = 64, PEGEN_STRIP_KEYS = 8192 };
 typedef struct pegen_attention_strip {
   int64_t count;
   float *places; /* [PEGEN_STRIP_PLACES] */

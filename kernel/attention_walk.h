@@ -108,8 +108,9 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
     for (int64_t axis = 0; axis < (w)->places.axes; axis++) { \
       pegen_attention_strip *strip = &(w)->key_places.strips[axis]; \
       strip->count = 0; \
-      strip->places = PEGEN_STACK((w)->form->strips ? sizeof(float) * PEGEN_STRIP_PLACES : 1); \
-      strip->of_key = PEGEN_STACK(strip_keys + 1); \
+      int is_asked = (w)->form->strips >> axis & 1; \
+      strip->places = PEGEN_STACK(is_asked ? sizeof(float) * PEGEN_STRIP_PLACES : 1); \
+      strip->of_key = PEGEN_STACK(is_asked ? strip_keys + 1 : 1); \
     } \
     (w)->tile.leaves = (w)->leaves; \
     (w)->tile.prepared = (w)->prepared; \

@@ -85,6 +85,13 @@ static size_t torque_bytes(const spec *s) {
   return 128 * numbers;
 }
 
+/* Whether a score has parts that are made of one coordinate of the key. */
+static bool has_strips(const spec *s) {
+  SCOPED arena *a = arena_create();
+  const attention_plan *p = s->pairwise ? attention_plan_build(a, s) : NULL;
+  return p && p->n_strips;
+}
+
 static size_t limit_of(const spec *s, const entry_row *entry) {
   static const promise of_rotors[] = {{256, 160}, {1024, 256}, {0, 1229}}, of_dense[] = {{32, 128}, {64, 384}, {0, 0}},
                        of_basis[] = {{64, 128}, {128, 448}, {0, 0}},
@@ -106,6 +113,7 @@ static size_t limit_of(const spec *s, const entry_row *entry) {
             : s->dense   ? promised(of_dense, s->n_components)
                          : promised(of_rotors, s->head_dim);
   if (s->n_inputs) kib += 64;
+  if (is_attention && has_strips(s)) kib += 128;
   if (entry->of == PEGEN_ENTRY_append) kib += 40;
   size_t bytes = (size_t)kib * KIB;
   if (is_gradient && is_attention) return bytes + torque_bytes(s);
@@ -150,7 +158,8 @@ static void set_positions(subject *t, bool with_gradients) {
 }
 
 static DLTensor *const *input_gradients(subject *t, int64_t heads, number_type type) {
-  trial_inputs rows = trial_random_inputs(t->memory, t->spec, type, BATCH, heads, TOKENS, &t->random);
+  trial_inputs rows =
+      trial_pair_inputs(t->memory, t->spec, type, (int64_t[]){BATCH, heads, TOKENS}, TOKENS, &t->random);
   return (DLTensor *const *)(uintptr_t)rows.tensors;
 }
 
@@ -168,7 +177,7 @@ static void set_call(subject *t, number_type type, bool gains, bool of_positions
   t->args.grad = &t->grad;
   t->args.q = new_rows(t, type, heads, channels), t->args.k = new_rows(t, type, heads, channels);
   if (s->n_inputs) {
-    trial_inputs inputs = trial_random_inputs(t->memory, s, type, BATCH, heads, TOKENS, &t->random);
+    trial_inputs inputs = trial_pair_inputs(t->memory, s, type, (int64_t[]){BATCH, heads, TOKENS}, TOKENS, &t->random);
     t->args.inputs = inputs.tensors;
     t->args.n_inputs = s->n_inputs;
   }
@@ -311,6 +320,9 @@ static const char *const lines[] = {
     "../tests/attention/rows_turned head_dim=4096 value_dim=4096 heads=1",
     "more/gta head_dim=64",
     "more/gta head_dim=4096",
+    "more/pair_bias head_dim=64",
+    "more/decomposed_bias head_dim=64",
+    "../tests/attention/strips",
 };
 
 static void run_case(const char *line) {
