@@ -23,7 +23,8 @@ static uint64_t bits_of(float x) {
   return both.bits;
 }
 
-/* Places that tiles count as near the origin, which float32 holds or as good as holds (compiler/cpu/attention/places.c).
+/* Places that tiles count as near the origin, which float32 holds or as good as holds
+ * (compiler/cpu/attention/places.c).
  */
 static int is_near(double place) {
   double size = __builtin_fabs(place);

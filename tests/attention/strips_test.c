@@ -10,7 +10,9 @@ enum { BATCHES = 2, HEADS = 4, K_HEADS = 2, TOKENS = 61, KEYS = 150, WIDTH = 12 
 
 static double on_a_grid(int64_t token, int axis) { return (double)(axis ? token % WIDTH : token / WIDTH); }
 static double many(int64_t token, int axis) { return (double)(axis ? token : token % 3); }
-static double fractions(int64_t token, int axis) { return axis ? 0.1 * (double)(token % 9) : 0.3 * (double)(token % 5); }
+static double fractions(int64_t token, int axis) {
+  return axis ? 0.1 * (double)(token % 9) : 0.3 * (double)(token % 5);
+}
 static double rounded(int64_t token, int axis) { return axis ? 1000.1 * (double)(token % 2) : (double)(token % 4); }
 static double some_nowhere(int64_t token, int axis) { return axis && token == 7 ? NAN : (double)(token % 6); }
 
@@ -46,7 +48,8 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int which, int roun
   assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, true, 1, ROWS_GAPS, &f->random), 0);
   if (places[which].at != some_nowhere) {
     attention_trial_compare(f->memory, kernel, &t, g.out, 1, &worst);
-    if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("%s: %s", places[which].name, trial_error_text(f->memory, &worst));
+    if (worst.spoilt || !(worst.error <= 0x1p-18L))
+      fail_msg("%s: %s", places[which].name, trial_error_text(f->memory, &worst));
   }
   assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
   if (places[which].at != some_nowhere) gradients_compare(f->memory, &g, 1);

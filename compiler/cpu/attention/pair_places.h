@@ -13,21 +13,21 @@ typedef struct strip_rooms {
 
 typedef struct pair_emitter {
   const attention_emitter *e;
-  two_float *fixed;      /* by expr id: values that are the same for all pairs of the call */
-  grid_emitter grid;     /* by_rows; else what follows */
+  two_float *fixed; /* by expr id: values that are the same for all pairs of the call */
+  grid_emitter grid; /* by_rows; else what follows */
   key_places places;
   /* What is taken off the coordinates of a tile's keys, [row][axis][queries], float32: row 0 has the queries' own.
    * Where the tile's coordinates are far from the origin key j takes row 1 + j, which has its displacements, negative,
    * and its own coordinates are 0. step (in memory, i64): bytes from a key's row to the next one's, or 0. */
   ir_value query_places, step;
   ir_value query_numbers; /* [number][queries], float32: of tokens, behind coordinates */
-  ir_value numbers;       /* numbers of pairs of a tile, [place][key][queries], and what they gain behind them */
-  ir_value gained_rows;   /* the same of a register, [lane][key] */
+  ir_value numbers; /* numbers of pairs of a tile, [place][key][queries], and what they gain behind them */
+  ir_value gained_rows; /* the same of a register, [lane][key] */
   strip_rooms strips;
-  ir_value is_far;        /* i1: some query is, whatever the keys are */
-  ir_value biases;       /* by_tiles: those of a tile, [key][queries] */
-  ir_value gains;        /* of a tile's scores, while they become those of its products */
-  ir_value products;     /* of a score, where products are not at hand: those of a tile, [key][queries] */
+  ir_value is_far; /* i1: some query is, whatever the keys are */
+  ir_value biases; /* by_tiles: those of a tile, [key][queries] */
+  ir_value gains; /* of a tile's scores, while they become those of its products */
+  ir_value products; /* of a score, where products are not at hand: those of a tile, [key][queries] */
 } pair_emitter;
 
 /* Lays what is read of the queries, and makes rooms for the rest; once. */

@@ -61,8 +61,7 @@ static void places_of_row(const pair_emitter *pairs, int strip, ir_value row, ir
 static void emit_row(const pair_emitter *pairs, int strip, ir_value row, ir_value vector, const ir_value *numbers) {
   const attention_emitter *e = pairs->e;
   delta_emitter d = delta_emitter_at(e, pairs->fixed, numbers);
-  store(e, emit_expr_f32(&d.walker, e->p->strip[strip].value),
-        row_at(e, pairs->strips.values, strip, row, vector, 4));
+  store(e, emit_expr_f32(&d.walker, e->p->strip[strip].value), row_at(e, pairs->strips.values, strip, row, vector, 4));
 }
 
 void emit_strips_begin(pair_emitter *pairs) {
@@ -123,8 +122,7 @@ static ir_value row_of_key(const pair_emitter *pairs, int strip, ir_value key) {
 void emit_strip_values(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *numbers) {
   const attention_emitter *e = pairs->e;
   for (int i = 0; i < e->p->n_strips; i++)
-    numbers[SPEC_MAX_PLACES + i] =
-        load(e, row_at(e, pairs->strips.values, i, row_of_key(pairs, i, key), vector, 4));
+    numbers[SPEC_MAX_PLACES + i] = load(e, row_at(e, pairs->strips.values, i, row_of_key(pairs, i, key), vector, 4));
 }
 
 /* ---- what they gain ---- */
