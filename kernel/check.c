@@ -188,7 +188,8 @@ int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args,
     const DLTensor *of = pegen_input_is_of_keys(kernel, i) ? args->k : rows;
     int64_t heads = pegen_rows_size(rows, 4, PEGEN_HEAD),
             repeats = driver->turns_rows || pegen_input_is_of_pairs(kernel, i),
-            keys = !args->k || args->k->ndim == 3 ? -1 : pegen_rows_size(args->k, 4, PEGEN_TOKEN);
+            packed = PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens),
+            keys = !args->k || packed ? -1 : pegen_rows_size(args->k, 4, PEGEN_TOKEN);
     PEGEN_TRY(check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats, keys));
   }
   return 0;

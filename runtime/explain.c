@@ -364,7 +364,7 @@ static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
   if (!rule->of || !q || rule->of->tensor->ndim < 3) return;
   const DLTensor *t = s->tensor, *of = rule->of->tensor;
   int64_t expected[4], size = c->kernel.inputs[s->index].size, rank = of->ndim - (size == 0);
-  if (size == PEGEN_SIZE_OF_KEYS && (of->ndim == 3 || c->args.block_table)) {
+  if (size == PEGEN_SIZE_OF_KEYS && (GIVEN(args_cu_seqlens) || c->args.block_table)) {
     say(c, "%s is of pairs of a query and a key; expected no cu_seqlens and no pages beside it", s->name);
     return;
   }

@@ -637,7 +637,8 @@ class Gradients(unittest.TestCase):
                 module = (Attention if entry == "attention" else Encoding)(spec, **options, **FAST)
                 heads, tokens = kernel.heads or 1, math.prod(kernel.grid or (3,))
                 rows = [torch.randn(1, heads, tokens, kernel.head_dim, requires_grad=True) for _ in range(3)]
-                inputs = [torch.randn((1, heads, tokens, info.size)[: 4 if info.size else 3]) for info in kernel.inputs]
+                sizes = [tokens if info.of_pairs else info.size for info in kernel.inputs]
+                inputs = [torch.randn((1, heads, tokens, size)[: 4 if size else 3]) for size in sizes]
                 positions = (
                     None if kernel.grid else torch.arange(1.0 * tokens * len(kernel.axes)).reshape(tokens, -1) % 4
                 )

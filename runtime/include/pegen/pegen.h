@@ -148,7 +148,7 @@ extern "C" {
   X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL") \
   X(INPUT_SHAPE, 38, \
     "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], nor of pairs [B,H,N,M], or disagrees with q " \
-    "or k; [N,H,size] and [N,H] where q is [N,H,D], and none of pairs there or beside pages") \
+    "or k; [N,H,size] and [N,H] where q is [N,H,D]; of pairs none beside cu_seqlens or pages") \
   X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32") \
   X(MISSING_TABLE, 40, \
     "prepare needs a table to write, grad->table an args->table, and prepare_backward a grad->table") \
