@@ -37,7 +37,9 @@ local scores = {
     local far = pe.abs(d.t) * slope(h) * key_rows(1 + d.t)
     return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(1 - d.t / 2), pe.masked)
   end,
-  pairs = function(s, d, h) return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) end,
+  pairs = function(s, d, h)
+    return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) - pe.abs(d.t) / 16
+  end,
   padded = function(s, d, h, q, k)
     return pe.where(of_key(), 0.5, pe.where(pe.abs(own() - q.i + k.j), 30, s, pe.masked), pe.masked)
   end,

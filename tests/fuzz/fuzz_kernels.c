@@ -19,7 +19,6 @@ fuzz_kernel fuzz_kernel_at(unsigned index) {
   static const pegen_attention slopes = {.value_dim = 5, .paired = 1, .placed = 1},
                                numbers = {.value_dim = 8, .paired = 1, .placed = 1, .indexed = 1},
                                keys = {.value_dim = 8, .paired = 1, .placed = 1},
-                               pair_numbers = {.value_dim = 8, .paired = 1},
                                pairs = {.value_dim = 7, .paired = 1, .placed = 1, .by_rows = 1};
   static const fuzz_kernel own[] = {
       {&twin_plain_kernel, PEGEN_PER_HEAD_NONE, NULL},
@@ -38,7 +37,7 @@ fuzz_kernel fuzz_kernel_at(unsigned index) {
   static const char *const names[] = {"rope", "geope3d", "rope_axial", "care"};
   static const fuzz_kernel last[] = {
       {&fuzz_keys_kernel, PEGEN_PER_HEAD_ALL, &keys}, /* the index is part of all seeds */
-      {&fuzz_pair_numbers_kernel, PEGEN_PER_HEAD_ALL, &pair_numbers}};
+      {&fuzz_pair_numbers_kernel, PEGEN_PER_HEAD_ALL, &keys}};
   enum { OWN = sizeof own / sizeof *own, NAMED = OWN + sizeof names / sizeof *names };
   _Static_assert(NAMED + sizeof last / sizeof *last == FUZZ_KERNELS, "as many as are drawn from");
   return index < OWN ? own[index] : index < NAMED ? stock(names[index - OWN]) : last[index - NAMED];
