@@ -25,7 +25,7 @@ static const struct {
               {"coordinates that float32 does not hold", rounded},
               {"a key that is nowhere", some_nowhere}};
 
-/* Of each batch, or of all: batches differ by where they begin. */
+/* Positions of all batches, or of each, which differ by where they begin. */
 static const DLTensor *positions_of(fixture *f, int which, bool is_shared, int64_t tokens) {
   int64_t batches = is_shared ? 1 : BATCHES, shape[] = {batches, tokens, 2};
   double *values = arena_array(f->memory, double, batches * tokens * 2);
