@@ -30,7 +30,7 @@ function inputs.input(given)
     check.wrong(word, "of", given.of, "\"query\" or \"key\", whose tokens have a row of it, or \"pair\"")
   end
   if given.of == "pair" and #shape > 0 then
-    check.wrong(word, "shape", given.shape, "{} of a pair, which has one number")
+    check.wrong(word, "shape", given.shape, "{}, since a pair has one number,")
   end
   local size = shape[1] and check.integer(word, "shape", shape[1], 1, core.limits.terms) or 0
   local input = check.declare("input", word, given, declared, core.limits.inputs)
