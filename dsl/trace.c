@@ -308,15 +308,20 @@ static int core_operand(lua_State *L) {
   return push(L, t);
 }
 
+/* An element at a computed place. Arguments: its operand or input, ..., the index, the last element. */
+static trace *push_lookup(lua_State *L, expr_op op, int arguments) {
+  lua_settop(L, arguments);
+  push_operation(L, op, trace_check(L, arguments - 1), NULL, NULL);
+  trace *t = (trace *)trace_check(L, arguments + 1); /* made just now, and nobody else's */
+  t->index = (int)luaL_checkinteger(L, 1);
+  t->last = (int)luaL_checkinteger(L, arguments);
+  return t;
+}
+
 /* core.element(operand from 0, element from 0, index, last element): the element of an operand at a computed index
  * beyond that one */
 static int core_element(lua_State *L) {
-  lua_settop(L, 4);
-  push_operation(L, EXPR_ELEMENT, trace_check(L, 3), NULL, NULL);
-  trace *t = (trace *)trace_check(L, 5); /* made just now, and nobody else's */
-  t->index = (int)luaL_checkinteger(L, 1);
-  t->offset = (int32_t)luaL_checkinteger(L, 2);
-  t->last = (int)luaL_checkinteger(L, 4);
+  push_lookup(L, EXPR_ELEMENT, 4)->offset = (int32_t)luaL_checkinteger(L, 2);
   return 1;
 }
 
@@ -356,12 +361,7 @@ static int core_input(lua_State *L) {
 
 /* core.input_at(input from 0, index, last element): the element of the token's row at a computed index, as float64 */
 static int core_input_at(lua_State *L) {
-  lua_settop(L, 3);
-  push_operation(L, EXPR_INPUT_AT, trace_check(L, 2), NULL, NULL);
-  trace *t = (trace *)trace_check(L, 4); /* made just now, and nobody else's */
-  t->index = (int)luaL_checkinteger(L, 1);
-  t->last = (int)luaL_checkinteger(L, 3);
-  push_operation(L, EXPR_WIDEN, t, NULL, NULL);
+  push_operation(L, EXPR_WIDEN, push_lookup(L, EXPR_INPUT_AT, 3), NULL, NULL);
   return 1;
 }
 

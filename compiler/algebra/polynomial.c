@@ -145,7 +145,7 @@ static bool is_taken_apart(const expr *x) {
 
 static const items *expand_node(expander *e, const expr *x) {
   bool varies = x->depends & DEPENDS_POSITION;
-  if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT)
+  if (expr_op_is_lookup(x->op))
     return fail(e, "a polynomial bias reads operands and inputs at places that are known when it is compiled only");
   if (x->op == EXPR_CONST && !isfinite(x->value)) return fail(e, "a polynomial bias has no pe.masked in it");
   if (x->op == EXPR_POSITION) return axis(e, x->index);

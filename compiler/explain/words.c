@@ -53,7 +53,7 @@ const char *explain_inputs(arena *a, const spec *s) {
 /* Inputs that expressions read, by index. */
 static void mark_inputs(const expr *x, bool *read) {
   if (!(x->depends & DEPENDS_QUERY)) return;
-  if (x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT) read[x->index] = true;
+  if (expr_op_is_input(x->op)) read[x->index] = true;
   for (int i = 0; i < expr_op_arity(x->op); i++) mark_inputs(x->arg[i], read);
 }
 

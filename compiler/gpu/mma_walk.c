@@ -498,8 +498,7 @@ static void find_functions(pair_functions *f, const expr *x, bool below) {
     f->elementary += x->terms ? x->terms : 1;
     f->jumps = f->jumps || below;
   }
-  bool jump = x->op == EXPR_FLOOR || x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT || x->op == EXPR_ROUND32 ||
-              x->op == EXPR_LESS;
+  bool jump = x->op == EXPR_FLOOR || expr_op_is_lookup(x->op) || x->op == EXPR_ROUND32 || x->op == EXPR_LESS;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     find_functions(f, x->arg[i], below || jump || (x->op == EXPR_SELECT && i == 0));
 }

@@ -60,7 +60,7 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
 /* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
  * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
 static bool is_dear(const expr *x, bool fills_lanes) {
-  if (expr_op_is_elementary(x->op) || x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT) return true;
+  if (expr_op_is_elementary(x->op) || expr_op_is_lookup(x->op)) return true;
   if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (is_dear(x->arg[i], fills_lanes)) return true;
@@ -292,8 +292,7 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   bool is_row = x->op == EXPR_INPUT_AT;
   if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, ATTENTION_ROW}) < 0)
     return NULL;
-  if (x->op == EXPR_WIDEN && (x->arg[0]->op == EXPR_INPUT || x->arg[0]->op == EXPR_INPUT_AT))
-    return placed(a, p, x->arg[0]);
+  if (x->op == EXPR_WIDEN && expr_op_is_input(x->arg[0]->op)) return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
   return expr_rebuild(pool, x, arg);
@@ -322,7 +321,7 @@ static unsigned find_sources(const attention_plan *p, const expr *x, unsigned *s
     of |= p->number[x->index - own].of_key || attention_is_pair(p, x->index - own) ? OF_OTHERS : 0;
   else if (x->op == EXPR_POSITION) of |= 1u << x->index;
   if (x->op == EXPR_INPUT_AT && p->spec->input[x->index].of_keys) of |= OF_OTHERS;
-  if (expr_op_is_elementary(x->op) || x->op == EXPR_INPUT_AT || x->op == EXPR_ELEMENT) of |= IS_DEAR;
+  if (expr_op_is_elementary(x->op) || expr_op_is_lookup(x->op)) of |= IS_DEAR;
   for (int i = 0; i < expr_op_arity(x->op); i++) of |= find_sources(p, x->arg[i], seen);
   return seen[x->id] = of;
 }

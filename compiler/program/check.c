@@ -128,7 +128,7 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   bool turns_rows = spec_turns_rows(c->p->spec), is_of_query = !(c->around & IN(TENSORS)) || c->tensors == PART_Q;
   bool of_row = turns_rows ? (c->around & SPACES_OF_ROW) == SPACES_OF_ROW
                            : is_of_query && (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY;
-  bool is_input = x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT;
+  bool is_input = expr_op_is_input(x->op);
   const spec_input *in = is_input ? &c->p->spec->input[x->index] : NULL;
   if (in && (in->of_keys || spec_input_is_pair(in)) && !(c->around & IN(KEYS)))
     fail(c, op, "%%%d is of a %s, outside of keys", x->id, in->of_keys ? "key" : "pair");
@@ -212,7 +212,7 @@ static void check_blocks(checker *c, const program_op *op, const program_blocks 
 /* Numbers and channels of the rows at hand are all that a map is of. */
 static void check_map_of(checker *c, const program_op *op, const expr *x) {
   bool is_leaf = expr_op_arity(x->op) == 0, reads = x->op == EXPR_CHANNEL && x->index < op->n_arguments;
-  if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT || (is_leaf && !reads && x->op != EXPR_CONST))
+  if (expr_op_is_lookup(x->op) || (is_leaf && !reads && x->op != EXPR_CONST))
     fail(c, op, "%%%d is neither a number nor a channel of one of %d rows", x->id, op->n_arguments);
   for (int i = 0; i < expr_op_arity(x->op) && !c->fault; i++) check_map_of(c, op, x->arg[i]);
 }

@@ -347,8 +347,7 @@ static const expr *remade(expr_pool *pool, const expr *x, bool is_rounded, const
   for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = remade(pool, x->arg[i], is_rounded, made);
   const expr *y = expr_rebuild(pool, x, arg);
   if (!is_rounded && (x->op == EXPR_NARROW || x->op == EXPR_WIDEN)) y = arg[0];
-  else if (!is_rounded && (x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT || x->op == EXPR_CHANNEL))
-    y = expr_unary(pool, EXPR_WIDEN, y);
+  else if (!is_rounded && (expr_op_is_input(x->op) || x->op == EXPR_CHANNEL)) y = expr_unary(pool, EXPR_WIDEN, y);
   return made[x->id] = y;
 }
 

@@ -127,9 +127,7 @@ bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->de
 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
-  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT ||
-      x->op == EXPR_TERMS)
-    return true;
+  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || expr_op_is_input(x->op) || x->op == EXPR_TERMS) return true;
   if (x->op == EXPR_WIDEN) return false;
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;

@@ -198,3 +198,6 @@ const char *expr_op_name(expr_op op);
 int expr_op_arity(expr_op op);
 /* A function that takes tens of instructions: sines, exponentials, logarithms and their like. */
 bool expr_op_is_elementary(expr_op op);
+/* Elements at computed places; elements of inputs, at any. */
+static inline bool expr_op_is_lookup(expr_op op) { return op == EXPR_ELEMENT || op == EXPR_INPUT_AT; }
+static inline bool expr_op_is_input(expr_op op) { return op == EXPR_INPUT || op == EXPR_INPUT_AT; }

@@ -56,7 +56,7 @@ void expr_mark_operands(const expr *x, bool *operand_read) {
 }
 
 bool expr_reads_input(const expr *x, int input) {
-  if ((x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT) && x->index == input) return true;
+  if (expr_op_is_input(x->op) && x->index == input) return true;
   if (!(x->depends & DEPENDS_QUERY)) return false;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (expr_reads_input(x->arg[i], input)) return true;

@@ -7,7 +7,7 @@ enum { ELEMENTARY = 16, LOOKUP = 16 };
 
 static int weight(const expr *x) {
   if (expr_op_is_elementary(x->op)) return ELEMENTARY;
-  return x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT ? LOOKUP : expr_op_arity(x->op) > 0;
+  return expr_op_is_lookup(x->op) ? LOOKUP : expr_op_arity(x->op) > 0;
 }
 
 static int64_t visit(const expr *x, bool *seen) {

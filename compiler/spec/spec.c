@@ -241,7 +241,7 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, visited *
       return wrong(s, "%s reads operand '%s' at a computed place", what, o->name);
     if (x->op == EXPR_ELEMENT && !check_element(s, x, seen, what)) return false;
   }
-  if ((x->op == EXPR_INPUT || x->op == EXPR_INPUT_AT) && !check_input(s, x, allowed, what)) return false;
+  if (expr_op_is_input(x->op) && !check_input(s, x, allowed, what)) return false;
   if (x->op == EXPR_INPUT_AT && !check_input_at(s, x, allowed, seen, what)) return false;
   if (x->op == EXPR_INPUT) {
     int64_t size = spec_input_numbers(&s->input[x->index]);

@@ -187,7 +187,7 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_COTANGENT: /* made by the compiler */
   case EXPR_NARROW: return NULL;
   case EXPR_WIDEN: /* the loader: of inputs alone */
-    if (x->arg[0]->op != EXPR_INPUT && x->arg[0]->op != EXPR_INPUT_AT) return NULL;
+    if (!expr_op_is_input(x->arg[0]->op)) return NULL;
     break;
   default: break;
   }
@@ -221,7 +221,7 @@ static void leaves(wire *w, const spec *s, expr *x) {
   if (by_head) NUMBER(w, x->n_heads, 1, s->heads);
   if (by_head && x->n_heads != 1 && x->n_heads != s->heads) wrong(w, "a leaf for some of the heads");
   int count = (by_head ? x->n_heads : 1) * s->n_blocks;
-  if (x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT) NUMBER(w, x->last, 0, WIRE_ELEMENTS - 1);
+  if (expr_op_is_lookup(x->op)) NUMBER(w, x->last, 0, WIRE_ELEMENTS - 1);
   if (x->op == EXPR_CONST) real(w, &x->value);
   else if (x->op == EXPR_TABLE) ARRAY(w, x->table, count);
   else if (x->op == EXPR_TERMS) ARRAY(w, x->table, x->index);
@@ -252,7 +252,7 @@ static void node(wire *w, const spec *s, int id, node_size *sizes) {
   if (sizes[id].depth > WIRE_DEPTH || sizes[id].operations > WIRE_EXPRESSION)
     wrong(w, "an expression that is too large");
   int places = indexed(s, x.op);
-  if (places > 0 || x.op == EXPR_OPERAND || x.op == EXPR_ELEMENT || x.op == EXPR_INPUT || x.op == EXPR_INPUT_AT)
+  if (places > 0 || x.op == EXPR_OPERAND || x.op == EXPR_ELEMENT || expr_op_is_input(x.op))
     NUMBER(w, x.index, x.op == EXPR_TERMS || x.op == EXPR_SUM, places - 1);
   if (x.op == EXPR_SUM && terms != x.index) wrong(w, "a sum of other terms than its argument's");
   if (w->why) return;

@@ -155,7 +155,7 @@ dual dual_operation(expr_op op, const dual *arguments) {
 }
 
 static dual evaluate_anew(dual_place *p, const dual_variable *by, const expr *x) {
-  int arity = x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT ? 0 : expr_op_arity(x->op);
+  int arity = expr_op_is_lookup(x->op) ? 0 : expr_op_arity(x->op);
   if (arity == 0) return leaf(p, by, x);
   if (arity == 1) return unary(x->op, evaluate(p, by, x->arg[0]));
   if (arity == 3) return evaluate(p, by, x->arg[evaluate(p, by, x->arg[0]).value != 0 ? 1 : 2]);

@@ -167,7 +167,7 @@ static const precisions *in_precisions(steps *t, const expr *x) {
     wide[i] = v[i]->wide;
     narrow[i] = v[i]->narrow;
   }
-  bool is_leaf = x->op == EXPR_ELEMENT || x->op == EXPR_INPUT_AT || expr_op_arity(x->op) == 0;
+  bool is_leaf = expr_op_is_lookup(x->op) || expr_op_arity(x->op) == 0;
   y->wide = is_leaf ? (double)y->reference : expr_apply(x->op, wide[0], wide[1], wide[2]);
   y->narrow = is_leaf ? (float)y->reference : (float)expr_apply(x->op, narrow[0], narrow[1], narrow[2]);
   if (x->op == EXPR_FLOOR || x->op == EXPR_LESS)

@@ -16,7 +16,6 @@ typedef struct soften {
   ir_value displaced; /* room for displacements of a row, [axis][room] */
   ir_value numbers;   /* of a row's pairs, [place][room] */
   ir_value count, first, registers;
-  key_tile tile;
   ir_value next, next_token; /* the row of the next tile's first key, and bytes from key to key */
   ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
 } soften;
@@ -178,9 +177,9 @@ static void begin_bias(soften_row *row, ir_value index) {
     if (axis < key_places_axes(e->p)) is_far = ir_op2(b, "arith.ori", is_far, emit_is_far(b, place, row->place[axis]));
   }
   displace(row, index, is_far);
+  key_tile t = {.first = row->s->first, .count = row->s->count};
   for (int place = 0; place < e->p->n_places; place++)
-    if (is_pair_place(e->p, place))
-      emit_pair_numbers(e, &row->s->tile, place, index, 1, e->zero, 1, numbers_at(row->s, place));
+    if (is_pair_place(e->p, place)) emit_pair_numbers(e, &t, place, index, 1, e->zero, 1, numbers_at(row->s, place));
 }
 
 static void emit_row(const soften *s, ir_value index) {
@@ -221,8 +220,7 @@ void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
     s.places = emit_key_places_begin(e);
     s.displaced = ir_alloca(b, (int64_t)key_places_axes(e->p) * s.places.room * 4, CACHE_LINE);
     s.are_far = emit_key_places(e, &s.places, &t);
-    s.tile = t;
-    s.numbers = ir_alloca(b, (int64_t)e->p->n_places * s.places.room * 4, CACHE_LINE);
+    s.numbers = ir_alloca(b, (int64_t)pair_places_before(e->p, e->p->n_places) * s.places.room * 4, CACHE_LINE);
   }
   if (e->p->hides) {
     s.extremes = ir_alloca(b, (int64_t)e->shape.lanes * 8, CACHE_LINE);
