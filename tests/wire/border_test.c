@@ -49,7 +49,7 @@ static const char SCORE[] =
     HEAD "local m = pe.input { name = 'm', shape = { 3 }, doc = 'm' }\n"
          "local p = pe.input { name = 'p', shape = {}, of = 'pair', doc = 'p' }\n"
          "return pe.encoding { name = 'a', axes = { 'x' }, head_dim = 8,\n"
-         "  score = function(s, d, query, key) return s + p() + m(2) - m(d.x + 1) * pe.abs(d.x) end }\n";
+         "  score = function(s, d, query, key) return s + m(2) + p() - m(d.x + 1) * pe.abs(d.x) end }\n";
 static const char OPERANDS[] = HEAD
     "local o = {}\n"
     "for k = 0, 31 do o[k] = pe.learned { name = 'o' .. k, shape = { 4 }, doc = 'd' } end\n"
