@@ -237,14 +237,18 @@ def tab_to(page, selector):
     raise AssertionError(f"{selector} is not reached by Tab")
 
 
+def shown_cards(page):
+    return page.run("return [...document.querySelectorAll('#cards li:not([hidden])')].map(li => li.dataset.name)")
+
+
 def check_keyboard(page):
     """From the gallery to a description, through its parts and back, without a mouse."""
     page.until(lambda: page.find("#search").is_displayed(), "no gallery")
     page.run("document.activeElement.blur()")
     tab_to(page, "#search")
-    page.find("#search").clear()
+    press(page, "a", holding=Keys.CONTROL)  # clear() would take the focus away
     press(page, "rope_axial")
-    page.until(lambda: page.find("[data-name=rope_axial]").is_displayed(), "nothing is found")
+    page.until(lambda: shown_cards(page) == ["rope_axial"], "nothing is found")
     tab_to(page, "[data-name=rope_axial] button")
     page.drawn(lambda: press(page, Keys.ENTER))
     assert page.run("return document.querySelectorAll('.cm-keyword, .cm-string, .cm-comment').length") > 5, "no colours"
@@ -267,15 +271,10 @@ def check_gallery(page):
     page.until(lambda: page.run("return document.querySelectorAll('#cards li').length") > 40, "no cards")
     page.until(lambda: page.run("return document.querySelectorAll('#cards canvas').length") > 0, "no picture on a card")
     page.find("#search").send_keys("quatro")
-    shown = page.run(
-        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
-    )
-    assert shown == ["quatro"], shown
+    assert shown_cards(page) == ["quatro"], shown_cards(page)
     page.find("#search").clear()
     page.find("#search").send_keys("Heo 2 axes")
-    assert "rope_mixed" in page.run(
-        "return [...document.querySelectorAll('#cards li')].filter(li => !li.hidden).map(li => li.dataset.name)"
-    )
+    assert "rope_mixed" in shown_cards(page)
     page.find("#search").send_keys(" commuting")  # as soon as its card was looked at
     page.until(lambda: page.find("[data-name=rope_mixed]").is_displayed(), "rope_mixed's axes do not commute")
     assert not page.find("[data-name=geope2d]").is_displayed()
