@@ -87,8 +87,7 @@ def _kernel_of(layer: Any) -> tuple[str, Tensor]:
     def measured(own: Tensor) -> tuple[str, Tensor]:
         amplitude, frequencies = _measured(layer, own)
         layout = "split" if layer.is_neox_style else "interleaved"
-        kernel = rotary.kernel(layer.head_size, layer.rotary_dim, len(frequencies), 1, layout, amplitude,
-                               precision="float32 phases")  # fmt: skip
+        kernel = rotary.kernel(layer.head_size, layer.rotary_dim, len(frequencies), 1, layout, amplitude)
         _check(layer, kernel, frequencies)
         return kernel, frequencies
 

@@ -21,7 +21,7 @@ local P = pe.option("axes", 1, "axes of a position", { 1, 2, 3 })
 local heads = pe.option("heads", 1, "heads with frequencies of their own; 1: all heads share them")
 local layout = pe.option("layout", "split", "pairs (j, j + n/2) or (2j, 2j+1)", { "split", "interleaved" })
 local amplitude = pe.option("amplitude", 1.0, "factor of the encoded channels")
-local precision = pe.option("precision", "exact phases", "how phases are rounded", { "exact phases", "float32 phases" })
+local precision = pe.option("precision", "float32 phases", "as models round them", { "exact phases", "float32 phases" })
 
 return pe.encoding {
   name = "rotary",
