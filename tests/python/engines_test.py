@@ -275,10 +275,11 @@ class Installed(unittest.TestCase):
         from vllm.model_executor.layers import rotary_embedding as layers
 
         with set_current_vllm_config(VllmConfig(compilation_config=CompilationConfig(custom_ops=["all"]))):
-            steps = self.compare(
-                lambda scaling, neox: layers.get_rope(HEAD, LENGTH, neox, {**scaling, "rope_theta": 1e4}, torch.float32),
-                layers._ROPE_DICT,
-            )  # fmt: skip
+
+            def make(scaling, neox):
+                return layers.get_rope(HEAD, LENGTH, neox, {**scaling, "rope_theta": 1e4}, torch.float32)
+
+            steps = self.compare(make, layers._ROPE_DICT)
             next(steps)
             engines.register_vllm()
             self.assertIsNone(next(steps, None))
