@@ -40,8 +40,8 @@ def _in_float32(layer: Any, run: Callable[[Tensor], Any]) -> Any:
     kept, found, own = layer.cos_sin_cache, [], layer._compute_inv_freq
     layer.__dict__["_compute_inv_freq"] = lambda *given: found.append(own(*given)) or found[-1]
     try:
-        layer.cos_sin_cache = layer._compute_cos_sin_cache().float()
-        return run(found[-1].float() if found else torch.zeros(0, dtype=torch.float32))
+        layer.cos_sin_cache = layer._compute_cos_sin_cache().to("cpu", torch.float32)
+        return run(found[-1].to("cpu", torch.float32) if found else torch.zeros(0, dtype=torch.float32))
     finally:
         del layer.__dict__["_compute_inv_freq"]
         layer.cos_sin_cache = kept
