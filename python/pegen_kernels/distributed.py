@@ -127,23 +127,56 @@ def _pass_on(tensors: list[Tensor], group: Any, rank: int, size: int) -> tuple[l
     return received, dist.batch_isend_irecv(moves)
 
 
+ORDERS = ("stretches", "zigzag")
+
+
+class _Seen(NamedTuple):
+    """Which of a machine's queries see which of the keys that came by, and whether by the order of both."""
+
+    queries: slice
+    keys: slice
+    causal: bool = False
+
+
+def _seen(causal: bool, order: str, tokens: int, rank: int, owner: int) -> _Seen | None:
+    """Of the machine `rank` and the keys of `owner`, as many tokens each; None: no query sees a key. In zigzag order
+    the tokens of machine r of W are the stretches r and 2 W - 1 - r of 2 W, so that all have as much to do."""
+    every, first, second = slice(0, tokens), slice(0, tokens // 2), slice(tokens // 2, tokens)
+    if not causal or owner == rank:
+        return _Seen(every, every, causal)
+    if order == "zigzag":
+        return _Seen(every, first) if owner < rank else _Seen(second, every)
+    return _Seen(every, every) if owner < rank else None
+
+
+def _rows_of(x: Tensor, tokens: slice, key: str = "") -> Tensor:
+    """Of rows [B,H,N,D], inputs and log-sum-exps [B,H,N], positions [B,N,P] or [N,P]; operands are of all tokens."""
+    if _is_operand(key):
+        return x
+    return x[..., tokens, :] if "positions" in key else x[:, :, tokens]
+
+
 def _ring(name: str, q: Tensor, k: Tensor, v: Tensor, positions: Any, operands: Sequence[Tensor],
-          inputs: Sequence[Tensor], causal: bool, scale: float, group: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+          inputs: Sequence[Tensor], causal: bool, scale: float, order: str,
+          group: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Outputs and log-sum-exps, of all keys."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     places = positions.expand(q.shape[0], -1, -1) if positions.ndim == 3 else positions
-    held, made = [k.contiguous(), v.contiguous(), places.contiguous()], None
+    held = [k.contiguous(), v.contiguous(), places.contiguous()]
+    out = q.new_zeros((*q.shape[:3], v.shape[3]), dtype=torch.float32)
+    sums = torch.full(q.shape[:3], -torch.inf)
     for step in range(size):
         coming, waits = _pass_on(held, group, rank, size) if step + 1 < size else ([], [])
-        owner = (rank - step) % size
-        if not causal or owner <= rank:
-            part = _attend(name, q, *held[:2], positions, held[2], operands, inputs, causal and owner == rank, scale)
-            part = (part[0].float(), part[1])
-            made = part if made is None else _merge(made, part)
+        if seen := _seen(causal, order, q.shape[2], rank, (rank - step) % size):
+            of, keys = seen.queries, [x[..., seen.keys, :] for x in held]
+            part = _attend(name, q[:, :, of], *keys[:2], positions[..., of, :], keys[2], operands,
+                           [_rows_of(x, of) for x in inputs], seen.causal, scale)  # fmt: skip
+            merged = _merge((out[:, :, of], sums[:, :, of]), (part[0].float(), part[1]))
+            out[:, :, of], sums[:, :, of] = merged
         for wait in waits:
             wait.wait()
         held = coming
-    return made[0].to(q.dtype), made[1]  # type: ignore[index]
+    return out.to(q.dtype), sums
 
 
 def _is_operand(name: str) -> bool:
@@ -182,7 +215,8 @@ def _attend_back(
 
 def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dict[str, Tensor],
                operands: Sequence[Tensor], inputs: Sequence[Tensor], causal: bool, scale: float, group: Any,
-               wanted: Sequence[tuple[str, Tensor]], with_positions: bool) -> list[Tensor]:  # fmt: skip
+               wanted: Sequence[tuple[str, Tensor]], with_positions: bool,
+               order: str) -> list[Tensor]:  # fmt: skip
     """Keys, values and their positions go around once more; the sums of their gradients go with them, and arrive at
     home. What operands gain is of the queries here. Positions gain as queries' and as keys'."""
     (q, k, v), rank, size = rows, dist.get_rank(group), dist.get_world_size(group)
@@ -195,12 +229,19 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
     sums += [torch.zeros_like(held[2], dtype=torch.float64)] if with_positions else []
     for step in range(size):
         coming, waits = _pass_on(held, group, rank, size) if step + 1 < size else ([], [])
-        owner = (rank - step) % size
-        if not causal or owner <= rank:
-            numbers = {"causal": int(causal and owner == rank), "scale": float(scale)}
-            of = [*here, *([("k_positions", held[2])] if with_positions else [])]
-            made = _attend_back(name, (q, *held[:2]), (positions, held[2]), of_all, operands, inputs, numbers, of)
-            for total, x in zip((totals[0], *sums[:2], *totals[1:], *sums[2:]), made):
+        if seen := _seen(causal, order, q.shape[2], rank, (rank - step) % size):
+            numbers = {"causal": int(seen.causal), "scale": float(scale)}
+            mine, (ks, vs, there) = seen.queries, (x[..., seen.keys, :] for x in held)
+            of = [(key, _rows_of(x, mine, key)) for key, x in here]
+            of += [("k_positions", there)] if with_positions else []
+            made = _attend_back(
+                name, (q[:, :, mine], ks, vs), (positions[..., mine, :], there),
+                {key: _rows_of(x, mine) for key, x in of_all.items()}, operands, [_rows_of(x, mine) for x in inputs],
+                numbers, of,
+            )  # fmt: skip
+            own = [_rows_of(x, mine, key) for x, (key, _) in zip(totals, [("q", q), *here])]
+            theirs = [x[..., seen.keys, :] for x in sums]
+            for total, x in zip((own[0], *theirs[:2], *own[1:], *theirs[2:]), made):
                 total += x
         for wait in waits:
             wait.wait()
@@ -216,8 +257,8 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
 class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, choices: Any, *rest: Tensor) -> Tensor:
-        name, n, causal, scale, group = choices
-        out, lse = _ring(name, q, k, v, positions, rest[:n], rest[n:], causal, scale, group)
+        name, n, causal, scale, order, group = choices
+        out, lse = _ring(name, q, k, v, positions, rest[:n], rest[n:], causal, scale, order, group)
         ctx.choices = choices
         ctx.save_for_backward(q, k, v, positions, out, lse, *rest)
         return out
@@ -228,12 +269,13 @@ class _Ring(torch.autograd.Function):
         """What operands gain is summed as other parameters' gradients are, by whoever does that."""
         *rows, positions, out, lse = ctx.saved_tensors[:6]
         rest = ctx.saved_tensors[6:]
-        name, n, causal, scale, group = ctx.choices
+        name, n, causal, scale, order, group = ctx.choices
         bits = sum(needed << i for i, needed in enumerate(ctx.needs_input_grad[5:]))
         wanted = wanted_of(bits, rest[:n], rest[n:])
         of_all = {"out": out, "lse": lse, "grad.out": gradient.contiguous()}
         places = ctx.needs_input_grad[3]
-        made = _ring_back(name, rows, positions, of_all, rest[:n], rest[n:], causal, scale, group, wanted, places)
+        made = _ring_back(name, rows, positions, of_all, rest[:n], rest[n:], causal, scale, group, wanted, places,
+                          order)  # fmt: skip
         of_rest = iter(made[3:])
         of_rest = [next(of_rest) if bits >> i & 1 else None for i in range(len(rest))]
         return *made[:3], made[-1] if places else None, None, *of_rest
@@ -284,11 +326,12 @@ def _check_gradients(name: str, positions: Tensor, operands: Sequence[Tensor], i
 
 
 def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, inputs: Sequence[Tensor] = (),
-                   group: Any = None) -> Tensor:  # fmt: skip
+                   group: Any = None, order: str = "stretches") -> Tensor:  # fmt: skip
     """Attention of queries here to the keys of all machines of the group.
 
     attention: a pegen_kernels.torch.Attention; q, k, v, positions, inputs: this machine's tokens, as of its call;
-    machine i has the i-th stretch of them, as many as every other. Keys, values and their positions go around once;
+    machine i has the i-th stretch of them, as many as every other. order: with "zigzag" machine i of W has, one behind
+    the other, the stretches i and 2 W - 1 - i of 2 W, by which all have as much to do where attention is causal. Keys, values and their positions go around once;
     what was computed for each stretch is merged by its log-sum-exp. q, k, v, positions, operands and inputs have
     gradients where the encoding's own attention has them; keys go around once more for that. Operands' are of this
     machine's queries: to be summed over machines as those of a model's other parameters.
@@ -301,7 +344,11 @@ def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: T
     _check_ring(q, k, v, positions, name, group)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, positions, *operands, *inputs)):
         _check_gradients(name, positions, operands, inputs)
-    choices = (name, len(operands), attention.causal, attention.scale, group)
+    if order not in ORDERS or (order == "zigzag" and q.shape[2] % 2):
+        raise ArgumentError(
+            f"order is {order!r} of {q.shape[2]} tokens; expected 'stretches', or 'zigzag' of an even number"
+        )
+    choices = (name, len(operands), attention.causal, attention.scale, order, group)
     return _Ring.apply(q, k, v, positions, choices, *operands, *inputs)
 
 
@@ -372,7 +419,7 @@ def _attention(name: str, given: dict[str, Any]) -> Any:
     p, shape = _parts(given), (*given["q"].shape[:3], given["v"].shape[3])
     numbers = given["causal"], given["scale"]
     if p.ring is not None:
-        made = _ring(p.name, *p.rows, p.positions, p.operands, p.inputs, *numbers, p.mesh.get_group(p.ring))
+        made = _ring(p.name, *p.rows, p.positions, p.operands, p.inputs, *numbers, ORDERS[0], p.mesh.get_group(p.ring))
     else:
         made = getattr(torch.ops.pegen_kernels, name).kernel(
             *p.rows, p.positions, p.k_positions, p.operands, p.inputs, *numbers, p.name)  # fmt: skip
@@ -408,7 +455,7 @@ def _attention_backward(name: str, given: dict[str, Any]) -> list[Any]:
         of_all |= {} if of_lse is None else {"grad.lse": of_lse}
         of_all["grad.out"] = adjacent(of_all["grad.out"])
         made = _ring_back(p.name, p.rows, p.positions, of_all, p.operands, p.inputs, *numbers, p.mesh.get_group(p.ring),
-                          wanted, bool(of_places))  # fmt: skip
+                          wanted, bool(of_places), ORDERS[0])  # fmt: skip
     else:
         bits |= (2 if of_places and given["k_positions"] is None else 0) << n  # of keys at positions apart
         made = torch.ops.pegen_kernels.attention_backward.kernel(

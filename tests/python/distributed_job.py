@@ -120,6 +120,12 @@ class Attentions(Case):
         with torch.no_grad():
             return attention, q, k, v, positions, given, attention(q, k, v, positions, inputs=given)
 
+    def here(self, order):
+        """Which of 16 tokens are this machine's."""
+        if order == "stretches":
+            return list(range(4 * self.rank, 4 * self.rank + 4))
+        return [2 * stretch + i for stretch in (self.rank, 7 - self.rank) for i in range(2)]
+
     def cases(self):
         yield self.whole("alibi", heads=8)
         yield self.whole("alibi", heads=8, causal=True)
@@ -128,17 +134,18 @@ class Attentions(Case):
 
     def test_ring(self):
         for attention, q, k, v, positions, inputs, expected in self.cases():
-            with self.subTest(attention.kernel.name, causal=attention.causal):
-                here = slice(4 * self.rank, 4 * self.rank + 4)
-                made = ring_attention(attention, q[:, :, here], k[:, :, here], v[:, :, here], positions[here],
-                                      [x[:, :, here] for x in inputs])  # fmt: skip
-                self.near(made, expected[:, :, here], 2.0**-18)
+            for order in ("stretches", "zigzag"):
+                with self.subTest(attention.kernel.name, causal=attention.causal, order=order):
+                    here = self.here(order)
+                    made = ring_attention(attention, q[:, :, here], k[:, :, here], v[:, :, here], positions[here],
+                                          [x[:, :, here] for x in inputs], order=order)  # fmt: skip
+                    self.near(made, expected[:, :, here], 2.0**-18)
 
     def test_gradients_around_the_ring(self):
-        for causal in (False, True):
+        for causal, order in ((False, "stretches"), (True, "stretches"), (True, "zigzag")):
             attention, q, k, v, positions, _, _ = self.whole("alibi", heads=8, causal=causal)
             k, v = k[:, :4], v[:, :4]  # grouped heads
-            weights, here = numbers(2, 8, 16, 32, seed=9), slice(4 * self.rank, 4 * self.rank + 4)
+            weights, here = numbers(2, 8, 16, 32, seed=9), self.here(order)
             whole = [x.double().requires_grad_() for x in (q, k, v)]
             keys, values = (x.repeat_interleave(2, 1) for x in whole[1:])
             slopes = 2.0 ** -torch.arange(1.0, 9)
@@ -148,7 +155,7 @@ class Attentions(Case):
                 scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -torch.inf)
             ((scores.softmax(-1) @ values) * weights).sum().backward()
             parts = [x[:, :, here].clone().requires_grad_() for x in (q, k, v)]
-            (ring_attention(attention, *parts, positions[here]) * weights[:, :, here]).sum().backward()
+            (ring_attention(attention, *parts, positions[here], order=order) * weights[:, :, here]).sum().backward()
             for x, y in zip(whole, parts):
                 self.near(y.grad, x.grad[:, :, here], 2.0**-18)
 
@@ -171,14 +178,16 @@ class Attentions(Case):
         """As queries' and as keys', around the ring and through DTensor; of batches that share them and of others."""
         for causal, batches in ((False, ()), (True, ()), (True, (2,))):
             attention, q, k, v, positions, _, _ = self.whole("alibi", heads=8, causal=causal)
-            weights, here = numbers(2, 8, 16, 32, seed=9), slice(4 * self.rank, 4 * self.rank + 4)
+            weights = numbers(2, 8, 16, 32, seed=9)
             whole = (positions.expand(*batches, 16, 1) + 0.25).clone().requires_grad_()
             (right,) = torch.autograd.grad((attention(q, k, v, whole) * weights).sum(), whole)
-            part = whole.detach()[..., here, :].clone().requires_grad_()
-            with self.subTest(causal=causal, batches=batches, around="ring"):
-                out = ring_attention(attention, *(x[:, :, here] for x in (q, k, v)), part)
-                (made,) = torch.autograd.grad((out * weights[:, :, here]).sum(), part)
-                self.near(made, right[..., here, :], 2.0**-16)
+            for order in ("stretches", "zigzag"):
+                mine = self.here(order)
+                part = whole.detach()[..., mine, :].clone().requires_grad_()
+                with self.subTest(causal=causal, batches=batches, around="ring", order=order):
+                    out = ring_attention(attention, *(x[:, :, mine] for x in (q, k, v)), part, order=order)
+                    (made,) = torch.autograd.grad((out * weights[:, :, mine]).sum(), part)
+                    self.near(made, right[..., mine, :], 2.0**-16)
             for along in (0, 1, 2):
                 for keys in (along, 0) if along == 2 else (along,):
                     with self.subTest(causal=causal, batches=batches, along=along, keys=keys):
@@ -200,14 +209,16 @@ class Attentions(Case):
             attention, *(x.detach()[:, :, here] for x in whole[:3]), place, [x.detach()[:, :, here] for x in whole[3:]]
         )
         self.near(torch.autograd.grad((out * weights[:, :, here]).sum(), place)[0], right[here], 2.0**-16)
-        loss = (attention(*whole[:3], positions, inputs=whole[3:]) * weights).sum()
-        right = torch.autograd.grad(loss, [*whole, attention.projection])
-        parts = [x[:, :, here].clone().requires_grad_() for x in whole]
-        out = ring_attention(attention, *parts[:3], positions[here], parts[3:])
-        made = list(torch.autograd.grad((out * weights[:, :, here]).sum(), [*parts, attention.projection]))
-        dist.all_reduce(made[-1])
-        for x, y in zip(made, right):
-            self.near(x, y if y is right[-1] else y[:, :, here], 2.0**-18)
+        for causal, order in ((True, "zigzag"), (False, "stretches")):
+            attention.causal, here = causal, self.here(order)
+            loss = (attention(*whole[:3], positions, inputs=whole[3:]) * weights).sum()
+            right = torch.autograd.grad(loss, [*whole, attention.projection])
+            parts = [x[:, :, here].clone().requires_grad_() for x in whole]
+            out = ring_attention(attention, *parts[:3], positions[here], parts[3:], order=order)
+            made = list(torch.autograd.grad((out * weights[:, :, here]).sum(), [*parts, attention.projection]))
+            dist.all_reduce(made[-1])
+            for x, y in zip(made, right):
+                self.near(x, y if y is right[-1] else y[:, :, here], 2.0**-18)
         for along in (0, 1, 2):
             with self.subTest(along=along):
                 cut = [self.cut(x.detach(), Shard(along)).requires_grad_() for x in whole]
@@ -323,6 +334,9 @@ class Attentions(Case):
         self.assertTrue(torch.equal(by_batches.full_tensor(), counted(*rows, places)))
         with self.assertRaisesRegex(pk.ArgumentError, "^cu_seqlens: given with tensors that are spread"):
             counted(*(self.cut(x, Shard(0)) for x in rows), places, cu_seqlens=torch.zeros(2, dtype=torch.int32))
+        for order, tokens in (("zigzags", 4), ("zigzag", 3)):
+            with self.assertRaisesRegex(pk.ArgumentError, f"^order is '{order}' of {tokens} tokens; expected"):
+                ring_attention(attention, *(x[:, :, :tokens] for x in (q, k, v)), positions[:tokens], order=order)
         tokens = 3 + self.rank % 2
         with self.assertRaisesRegex(pk.ArgumentError, "^q and k are of different numbers of tokens"):
             ring_attention(attention, q[:, :, :tokens], k[:, :, :tokens], v[:, :, :tokens], positions[:tokens])
