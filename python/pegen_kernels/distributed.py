@@ -139,8 +139,8 @@ class _Seen(NamedTuple):
 
 
 def _seen(causal: bool, order: str, tokens: int, rank: int, owner: int) -> _Seen | None:
-    """Of the machine `rank` and the keys of `owner`, as many tokens each; None: no query sees a key. In zigzag order
-    the tokens of machine r of W are the stretches r and 2 W - 1 - r of 2 W, so that all have as much to do."""
+    """What the machine `rank` does with the keys of `owner`, which has as many tokens; None: no query sees a key. In
+    zigzag order machine r of W has the stretches r and 2 W - 1 - r of 2 W, so that all have as much to do."""
     every, first, second = slice(0, tokens), slice(0, tokens // 2), slice(tokens // 2, tokens)
     if not causal or owner == rank:
         return _Seen(every, every, causal)
@@ -150,7 +150,7 @@ def _seen(causal: bool, order: str, tokens: int, rank: int, owner: int) -> _Seen
 
 
 def _rows_of(x: Tensor, tokens: slice, key: str = "") -> Tensor:
-    """Of rows [B,H,N,D], inputs and log-sum-exps [B,H,N], positions [B,N,P] or [N,P]; operands are of all tokens."""
+    """A stretch of rows [B,H,N,D], inputs and log-sum-exps [B,H,N], or positions [B,N,P] or [N,P]; operands stay."""
     if _is_operand(key):
         return x
     return x[..., tokens, :] if "positions" in key else x[:, :, tokens]
@@ -330,11 +330,12 @@ def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: T
     """Attention of queries here to the keys of all machines of the group.
 
     attention: a pegen_kernels.torch.Attention; q, k, v, positions, inputs: this machine's tokens, as of its call;
-    machine i has the i-th stretch of them, as many as every other. order: with "zigzag" machine i of W has, one behind
-    the other, the stretches i and 2 W - 1 - i of 2 W, by which all have as much to do where attention is causal. Keys, values and their positions go around once;
+    machine i has the i-th stretch of them, as many as every other. Keys, values and their positions go around once;
     what was computed for each stretch is merged by its log-sum-exp. q, k, v, positions, operands and inputs have
     gradients where the encoding's own attention has them; keys go around once more for that. Operands' are of this
     machine's queries: to be summed over machines as those of a model's other parameters.
+    order: with "zigzag" machine i of W has the stretches i and 2 W - 1 - i of 2 W, one behind the other, by which all
+    have as much to do where attention is causal.
     """
     if not isinstance(attention, _torch.Attention):
         raise ArgumentError(f"attention is a {type(attention).__name__}; expected a pegen_kernels.torch.Attention")
