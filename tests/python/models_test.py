@@ -42,7 +42,7 @@ def pair(model):
 
 
 class Case(unittest.TestCase):
-    def near(self, found, expected, bound=2.0**-14):
+    def near(self, found, expected, bound=2.0**-18):
         error = (found - expected).abs().max() / expected.abs().max()
         self.assertLess(float(error), bound)
 
@@ -66,7 +66,8 @@ class Llama(Case):
         self.assertTrue(torch.equal(*made))
         shifted = torch.arange(40)[None] * 3  # positions are read at all
         self.far(ours(self.ids, position_ids=shifted).logits, ours(self.ids).logits)
-        self.near(ours(self.ids, position_ids=shifted).logits, own(self.ids, position_ids=shifted).logits)
+        for at in (shifted, shifted + 131000):  # where a phase that float32 rounds is 2^-8 off
+            self.near(ours(self.ids, position_ids=at).logits, own(self.ids, position_ids=at).logits)
 
     @torch.no_grad()
     def test_rules_for_longer_contexts(self):

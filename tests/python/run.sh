@@ -10,7 +10,7 @@ case $module in
   explore) modules="numpy pandas altair vl_convert" ;;
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
-  cuda | gpu | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
+  cuda | gpu | packed | distributed | engines | torch_attention | attention_gallery) modules="torch" ;;
   conform_engines) modules="torch transformers torchvision timm diffusers jax" ;;
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
   models | transformers | config | vit) modules="torch transformers torchvision timm" ;;

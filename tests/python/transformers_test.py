@@ -195,7 +195,8 @@ class Masks(Case):
         """A mask that may not be left out is one of booleans, but where transformers itself forbids that."""
         causal, whole = theirs.causal_mask_function, theirs.bidirectional_mask_function
         sequences = torch.zeros(2, 6, dtype=torch.int64)
-        packed = theirs.packed_sequence_compatibility_function(causal, torch.arange(6).expand(2, -1), sequences)
+        remapped = theirs.remap_positions_for_packed_sequence(causal, torch.arange(6).expand(2, -1))
+        packed = theirs.and_masks(theirs.packed_sequence_mask_function(sequences), remapped)
         padding = torch.ones(2, 6, dtype=torch.bool)
         padding[0, :2] = False
         window = theirs.sliding_window_causal_mask_function(3)

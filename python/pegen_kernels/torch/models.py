@@ -41,7 +41,8 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
     Values, parameters and what is saved stay as they are; gradients (of learned frequencies, too), caches, padding,
     grouped heads, hooks and a `forward` of a module's own go on working. example: arguments of one call of the model, a
     mapping by name or a sequence; where it is left out, what the model's parts are known to take is tried. The model
-    runs on it twice, without gradients. options: targets, dtypes and cache, as of `pegen_kernels.compile`.
+    runs on it twice, without gradients. options: targets, dtypes and cache, as of `pegen_kernels.compile`; precision:
+    "float32 phases", which models have, or "exact phases".
     A model that was patched with the same options stays as it is; `unpatch(model)` undoes it. Raises ArgumentError, and
     changes nothing, where the model rotates in a way that the kernels would not reproduce.
     """

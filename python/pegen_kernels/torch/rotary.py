@@ -21,6 +21,7 @@ local P = pe.option("axes", 1, "axes of a position", { 1, 2, 3 })
 local heads = pe.option("heads", 1, "heads with frequencies of their own; 1: all heads share them")
 local layout = pe.option("layout", "split", "pairs (j, j + n/2) or (2j, 2j+1)", { "split", "interleaved" })
 local amplitude = pe.option("amplitude", 1.0, "factor of the encoded channels")
+local precision = pe.option("precision", "float32 phases", "as models round them", { "exact phases", "float32 phases" })
 
 return pe.encoding {
   name = "rotary",
@@ -40,6 +41,7 @@ return pe.encoding {
     units = "radians per unit of position",
   },
   amplitude = amplitude,
+  precision = precision,
 }
 """
 
@@ -102,7 +104,8 @@ _kernels: dict[Any, str] = {}
 
 
 def kernel(head_dim: int, rotary_dim: int, axes: int, heads: int, layout: str, amplitude: float, **options: Any) -> str:
-    """The name under which the operators know the kernel. options: targets and the like, of `pegen_kernels.compile`."""
+    """The name under which the operators know the kernel. options: `precision`, targets and the like, of
+    `pegen_kernels.compile`."""
     key = (head_dim, rotary_dim, axes, heads, layout, amplitude, tuple(sorted(options.items())))
     if key not in _kernels:
         made = {"head_dim": head_dim, "rotary_dim": rotary_dim, "axes": axes, "heads": heads, "layout": layout}
