@@ -1,6 +1,6 @@
 # pegen_mlir: LLVM and MLIR as a program links them, and pegen_lua. Shared libraries, but for programs with the property
 # PEGEN_STATIC: those take LLVM, MLIR, Lua and what these need from archives, drop every section that nothing refers to,
-# and need libc and libm alone.
+# and need glibc alone (PegenGlibc.cmake).
 
 # MLIR's C API is archives over the shared library in any case; naming their CMake targets as libraries would drag in
 # hundreds of archives, so only the files are named. C objects, linked by the C++ driver.
@@ -47,8 +47,7 @@ target_link_options(pegen_mlir_static INTERFACE -static-libstdc++ -static-libgcc
 # that are the same. Nothing catches exceptions, so the tables for them are dropped.
 find_program(PEGEN_LLD NAMES ld.lld HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH)
 function(pegen_make_static program)
-  target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/compiler/object/lld_static.cpp
-    ${PROJECT_SOURCE_DIR}/compiler/cli/old_libc.c)
+  target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/compiler/object/lld_static.cpp)
   if(PEGEN_LLD)
     get_filename_component(folder ${PEGEN_LLD} DIRECTORY)
     target_link_options(${program} PRIVATE -B${folder} -fuse-ld=lld LINKER:--icf=all,-O2)
@@ -56,6 +55,7 @@ function(pegen_make_static program)
   target_link_options(${program} PRIVATE LINKER:--build-id=none,--no-eh-frame-hdr)
   add_custom_command(TARGET ${program} POST_BUILD COMMAND ${CMAKE_OBJCOPY} --remove-section .eh_frame
     $<TARGET_FILE:${program}> VERBATIM)
+  pegen_for_old_glibc(${program})
 endfunction()
 
 set(way $<IF:$<BOOL:$<TARGET_PROPERTY:PEGEN_STATIC>>,pegen_mlir_static,pegen_mlir_shared>)

@@ -82,8 +82,9 @@ install(DIRECTORY specs/ DESTINATION share/pegen/specs ${python_component} FILES
 # What is linked into the program, by the words of the system that it came from.
 foreach(package llvm-${PEGEN_LLVM_VERSION}-dev libmlir-${PEGEN_LLVM_VERSION}-dev liblld-${PEGEN_LLVM_VERSION}-dev
     liblua5.4-dev zlib1g-dev libzstd-dev libxxhash-dev libgcc-12-dev)
-  if(EXISTS /usr/share/doc/${package}/copyright)
-    install(FILES /usr/share/doc/${package}/copyright DESTINATION licenses RENAME ${package}.txt ${python_component})
+  set(licence ${CMAKE_SYSROOT}/usr/share/doc/${package}/copyright)
+  if(EXISTS ${licence})
+    install(FILES ${licence} DESTINATION licenses RENAME ${package}.txt ${python_component})
   endif()
 endforeach()
 if(EXISTS /usr/share/common-licenses/Apache-2.0)
