@@ -336,7 +336,7 @@ void attend_give_operands(attend_give *g) {
   ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
   give_single(g);
   for (int i = 0; i < p->n_scatters; i++)
-    if (attention_begins_terms(p, i)) give_placed(g, p->scatter[i].leaf->terms);
+    if (attention_begins_terms(p->scatter, i)) give_placed(g, p->scatter[i].leaf->terms);
   ir_end_if(g->t->b, wanted);
 }
 

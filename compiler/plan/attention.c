@@ -511,11 +511,11 @@ int attention_first_element(const attention_plan *p, int input) {
   return first;
 }
 
-bool attention_begins_terms(const attention_plan *p, int scatter) {
-  const expr *leaf = p->scatter[scatter].leaf;
-  bool begins = leaf->op == EXPR_ELEMENT;
-  for (int i = 0; i < scatter; i++)
-    begins = begins && !(p->scatter[i].leaf->op == EXPR_ELEMENT && p->scatter[i].leaf->terms == leaf->terms);
+bool attention_begins_terms(const adjoint_scatter *scatters, int i) {
+  const expr *leaf = scatters[i].leaf;
+  bool begins = expr_op_is_lookup(leaf->op);
+  for (int k = 0; k < i; k++)
+    begins = begins && !(scatters[k].leaf->op == leaf->op && scatters[k].leaf->terms == leaf->terms);
   return begins;
 }
 

@@ -140,8 +140,8 @@ bool attention_is_turned(const attention_plan *p);
 /* Whether outputs that are finite prove that nothing of a key or value that is not came into them. A score may be a
  * number where its product is none. */
 bool attention_tells(const attention_plan *p);
-/* Whether a scatter to a computed place is the first of those over as many terms. */
-bool attention_begins_terms(const attention_plan *p, int scatter);
+/* Whether scatter i is to a computed place, and the first of those over as many terms. */
+bool attention_begins_terms(const adjoint_scatter *scatters, int i);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
  * that gain at computed places. */
 bool attention_keeps_pairs(const attention_plan *p);
