@@ -561,10 +561,14 @@ void attend_clear_shares(attend_give *g) {
   for (int axis = 0; axis < sums; axis++)
     two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
   ir_end_if(b, first);
-  if (behind) clear_words(g, i64(b, NUMBER / 4 * behind), ir_offset_const(b, share_at(g), (int64_t)sums * NUMBER));
+  if (behind) {
+    ir_value own = ir_offset_const(b, share_at(g), (int64_t)sums * NUMBER);
+    clear_words(g, i64(b, NUMBER / 4 * behind), own);
+  }
   if (gives_pairs(g)) {
     ir_branch pairs = ir_if(b, pairs_wanted(g));
-    clear_words(g, pairs_of_row(g), pair_share_at(g, i64(b, 0)));
+    ir_value own = pair_share_at(g, i64(b, 0));
+    clear_words(g, pairs_of_row(g), own);
     ir_end_if(b, pairs);
   }
   ir_end_if(b, wanted);

@@ -88,7 +88,8 @@ typedef struct scatter_visit {
 } scatter_visit;
 
 static void give_gain(const scatter_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
-  v->give(v, d, scatter, counted(emitter_of(v->s), d->cotangent, emit_expr_f32(&d->walker, scatter->gradient)));
+  ir_value gain = emit_expr_f32(&d->walker, scatter->gradient);
+  v->give(v, d, scatter, counted(emitter_of(v->s), d->cotangent, gain));
 }
 
 static bool is_of_terms(const expr *leaf, int terms) { return expr_op_is_lookup(leaf->op) && leaf->terms == terms; }
