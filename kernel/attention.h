@@ -39,13 +39,16 @@ typedef struct pegen_attention_seen {
   double *wide; /* bounds of positions, not from the tile's origin; NULL: all tiles have one */
 } pegen_attention_seen;
 
+/* What a number is: the token's index in the sequence of keys, or of an input an element of the token's row, or where
+ * the row is, in bytes from places.data: one whose elements are read at computed places, or one of the token's pairs,
+ * of which the key's number is one. */
+enum { PEGEN_READS_INDEX, PEGEN_READS_ELEMENT, PEGEN_READS_ROW, PEGEN_READS_PAIR };
+
 /* A number of keys, or of queries, that is a coordinate behind those of positions, 0 of the others: a displacement is
  * a key's number, or a query's with the other sign. */
 typedef struct pegen_attention_number {
-  int64_t of_key; /* 1: of keys */
-  int64_t input, element; /* of which input, and of a row of it; both -1: the token's index in the sequence of keys;
-                              element -1: where the row is, in bytes from places.data; -2: where the row of its pairs
-                              is, of which the key's number is one */
+  int64_t kind, of_key; /* PEGEN_READS_INDEX, ...; 1: of keys */
+  int64_t input, element; /* -1: of none; of a row of it */
 } pegen_attention_number;
 
 /* Where rows of keys and values are in pages: those of a tile's head are in page 0, key 0 in its first row, as

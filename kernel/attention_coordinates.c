@@ -30,17 +30,17 @@ static void read_axis(const pegen_attention_places *p, int64_t first, int64_t co
   for (int64_t i = 0; i < count; i++) out[i] -= origin;
 }
 
-/* A token's number `element` of an input, or where its row is, and of as many tokens more as follow it in memory,
- * `count` in all at most. */
-static int64_t read_input(const pegen_attention_places *p, int64_t input, int64_t element, int64_t token, int64_t count,
-                          double *out) {
+/* A token's number of an input, and of as many tokens more as follow it in memory, `count` in all at most. */
+static int64_t read_input(const pegen_attention_places *p, const pegen_attention_number *n, int64_t token,
+                          int64_t count, double *out) {
   const pegen_attention_pages *pages = p->pages;
-  int64_t step = p->input_token[input], end = pages ? pegen_page_end(pages, token, token + count) : token + count;
+  int64_t input = n->input, step = p->input_token[input],
+          end = pages ? pegen_page_end(pages, token, token + count) : token + count;
   const char *row = pages ? (const char *)pegen_paged_row(pages, p->input[input], pages->input_page[input], step, token)
                           : p->input[input] + token * step;
   for (int64_t i = 0; i < end - token; i++)
-    out[i] = element < 0 ? (double)((intptr_t)row + i * step - (intptr_t)p->data[input])
-                         : ((const float *)(const void *)(row + i * step))[element];
+    out[i] = n->kind == PEGEN_READS_ELEMENT ? ((const float *)(const void *)(row + i * step))[n->element]
+                                            : (double)((intptr_t)row + i * step - (intptr_t)p->data[input]);
   return end - token;
 }
 
@@ -69,7 +69,7 @@ static void token_numbers(const pegen_attention_places *p, int64_t number, int64
   const pegen_attention_number *n = &p->numbers[number];
   int is_own = n->of_key == p->of_keys;
   if (is_own && n->input >= 0) {
-    for (int64_t i = 0; i < count;) i += read_input(p, n->input, n->element, first + i, count - i, out + i);
+    for (int64_t i = 0; i < count;) i += read_input(p, n, first + i, count - i, out + i);
     return;
   }
   for (int64_t i = 0; i < count; i++) out[i] = is_own ? (double)(first + i + p->ahead) : 0;

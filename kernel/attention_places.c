@@ -37,7 +37,7 @@ static double input_sum(const pegen_driver *driver, const place_sums *s, const p
   double sum = 0;
   for (int64_t i = 0; i < form->n_numbers; i++) {
     const pegen_attention_number *n = &form->numbers[i];
-    int is_row = n->input >= 0 && n->element < 0;
+    int is_row = n->kind == PEGEN_READS_ROW;
     if (n->input == input && (is_row || n->element == element))
       sum += sum_of(s, shared ? 0 : batch, shared ? batches : batch + 1, head * group, (head + 1) * group, token,
                     is_row ? behind + element : own + i);

@@ -45,33 +45,35 @@ static int64_t number_of(table *t, float place) {
   }
 }
 
-static int find_strip(const pegen_attention_places *keys, int64_t axis, int64_t skip, int64_t count,
-                      pegen_attention_strip *strip) {
-  double place[PEGEN_MAX_ROTOR_AXES * AT_ONCE];
-  table t;
-  for (int64_t i = 0; i < BUCKETS; i++) t.number[i] = 0;
-  t.strip = strip;
-  for (int64_t first = skip; first < count; first += AT_ONCE) {
-    int64_t now = pegen_smaller(count - first, AT_ONCE);
-    pegen_attention_rows(keys, first, now, AT_ONCE, place);
-    for (int64_t i = 0; i < now; i++) {
-      double at = place[axis * AT_ONCE + i];
-      int64_t number = is_near(at) ? number_of(&t, (float)at) : -1;
-      if (number < 0) return 0;
-      strip->of_key[first + i] = (uint8_t)number;
-    }
+/* Numbers the places of `count` keys from `first` on; 0: one has none. */
+static int number_keys(table *t, const double *place, int64_t first, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    int64_t number = is_near(place[i]) ? number_of(t, (float)place[i]) : -1;
+    if (number < 0) return 0;
+    t->strip->of_key[first + i] = (uint8_t)number;
   }
   return 1;
 }
 
 void pegen_attention_find_strips(pegen_attention_walk *w) {
   pegen_attention_places *keys = &w->key_places;
-  keys->n_numbers = 0; /* which are of heads, and are not looked at */
+  double place[PEGEN_MAX_ROTOR_AXES * AT_ONCE];
+  table tables[PEGEN_MAX_ROTOR_AXES];
+  int64_t asked = w->keys > PEGEN_STRIP_KEYS ? 0 : w->form->strips;
   for (int64_t axis = 0; axis < keys->axes; axis++) {
-    pegen_attention_strip *strip = &keys->strips[axis];
-    strip->count = 0;
-    if (!(w->form->strips >> axis & 1) || w->keys > PEGEN_STRIP_KEYS) continue;
-    if (!find_strip(keys, axis, w->skip, w->keys, strip)) strip->count = 0;
+    keys->strips[axis].count = 0;
+    tables[axis].strip = &keys->strips[axis];
+    for (int64_t i = 0; i < BUCKETS; i++) tables[axis].number[i] = 0;
+  }
+  keys->n_numbers = 0; /* which are of heads, and are not looked at */
+  for (int64_t first = w->skip; asked && first < w->keys; first += AT_ONCE) {
+    int64_t now = pegen_smaller(w->keys - first, AT_ONCE);
+    pegen_attention_rows(keys, first, now, AT_ONCE, place);
+    for (int64_t axis = 0; axis < keys->axes; axis++) {
+      if (!(asked >> axis & 1) || number_keys(&tables[axis], place + axis * AT_ONCE, first, now)) continue;
+      keys->strips[axis].count = 0;
+      asked &= ~((int64_t)1 << axis);
+    }
   }
   keys->n_numbers = w->form->n_numbers;
 }

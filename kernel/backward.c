@@ -322,7 +322,7 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
 }
 
 static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
-                       const pegen_tuning *tuning, int part, int parts) {
+                       int part, int parts) {
   const pegen_blades *blades = driver->form;
   walk w;
   w.driver = driver;
@@ -362,7 +362,8 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
     for (int s = 0; s < (round ? 1 : 2); s++) {
       if (call->rows.stream[s].given) w.streams[w.n++] = &call->rows.stream[s];
       if (w.n == 0 || (call->rows.joint && s == 0)) continue;
-      run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, tuning, touched, scratch, passes++ == 0);
+      run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, &call->tuning, touched, scratch,
+               passes++ == 0);
       w.n = 0;
     }
   }
@@ -371,32 +372,29 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
 
 /* ---- the entries ---- */
 
-int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static int encode_backward(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
+                           int part, int parts) {
   const pegen_blades *blades = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int chosen;
-  pegen_blades_facts(driver, &facts);
-  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
-  if (call.of_operands || call.of_positions || call.of_inputs || call.of_table)
-    return run_torques(driver, args, &call, chosen, &tuning, part, parts);
+  if (call->of_operands || call->of_positions || call->of_inputs || call->of_table)
+    return run_torques(driver, args, call, chosen, part, parts);
   if (blades->backward)
-    return pegen_encode_checked(driver, &call.args, &call.rows, &blades->backward[chosen], &tuning,
-                                facts.needs_input ? call.kept : 0, part, parts);
-  copy_rows(&call.rows, part, parts);
+    return pegen_encode_checked(driver, &call->args, &call->rows, &blades->backward[chosen], &call->tuning,
+                                call->facts->needs_input ? call->kept : 0, part, parts);
+  copy_rows(&call->rows, part, parts);
   return 0;
 }
 
-void pegen_blades_finish(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                         int chosen, int part, int parts) {
+int pegen_blades_finish(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int chosen,
+                        int part, int parts) {
   const pegen_blades *blades = driver->form;
   pegen_finish f;
   f.of = blades->gradient;
   f.n_blocks = blades->n_blocks;
   f.lanes = blades->lanes;
   if (pegen_finish_begin(&f, driver, args, call, part, parts)) pegen_finish_heads(&f, chosen);
+  return 0;
 }
 
-PEGEN_FINISH_ENTRY(pegen_driver_encode_backward_finish, pegen_blades_facts, pegen_backward_begin, pegen_blades_finish)
+PEGEN_BACKWARD_ENTRY(pegen_driver_encode_backward, pegen_blades_facts, pegen_check_backward, encode_backward)
+PEGEN_BACKWARD_ENTRY(pegen_driver_encode_backward_finish, pegen_blades_facts, pegen_check_backward, pegen_blades_finish)
 PEGEN_SIZE_ENTRY(pegen_driver_encode_backward_workspace, pegen_blades_facts, pegen_backward_needs)

@@ -23,6 +23,7 @@ typedef struct pegen_backward_facts {
 /* A backward call, checked: a forward call whose rows are gradients, coming in and going out. */
 typedef struct pegen_backward_call {
   const pegen_backward_facts *facts;
+  pegen_tuning tuning; /* set as an entry begins (finish.h) */
   pegen_call rows;
   pegen_args args; /* of that forward call */
   const pegen_grad_args *grad;

@@ -95,13 +95,6 @@ int pegen_check_prepare_backward(const pegen_driver *driver, const pegen_backwar
   return pegen_check_gained_memory(driver, args, with_workspace, call);
 }
 
-int pegen_prepare_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
-                                 int part, int parts, pegen_backward_call *call, pegen_tuning *tuning, int *target) {
-  PEGEN_TRY(pegen_check_prepare_backward(driver, facts, args, part, parts, 1, call));
-  *target = pegen_dispatch(driver, tuning);
-  return *target < 0 ? PEGEN_ERROR_PROCESSOR : 0;
-}
-
 size_t pegen_prepare_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                     const pegen_args *args) {
   pegen_backward_call call;

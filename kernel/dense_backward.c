@@ -428,44 +428,37 @@ static int begin_torques(torques *t, const pegen_driver *driver, const pegen_arg
   return pegen_share(t->chunks, part, parts, &t->first, &t->last);
 }
 
-int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static int encode_backward(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int target,
+                           int part, int parts) {
   const pegen_dense *d = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int target;
-  pegen_dense_facts(driver, &facts);
-  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target));
   pegen_part all = {part, part + 1, parts};
-  if (!call.of_operands && !call.of_positions && !call.of_table)
-    return pegen_dense_run(driver, &call.args, &call.rows, target, &tuning, 1, 0, &all);
-  if (!d->targets[target].wedge[call.rows.type]) return PEGEN_ERROR_DTYPE;
-  pegen_gain_without_rows(&call, part, parts);
-  if (call.of_table && !(call.grad->flags & PEGEN_GRAD_ACCUMULATE)) {
-    if (part == 0) pegen_gradient_table_sign(&call);
-    pegen_clear_torques_without_rows(&call, part, parts);
+  if (!call->of_operands && !call->of_positions && !call->of_table)
+    return pegen_dense_run(driver, &call->args, &call->rows, target, &call->tuning, 1, 0, &all);
+  if (!d->targets[target].wedge[call->rows.type]) return PEGEN_ERROR_DTYPE;
+  pegen_gain_without_rows(call, part, parts);
+  if (call->of_table && !(call->grad->flags & PEGEN_GRAD_ACCUMULATE)) {
+    if (part == 0) pegen_gradient_table_sign(call);
+    pegen_clear_torques_without_rows(call, part, parts);
   }
   torques t;
-  if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;
-  t.row_bytes = driver->kernel->head_dim * pegen_number_at((int)call.rows.type)->bits / 8;
-  t.rounds = pegen_group_heads(&call.rows, &call.kept[0], &t.groups);
-  if (call.of_table) fill_chunks(&t, target, &tuning);
-  else run_chunks(&t, target, &tuning);
+  if (!begin_torques(&t, driver, args, call, target, part, parts)) return 0;
+  t.row_bytes = driver->kernel->head_dim * pegen_number_at((int)call->rows.type)->bits / 8;
+  t.rounds = pegen_group_heads(&call->rows, &call->kept[0], &t.groups);
+  if (call->of_table) fill_chunks(&t, target, &call->tuning);
+  else run_chunks(&t, target, &call->tuning);
   return 0;
 }
 
-int pegen_dense_prepare_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int target;
-  pegen_dense_facts(driver, &facts);
-  PEGEN_TRY(pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target));
-  if (!call.of_operands && !call.of_positions) return 0;
-  pegen_gain_without_rows(&call, part, parts);
+static int prepare_backward(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int target,
+                            int part, int parts) {
+  if (!call->of_operands && !call->of_positions) return 0;
+  pegen_gain_without_rows(call, part, parts);
   torques t;
-  if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;
+  if (!begin_torques(&t, driver, args, call, target, part, parts)) return 0;
   t.reads = 1;
   run_chunks(&t, target, 0);
   return 0;
 }
+
+PEGEN_BACKWARD_ENTRY(pegen_dense_encode_backward, pegen_dense_facts, pegen_check_backward, encode_backward)
+PEGEN_BACKWARD_ENTRY(pegen_dense_prepare_backward, pegen_dense_facts, pegen_check_prepare_backward, prepare_backward)

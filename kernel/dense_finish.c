@@ -175,8 +175,8 @@ static void add_basis(const pegen_finish *f, const pegen_dense_code *code, int64
   add_skew(f, g, first, 1);
 }
 
-static void finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
-                        int part, int parts) {
+static int finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
+                       int part, int parts) {
   const pegen_dense *d = driver->form;
   pegen_finish f;
   const pegen_dense_code *code = &d->targets[target];
@@ -184,7 +184,7 @@ static void finish_sums(const pegen_driver *driver, const pegen_args *args, cons
   f.code = d->gradient ? &d->gradient->targets[target] : 0;
   f.n_blocks = d->leaf_blocks;
   f.lanes = d->leaf_lanes;
-  if (!pegen_finish_begin(&f, driver, args, call, part, parts)) return;
+  if (!pegen_finish_begin(&f, driver, args, call, part, parts)) return 0;
   for (int64_t head = 0; head < pegen_heads_apart(driver); head++) {
     if (d->basis) add_basis(&f, code, head);
     for (int64_t term = 0; term < d->terms && !d->basis; term++) add_generator(&f, code, head, term);
@@ -192,10 +192,11 @@ static void finish_sums(const pegen_driver *driver, const pegen_args *args, cons
       pegen_finish_head(&f, head, head * pegen_dense_head_sums(d, code) + pegen_dense_generator_sums(d, code));
   }
   pegen_finish_store(&f);
+  return 0;
 }
 
-PEGEN_FINISH_ENTRY(pegen_dense_encode_backward_finish, pegen_dense_facts, pegen_backward_begin, finish_sums)
-PEGEN_FINISH_ENTRY(pegen_dense_prepare_backward_finish, pegen_dense_facts, pegen_prepare_backward_begin, finish_sums)
+PEGEN_BACKWARD_ENTRY(pegen_dense_encode_backward_finish, pegen_dense_facts, pegen_check_backward, finish_sums)
+PEGEN_BACKWARD_ENTRY(pegen_dense_prepare_backward_finish, pegen_dense_facts, pegen_check_prepare_backward, finish_sums)
 PEGEN_SIZE_ENTRY(pegen_dense_prepare_backward_workspace, pegen_dense_facts, pegen_prepare_backward_needs)
 PEGEN_SIZE_ENTRY(pegen_dense_gradient_table_bytes, pegen_dense_facts, pegen_gradient_table_size)
 PEGEN_SIZE_ENTRY(pegen_dense_encode_backward_workspace, pegen_dense_facts, pegen_backward_needs)

@@ -1,13 +1,6 @@
 /* finish.c: how backward entries begin, what positions gain, and from chunks' sums to operands; see finish.h. */
 #include "finish.h"
 
-int pegen_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
-                         int part, int parts, pegen_backward_call *call, pegen_tuning *tuning, int *target) {
-  PEGEN_TRY(pegen_check_backward(driver, facts, args, part, parts, 1, call));
-  *target = pegen_dispatch(driver, tuning);
-  return *target < 0 ? PEGEN_ERROR_PROCESSOR : 0;
-}
-
 size_t pegen_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args) {
   pegen_backward_call call;
   if (pegen_check_backward(driver, facts, args, 0, 1, 0, &call)) return 0;

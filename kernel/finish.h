@@ -30,25 +30,20 @@ PEGEN_INTERNAL void pegen_finish_store(const pegen_finish *f);
 /* All of it, where sums of heads are all that chunks have. */
 PEGEN_INTERNAL void pegen_finish_heads(pegen_finish *f, int target);
 
-/* The call is checked, and the processor's functions are chosen: *target. */
-PEGEN_INTERNAL int pegen_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts,
-                                        const pegen_args *args, int part, int parts, pegen_backward_call *call,
-                                        pegen_tuning *tuning, int *target);
 /* What the entry of the workspace's size says: 0 where the call would be refused, too. */
 PEGEN_INTERNAL size_t pegen_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                            const pegen_args *args);
 
-/* An entry of finish, of a form: its call begins by pegen_backward_begin or by pegen_prepare_backward_begin. */
-#define PEGEN_FINISH_ENTRY(name, find_facts, begin, finish) \
+/* An entry of gradients, of a form: the call is checked, by pegen_check_backward or pegen_check_prepare_backward, and
+ * the processor's functions are chosen. */
+#define PEGEN_BACKWARD_ENTRY(name, find_facts, check, run) \
   int name(const pegen_driver *driver, const pegen_args *args, int part, int parts) { \
     pegen_backward_call call; \
     pegen_backward_facts facts; \
-    pegen_tuning tuning; \
-    int target; \
     find_facts(driver, &facts); \
-    PEGEN_TRY(begin(driver, &facts, args, part, parts, &call, &tuning, &target)); \
-    finish(driver, args, &call, target, part, parts); \
-    return 0; \
+    PEGEN_TRY(check(driver, &facts, args, part, parts, 1, &call)); \
+    int target = pegen_dispatch(driver, &call.tuning); \
+    return target < 0 ? PEGEN_ERROR_PROCESSOR : run(driver, args, &call, target, part, parts); \
   }
 
 /* An entry of a size, which is not entered by way of enter.c. */

@@ -42,10 +42,6 @@ PEGEN_INTERNAL void pegen_clear_torques_without_rows(const pegen_backward_call *
 PEGEN_INTERNAL int pegen_check_prepare_backward(const pegen_driver *driver, const pegen_backward_facts *facts,
                                                 const pegen_args *args, int part, int parts, int with_workspace,
                                                 pegen_backward_call *call);
-/* The same, and the processor's functions are chosen: *target. */
-PEGEN_INTERNAL int pegen_prepare_backward_begin(const pegen_driver *driver, const pegen_backward_facts *facts,
-                                                const pegen_args *args, int part, int parts, pegen_backward_call *call,
-                                                pegen_tuning *tuning, int *target);
 /* What the entries of sizes say: 0 where the call would be refused, too. */
 PEGEN_INTERNAL size_t pegen_prepare_backward_needs(const pegen_driver *driver, const pegen_backward_facts *facts,
                                                    const pegen_args *args);

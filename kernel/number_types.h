@@ -135,3 +135,13 @@ static inline double pegen_f16_load(uint16_t bits) {
   u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
   return u.value;
 }
+
+/* A number of a type, which is PEGEN_NUMBER_F64, F32, F16, or else bfloat16. */
+static inline __attribute__((always_inline)) double pegen_number_load(int64_t type, const char *at) {
+  switch (type) {
+  case PEGEN_NUMBER_F64: return *(const double *)(const void *)at;
+  case PEGEN_NUMBER_F32: return *(const float *)(const void *)at;
+  case PEGEN_NUMBER_F16: return pegen_f16_load(*(const uint16_t *)(const void *)at);
+  default: return pegen_bf16_load(*(const uint16_t *)(const void *)at);
+  }
+}

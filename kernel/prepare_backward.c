@@ -104,32 +104,28 @@ static void run(walk *w) {
 
 /* ---- the entries ---- */
 
-int pegen_driver_prepare_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static int prepare_backward(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
+                            int part, int parts) {
   const pegen_blades *blades = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  int chosen;
-  pegen_blades_facts(driver, &facts);
-  PEGEN_TRY(pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
-  if (!call.of_operands && !call.of_positions) return 0;
-  pegen_gain_without_rows(&call, part, parts);
+  if (!call->of_operands && !call->of_positions) return 0;
+  pegen_gain_without_rows(call, part, parts);
   walk w;
   w.driver = driver;
-  w.call = &call;
+  w.call = call;
   w.of = blades->gradient;
   w.code = &w.of->targets[chosen];
   w.args = args;
-  w.chunks = pegen_backward_chunks(&call);
+  w.chunks = pegen_backward_chunks(call);
   if (!pegen_share(w.chunks, part, parts, &w.first_chunk, &w.last_chunk)) return 0;
-  if (call.of_operands)
-    pegen_clear((char *)args->workspace + w.first_chunk * facts.sums_bytes,
-                (w.last_chunk - w.first_chunk) * facts.sums_bytes);
+  if (call->of_operands)
+    pegen_clear((char *)args->workspace + w.first_chunk * call->facts->sums_bytes,
+                (w.last_chunk - w.first_chunk) * call->facts->sums_bytes);
   run(&w);
   return 0;
 }
 
-PEGEN_FINISH_ENTRY(pegen_driver_prepare_backward_finish, pegen_blades_facts, pegen_prepare_backward_begin,
-                   pegen_blades_finish)
+PEGEN_BACKWARD_ENTRY(pegen_driver_prepare_backward, pegen_blades_facts, pegen_check_prepare_backward, prepare_backward)
+PEGEN_BACKWARD_ENTRY(pegen_driver_prepare_backward_finish, pegen_blades_facts, pegen_check_prepare_backward,
+                     pegen_blades_finish)
 PEGEN_SIZE_ENTRY(pegen_driver_prepare_backward_workspace, pegen_blades_facts, pegen_prepare_backward_needs)
 PEGEN_SIZE_ENTRY(pegen_driver_gradient_table_bytes, pegen_blades_facts, pegen_gradient_table_size)

@@ -241,43 +241,40 @@ static int begin_walk(walk *w, const pegen_driver *driver, const pegen_args *arg
 
 /* ---- the entries ---- */
 
-int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static int widen_backward(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
+                          int part, int parts) {
   const pegen_widen *widen = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
   walk w;
-  int chosen;
-  find_facts(driver, &facts);
-  PEGEN_TRY(pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen));
-  const pegen_gradient *of = call.of_operands || call.of_inputs ? widen->gradient : 0;
+  const pegen_gradient *of = call->of_operands || call->of_inputs ? widen->gradient : 0;
   w.weights.lanes = widen->lanes;
   w.weights.n_blocks = widen->n_blocks;
   PEGEN_WEIGHTS_ROOM(&w.weights, of, widen->lanes, widen->n_weights);
   w.leaves = PEGEN_STACK(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64);
   w.prepared = PEGEN_STACK(widen->prepared_bytes + 64);
   w.work.places = __builtin_alloca(sizeof(double) * (size_t)(PEGEN_WEIGHT_QUERIES * driver->kernel->n_axes));
-  if (!begin_walk(&w, driver, args, &call, chosen)) return PEGEN_ERROR_DTYPE;
-  call.rows.origin.fixed = widen->origin;
-  w.work.loop.origin = &call.rows.origin;
+  if (!begin_walk(&w, driver, args, call, chosen)) return PEGEN_ERROR_DTYPE;
+  call->rows.origin.fixed = widen->origin;
+  w.work.loop.origin = &call->rows.origin;
   w.work.loop.skipped = driver->kernel->skip_tokens;
-  pegen_gain_without_rows(&call, part, parts);
+  pegen_gain_without_rows(call, part, parts);
   const pegen_stream *stream[2] = {0, 0};
   for (int s = 0; s < 2; s++)
-    if (pegen_has_rows(&call, s)) stream[s] = &call.rows.stream[s];
+    if (pegen_has_rows(call, s)) stream[s] = &call->rows.stream[s];
   run_passes(&w, stream[0], stream[1], part, parts);
   return 0;
 }
 
-static void finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
-                        int part, int parts) {
+static int finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
+                       int part, int parts) {
   const pegen_widen *widen = driver->form;
   pegen_finish f;
   f.of = widen->gradient;
   f.n_blocks = widen->n_blocks;
   f.lanes = widen->lanes;
   if (pegen_finish_begin(&f, driver, args, call, part, parts)) pegen_finish_heads(&f, target);
+  return 0;
 }
 
-PEGEN_FINISH_ENTRY(pegen_driver_widen_backward_finish, find_facts, pegen_backward_begin, finish_sums)
+PEGEN_BACKWARD_ENTRY(pegen_driver_widen_backward, find_facts, pegen_check_backward, widen_backward)
+PEGEN_BACKWARD_ENTRY(pegen_driver_widen_backward_finish, find_facts, pegen_check_backward, finish_sums)
 PEGEN_SIZE_ENTRY(pegen_driver_widen_backward_workspace, find_facts, pegen_backward_needs)

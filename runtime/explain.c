@@ -360,17 +360,21 @@ typedef struct input_rule {
 } input_rule;
 
 static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
-  const seen *q = rows_with(c, 'N');
+  const seen *q = rows_with(c, 'N'), *keys = rows_with(c, 'M');
   if (!rule->of || !q || rule->of->tensor->ndim < 3) return;
   const DLTensor *t = s->tensor, *of = rule->of->tensor;
   int64_t expected[4], size = c->kernel.inputs[s->index].size, rank = of->ndim - (size == 0);
-  if (size == PEGEN_SIZE_OF_KEYS && (GIVEN(args_cu_seqlens) || c->args.block_table)) {
-    say(c, "%s is of pairs of a query and a key; expected no cu_seqlens and no pages beside it", s->name);
-    return;
+  const char *what = rule->is_paged  ? "in k's pages"
+                     : rule->of_keys ? "a row for each of k's"
+                                     : "a row for each of q's";
+  if (size == PEGEN_SIZE_OF_KEYS) {
+    int is_refused = GIVEN(args_cu_seqlens) || c->args.block_table;
+    if (is_refused)
+      say(c, "%s is of pairs of a query and a key; expected no cu_seqlens and no pages beside it", s->name);
+    if (is_refused || !keys) return;
+    size = size_of(c, keys, 'M');
+    what = "a number for each pair of a query and a key";
   }
-  const seen *keys = rows_with(c, 'M');
-  if (size == PEGEN_SIZE_OF_KEYS && !keys) return;
-  if (size == PEGEN_SIZE_OF_KEYS) size = size_of(c, keys, 'M');
   int head = rule->is_paged ? 2 : 1, batch = rule->is_paged || of->ndim == 3 ? -1 : 0, agrees = t->ndim == rank;
   for (int i = 0; i < rank; i++) {
     expected[i] = i < of->ndim - 1 ? of->shape[i] : size;
@@ -381,12 +385,7 @@ static void explain_input_rows(call *c, const seen *s, const input_rule *rule) {
   words has, sizes;
   if (!agrees)
     say(c, "%s has the shape [%s]; expected [%s], %s%s", s->name, name_sizes(t->shape, t->ndim, has),
-        name_sizes(expected, (int)rank, sizes),
-        rule->is_paged                                          ? "in k's pages"
-        : rule->of_keys                                         ? "a row for each of k's"
-        : c->kernel.inputs[s->index].size == PEGEN_SIZE_OF_KEYS ? "a number for each pair of a query and a key"
-                                                                : "a row for each of q's",
-        rule->more);
+        name_sizes(expected, (int)rank, sizes), what, rule->more);
 }
 
 static void explain_input(call *c, const seen *s) {

@@ -32,15 +32,6 @@ typedef struct folding {
 
 /* ---- elements ---- */
 
-static double load(const DLTensor *t, const char *at) {
-  switch (pegen_number_of(t->dtype)) {
-  case PEGEN_NUMBER_F64: return *(const double *)at;
-  case PEGEN_NUMBER_F32: return *(const float *)at;
-  case PEGEN_NUMBER_F16: return pegen_f16_load(*(const uint16_t *)at);
-  default: return pegen_bf16_load(*(const uint16_t *)at);
-  }
-}
-
 static void store(const DLTensor *t, char *at, double value) {
   if (t->dtype.bits == 64) *(double *)at = value;
   else *(float *)at = (float)value;
@@ -151,7 +142,8 @@ static void find_basis(folding *f, int64_t head, int64_t block) {
   const char *from = f->raw.data + head * f->raw.stride[0] + block * f->raw.stride[1];
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++)
-      f->matrix[i * n + j] = load(f->raw.tensor, from + i * f->raw.stride[2] + j * f->raw.stride[3]);
+      f->matrix[i * n + j] =
+          pegen_number_load(pegen_number_of(f->raw.tensor->dtype), from + i * f->raw.stride[2] + j * f->raw.stride[3]);
   pegen_skew_make(n, f->given->rule, f->matrix);
   if (f->given->cayley) {
     pegen_cayley(n, f->matrix, f->basis);
@@ -170,7 +162,8 @@ static void multiply_rows(const folding *f, const view *v, int64_t row) {
     char *corner = v->data + row * v->stride[0] + begin * step;
     for (int64_t i = 0; i < n; i++)
       for (int64_t c = 0; c < width; c++)
-        f->column[i * COLUMNS + c] = load(v->tensor, corner + i * v->stride[0] + c * step);
+        f->column[i * COLUMNS + c] =
+            pegen_number_load(pegen_number_of(v->tensor->dtype), corner + i * v->stride[0] + c * step);
     for (int64_t i = 0; i < n; i++) {
       double *result = f->result + i * COLUMNS;
       for (int64_t c = 0; c < COLUMNS; c++) result[c] = 0;

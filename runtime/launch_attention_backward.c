@@ -458,61 +458,38 @@ static int finish_positions(const finish *f, int which) {
   return error || gains || adds ? error : launch_positions(f, which, NULL, 0, 0, 0);
 }
 
-/* What tokens gave to an input, whose rows' first element is `first` among those of all inputs. */
-static int launch_input(const finish *f, int input, int64_t first) {
+/* What tokens or pairs gave to an input. first: its rows' first element among those of all inputs; pair: its number
+ * among those of pairs. */
+static int launch_input(const finish *f, int input, int64_t first, int64_t pair) {
   const backward_plan *p = f->p;
   const pegen_kernel *kernel = p->request->kernel;
   const pegen_view *out = &p->call->g_input[input];
-  int of_keys = pegen_input_is_of_keys(kernel, input);
+  int of_keys = pegen_input_is_of_keys(kernel, input), is_pair = kernel->inputs[input].size == PEGEN_SIZE_OF_KEYS;
   const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
-  int64_t size = pegen_launch_input_size(kernel, input),
+  int64_t keys = p->call->forward.k.size[PEGEN_TOKEN], size = is_pair ? keys : pegen_launch_input_size(kernel, input),
           elements = out->size[PEGEN_BATCH] * out->size[PEGEN_TOKEN] * out->size[PEGEN_HEAD] * size;
-  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_INPUTS, 0)];
-  pegen_launch_step step = pegen_launch_threads(kernel, entry, elements);
+  const char *word = is_pair ? PEGEN_PTX_WORD_ATTENTION_PAIRS : PEGEN_PTX_WORD_ATTENTION_INPUTS;
+  pegen_launch_step step =
+      pegen_launch_threads(kernel, &kernel->ptx->entries[pegen_launch_next(kernel, word, 0)], elements);
   int64_t *of = step.parameter;
-  of[PEGEN_PTX_INPUTS_SHARES] = f->workspace + p->shares[of_keys];
+  of[PEGEN_PTX_INPUTS_SHARES] =
+      f->workspace + (is_pair ? p->pairs + pair * keys * (int64_t)sizeof(float) : p->shares[of_keys]);
   of[PEGEN_PTX_INPUTS_BATCHES] = wants_sums(p->request, p->call, of_keys) ? rows->size[PEGEN_BATCH] : 0;
   of[PEGEN_PTX_INPUTS_HEADS] = of_keys ? p->key_heads : rows->size[PEGEN_HEAD];
-  pegen_launch_set_input(of, out, first, size, f->adds);
+  pegen_launch_set_input(of, out, is_pair ? p->n_pairs * keys : first, size, f->adds);
   return f->run(f->context, &step);
-}
-
-/* Adds up what pairs gave to an input, which is number `index` among those of pairs. */
-static int launch_pairs(const finish *f, int input, int64_t index) {
-  const backward_plan *p = f->p;
-  const pegen_kernel *kernel = p->request->kernel;
-  const pegen_view *out = &p->call->g_input[input], *rows = &p->call->forward.q;
-  int64_t keys = p->call->forward.k.size[PEGEN_TOKEN],
-          elements = out->size[PEGEN_BATCH] * out->size[PEGEN_TOKEN] * out->size[PEGEN_HEAD] * keys;
-  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_PAIRS, 0)];
-  pegen_launch_step step = pegen_launch_threads(kernel, entry, elements);
-  step.parameter[PEGEN_PTX_INPUTS_SHARES] = f->workspace + p->pairs + index * keys * (int64_t)sizeof(float);
-  step.parameter[PEGEN_PTX_INPUTS_BATCHES] = rows->empty ? 0 : rows->size[PEGEN_BATCH];
-  step.parameter[PEGEN_PTX_INPUTS_HEADS] = rows->size[PEGEN_HEAD];
-  pegen_launch_set_input(step.parameter, out, p->n_pairs * keys, keys, f->adds);
-  return f->run(f->context, &step);
-}
-
-static int finish_pairs(const finish *f) {
-  const pegen_kernel *kernel = f->p->request->kernel;
-  int error = 0;
-  for (int i = 0, index = 0; f->p->n_pairs && i < kernel->n_inputs && !error; i++) {
-    if (kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS) continue;
-    if (!f->p->call->g_input[i].empty) error = launch_pairs(f, i, index);
-    index++;
-  }
-  return error;
 }
 
 static int finish_inputs(const finish *f) {
   const pegen_kernel *kernel = f->p->request->kernel;
-  int64_t first = 0;
+  int64_t first = 0, pair = 0;
   int error = 0;
-  if (!gives_inputs(kernel)) return 0;
-  for (int i = 0; i < kernel->n_inputs && !error; first += pegen_launch_input_size(kernel, i++))
-    if (!f->p->call->g_input[i].empty && kernel->inputs[i].size != PEGEN_SIZE_OF_KEYS)
-      error = launch_input(f, i, first);
-  return error ? error : finish_pairs(f);
+  for (int i = 0; gives_inputs(kernel) && i < kernel->n_inputs && !error; i++) {
+    if (!f->p->call->g_input[i].empty) error = launch_input(f, i, first, pair);
+    first += pegen_launch_input_size(kernel, i);
+    pair += kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS;
+  }
+  return error;
 }
 
 static int launch_groups(const finish *f) {

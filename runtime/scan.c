@@ -127,15 +127,6 @@ static int check(scanning *s, int part, int parts) {
 
 /* ---- sums ---- */
 
-static inline __attribute__((always_inline)) double load(int64_t type, const char *at) {
-  switch (type) {
-  case PEGEN_NUMBER_F64: return *(const double *)at;
-  case PEGEN_NUMBER_F32: return *(const float *)at;
-  case PEGEN_NUMBER_F16: return pegen_f16_load(*(const uint16_t *)at);
-  default: return pegen_bf16_load(*(const uint16_t *)at);
-  }
-}
-
 /* Less whole periods. The nearest whole number is that of a sum whose last place is 1, up to 2^51 periods. */
 static inline __attribute__((always_inline)) double within(double sum, double period) {
   double turns = sum / period + 0x1.8p52;
@@ -152,7 +143,7 @@ static inline __attribute__((always_inline)) void walk(lanes *w, int64_t in_type
   for (int64_t t = 0; t < w->tokens; t++) {
     int64_t from = t * w->in_step, to = t * w->out_step;
     for (int i = 0; i < count; i++) {
-      sum[i] += load(in_type, adjacent ? w->in[0] + from + i * in_bytes : w->in[i] + from);
+      sum[i] += pegen_number_load(in_type, adjacent ? w->in[0] + from + i * in_bytes : w->in[i] + from);
       double value = is_periodic ? within(sum[i], period) : sum[i];
       char *at = adjacent ? w->out[0] + to + i * out_bytes : w->out[i] + to;
       if (is_wide) *(double *)at = value;

@@ -58,5 +58,6 @@ void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target 
   bool alike = !spec_maps_channels(transposed->spec) && rows_turn_alike(&forward, &row);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, &row, back, dtype, dtype, streaming, false);
+      if (dtypes & 1u << dtype)
+        emit_encode(b, a, &(encode_kind){scheduled, &row, back, dtype, dtype, streaming, false, NULL, 0});
 }

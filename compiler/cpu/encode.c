@@ -9,8 +9,6 @@
 #include "cpu/encode_emitter.h"
 #include "cpu/place.h"
 
-#include <limits.h>
-
 /* Addresses of the row of each input, behind all else of a place. */
 static void emit_input_rows(encode_emitter *e) {
   ir *b = e->b;
@@ -631,15 +629,17 @@ static const plan_tile *vectors_of(arena *a, const row_code *row, int part, int 
   return plan_tile_in_pairs(a, row->part[part].p, t);
 }
 
-static void emit_function(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
-                          int dtype, int out, bool streaming, bool normalises, const gradient_code *gradient,
-                          int most) {
+void emit_encode(ir *b, arena *a, const encode_kind *k) {
+  const row_code *row = k->row;
+  const cpu_target *target = k->target;
+  const gradient_code *gradient = k->gradient;
   const plan *p = row->part[0].p;
+  int dtype = k->dtype;
   encode_emitter e = {
-      .b = b, .memory = a, .p = p, .row = row, .program = scheduled, .target = target, .gradient = gradient};
-  e.keeps = has_kept(scheduled);
-  e.normalises = normalises;
-  e.has_slots = !gradient && most == INT_MAX; /* a few rows: attention's own */
+      .b = b, .memory = a, .p = p, .row = row, .program = k->program, .target = target, .gradient = gradient};
+  e.keeps = has_kept(k->program);
+  e.normalises = k->normalises;
+  e.has_slots = !gradient && !k->most; /* a few rows: attention's own */
   for (int i = 0; i < row->n_parts; i++) {
     const plan_tile *t = vectors_of(a, row, i, dtype, target, gradient != NULL);
     e.part[i] = (row_emitter){.b = b,
@@ -648,40 +648,25 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const row_c
                               .t = t,
                               .target = target,
                               .dtype = dtype,
-                              .out = out,
-                              .streaming = streaming && (row->n_parts == 1 || may_stream(t)),
+                              .out = k->out,
+                              .streaming = k->streaming && (row->n_parts == 1 || may_stream(t)),
                               .cuts_nan = t->pair && !p->per_head, /* of two rows it would not pay */
                               .by_chunks = target->is_compact && !gradient && t->row_step > 0};
   }
-  const char *name =
-      out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
+  const char *name = k->out == dtype ? emit_encode_name(a, target, dtype, k->streaming)
+                                     : emit_converting_name(a, target, dtype, k->out);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
   e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);
-  if (e.most > most) e.most = most;
+  if (k->most && e.most > k->most) e.most = k->most;
   ir_open(b, name, "p", &e.loop);
   e.positions = ir_alloca(b, emit_place_numbers(row->spec) * 8, 8);
   e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
-  if (normalises) e.factors = ir_alloca(b, 4 * (p->per_head ? 2 * e.most : NORM_ROWS), 4);
+  if (k->normalises) e.factors = ir_alloca(b, 4 * (p->per_head ? 2 * e.most : NORM_ROWS), 4);
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   e.prepared = LOOP_PTR(&e, prepared);
   if (gradient) e.gained = emit_load_gradient(gradient, b, row, e.loop);
   emit_tokens(&e);
   ir_return(b);
-}
-
-void emit_encode(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target, int dtype,
-                 int out, bool streaming, bool normalises) {
-  emit_function(b, a, scheduled, row, target, dtype, out, streaming, normalises, NULL, INT_MAX);
-}
-
-void emit_encode_few(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
-                     int most) {
-  emit_function(b, a, scheduled, row, target, NUMBER_F32, NUMBER_F32, false, false, NULL, most);
-}
-
-void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
-                          int dtype, const gradient_code *gradient) {
-  emit_function(b, a, scheduled, row, target, dtype, dtype, false, false, gradient, INT_MAX);
 }

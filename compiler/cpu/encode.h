@@ -6,16 +6,15 @@
 
 /* What emit_encode's functions of a target read, before any of them. */
 void emit_encode_tables(ir *b, arena *a, const spec *s, const cpu_target *target);
-/* Rows of one number type, written as it, or as either it or `out`, and normalised first or not (where it normalises
- * at all), as a call says of q and of k.
- * scheduled: of cpu_schedule; row: of its evals and matrices. */
-void emit_encode(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target, int dtype,
-                 int out, bool streaming, bool normalises);
-/* Float32 rows in the caches, the rotors of at most so many tokens (of heads of them) at a time, which stand on the
- * stack. */
-void emit_encode_few(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
-                     int most);
-/* Rows' gradients and what operands and positions gain of them; row: of the transposed matrices. */
 typedef struct gradient_code gradient_code;
-void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
-                          int dtype, const gradient_code *gradient);
+/* A function of rows of one number type, which are written as it, or as either it or `out`. */
+typedef struct encode_kind {
+  const program *program; /* of cpu_schedule */
+  const row_code *row; /* of its evals and matrices; of the transposed ones, where there is a gradient */
+  const cpu_target *target;
+  int dtype, out;
+  bool streaming, normalises; /* normalises: first or not, as a call says of q and of k */
+  const gradient_code *gradient; /* of what operands and positions gain, too; NULL: rows alone */
+  int most; /* of rows in the caches: rotors of so many tokens (of heads of them) on the stack; 0: as is best */
+} encode_kind;
+void emit_encode(ir *b, arena *a, const encode_kind *k);

@@ -287,7 +287,9 @@ void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target
   const chunk_walk *walk = emit_walks_of(b, a, &row, target);
   if (has_leaves(&row)) emit_prepare(walk);
   emit_rotor(walk);
-  emit_encode_few(b, a, cpu_schedule(a, encode), &row, target, PEGEN_ATTENTION_TURNED_ROTORS);
+  emit_encode(b, a,
+              &(encode_kind){cpu_schedule(a, encode), &row, target, NUMBER_F32, NUMBER_F32, false, false, NULL,
+                             PEGEN_ATTENTION_TURNED_ROTORS});
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
@@ -307,13 +309,13 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
     if (dtypes & reads) emit_factors(b, a, row.whole, target, dtype);
     if (!(dtypes & 1u << dtype)) continue;
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      emit_encode(b, a, scheduled, &row, target, dtype, dtype, streaming, !streaming);
+      emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, 0});
     if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
   }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
       if (dtypes & number_pair(in, out)) {
-        emit_encode(b, a, scheduled, &row, target, in, out, false, true);
+        emit_encode(b, a, &(encode_kind){scheduled, &row, target, in, out, false, true, NULL, 0});
         emit_convert(b, a, row.whole, target, in, out, row.spec->skip_tokens > 0);
       }
 }

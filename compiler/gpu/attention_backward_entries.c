@@ -58,7 +58,7 @@ static const gpu_input_sums *input_sums_of(arena *a, const attention_plan *p) {
       for (int n = 0; n < p->n_numbers; n++) {
         if (p->number[n].input != i) continue;
         if (attention_is_row(p, n)) s->terms[s->n_terms++] = attention_first_element(p, i) + k;
-        else if (p->number[n].element == k) s->terms[s->n_terms++] = own + n;
+        else if (!attention_is_pair(p, n) && p->number[n].element == k) s->terms[s->n_terms++] = own + n;
       }
       s->first[++element] = s->n_terms;
     }

@@ -56,12 +56,12 @@ static ir_value row_of_input(attend *t, int input, ir_value token) {
 static ir_value load_number(attend *t, int i, ir_value token) {
   ir *b = t->b;
   ir_value row = row_of_input(t, t->p->number[i].input, token);
-  return ir_load(b, b->f32, ir_offset_const(b, ir_pointer(b, row), 4LL * t->p->number[i].element), 4);
+  return ir_load(b, b->f32, ir_offset_const(b, ir_pointer(b, row), 4 * t->p->number[i].element), 4);
 }
 
 ir_value attend_number_of(attend *t, int i, ir_value token) {
   ir *b = t->b;
-  const attention_number *number = &t->p->number[i];
+  const pegen_attention_number *number = &t->p->number[i];
   if (number->input >= 0) return load_number(t, i, token);
   ir_value index = number->of_key ? token : add(b, token, sub(b, t->keys, t->tokens));
   return ir_cast(b, "arith.sitofp", index, b->f32);

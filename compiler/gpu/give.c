@@ -336,7 +336,7 @@ void attend_give_operands(attend_give *g) {
   ir_branch wanted = ir_if(g->t->b, attend_operands_wanted(g));
   give_single(g);
   for (int i = 0; i < p->n_scatters; i++)
-    if (attention_begins_terms(p, i)) give_placed(g, p->scatter[i].leaf->terms);
+    if (attention_begins_terms(p->scatter, i)) give_placed(g, p->scatter[i].leaf->terms);
   ir_end_if(g->t->b, wanted);
 }
 
@@ -452,22 +452,6 @@ static ir_value row_element_at(attend_give *g, int first, ir_value element) {
 /* Which of its row's lanes a lane is. */
 static ir_value part_of(const attend_give *g) { return quotient(g->t->b, g->lane, g->rows); }
 
-static void clear_row_elements(attend_give *g) {
-  ir *b = g->t->b;
-  const attention_plan *p = g->t->p;
-  int count = p->sum_width - p->n_sums, lanes = lanes_of_row(g);
-  if (!count) return;
-  ir_branch own = ir_if(b, has_own(g));
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (count + lanes - 1) / lanes));
-  ir_value element = add(b, scaled(b, narrow(b, loop.index), lanes), part_of(g));
-  ir_branch inside = ir_if(b, below(b, element, i32(b, count)));
-  two_float_store(b, two_float_const(b, 0), row_element_at(g, p->n_sums, element));
-  ir_end_if(b, inside);
-  ir_end_for(b, loop);
-  ir_end_if(b, own);
-  ir_wait(b, IR_BARRIER_WARP);
-}
-
 static void add_row_element(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
   const adjoint_scatter *s = context;
   ir *b = g->t->b;
@@ -510,33 +494,22 @@ static bool gives_pairs(const attend_give *g) { return !g->of_keys && attend_pai
 
 static ir_value pairs_wanted(attend_give *g) { return has_address(g, PEGEN_PTX_ATTENTION_PAIRS); }
 
-/* Number `element` of the row's, those of all inputs of pairs one behind the other. */
+/* Numbers of a query's row: those of all inputs of pairs one behind the other. */
+static ir_value pairs_of_row(const attend_give *g) {
+  ir *b = g->t->b;
+  return mul(b, wide(b, g->t->keys), i64(b, attend_pair_rows(g->t->p)));
+}
+
+/* Number `element` of the row's. */
 static ir_value pair_share_at(attend_give *g, ir_value element) {
   ir *b = g->t->b;
   const attend *t = g->t;
   ir_value tokens = t->parameter[PEGEN_PTX_ATTENTION_TOKENS], heads = t->parameter[PEGEN_PTX_ATTENTION_HEADS];
   ir_value row = add(b, mul(b, wide(b, t->batch), tokens), wide(b, attend_own_token(g)));
   row = add(b, mul(b, row, heads), wide(b, g->owner));
-  row = mul(b, row, mul(b, wide(b, t->keys), i64(b, attend_pair_rows(t->p))));
+  row = mul(b, row, pairs_of_row(g));
   ir_value at = add(b, g->gradient[PEGEN_PTX_ATTENTION_PAIRS], mul(b, add(b, row, element), i64(b, 4)));
   return ir_pointer(b, at);
-}
-
-/* Tiles of which no pair is seen write none. */
-static void clear_pairs(attend_give *g) {
-  ir *b = g->t->b;
-  if (!gives_pairs(g)) return;
-  ir_branch wanted = ir_if(b, ir_op2(b, "arith.andi", pairs_wanted(g), has_own(g)));
-  ir_value count = mul(b, wide(b, g->t->keys), i64(b, attend_pair_rows(g->t->p))), lanes = i64(b, lanes_of_row(g));
-  ir_value times = ir_op2(b, "arith.divui", add(b, count, sub(b, lanes, i64(b, 1))), lanes);
-  ir_loop loop = ir_for(b, i64(b, 0), times);
-  ir_value element = add(b, mul(b, loop.index, lanes), wide(b, part_of(g)));
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", element, count));
-  ir_store(b, zero(b), pair_share_at(g, element), 4, false);
-  ir_end_if(b, inside);
-  ir_end_for(b, loop);
-  ir_end_if(b, wanted);
-  ir_wait(b, IR_BARRIER_WARP);
 }
 
 static void write_pair(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
@@ -565,15 +538,39 @@ static void give_pairs(attend_give *g) {
   ir_end_if(g->t->b, wanted);
 }
 
+/* Lanes of a row write `count` (i64) float32 zeros from `to` on: tiles of which no pair is seen write none. */
+static void clear_words(attend_give *g, ir_value count, ir_value to) {
+  ir *b = g->t->b;
+  ir_branch own = ir_if(b, has_own(g));
+  ir_value lanes = i64(b, lanes_of_row(g)), more = sub(b, lanes, i64(b, 1));
+  ir_loop loop = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", add(b, count, more), lanes));
+  ir_value word = add(b, mul(b, loop.index, lanes), wide(b, part_of(g)));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", word, count));
+  ir_store(b, zero(b), ir_offset(b, to, mul(b, word, i64(b, 4))), 4, false);
+  ir_end_if(b, inside);
+  ir_end_for(b, loop);
+  ir_end_if(b, own);
+  ir_wait(b, IR_BARRIER_WARP);
+}
+
 void attend_clear_shares(attend_give *g) {
   ir *b = g->t->b;
+  int sums = g->t->p->n_sums, behind = g->t->p->sum_width - sums;
   ir_branch wanted = ir_if(b, tokens_wanted(g)), first = attend_if_first(g);
   ir_value share = share_at(g);
-  for (int axis = 0; axis < g->t->p->n_sums; axis++)
+  for (int axis = 0; axis < sums; axis++)
     two_float_store(b, two_float_const(b, 0), ir_offset_const(b, share, (int64_t)axis * NUMBER));
   ir_end_if(b, first);
-  clear_row_elements(g);
-  clear_pairs(g);
+  if (behind) {
+    ir_value own = ir_offset_const(b, share_at(g), (int64_t)sums * NUMBER);
+    clear_words(g, i64(b, NUMBER / 4 * behind), own);
+  }
+  if (gives_pairs(g)) {
+    ir_branch pairs = ir_if(b, pairs_wanted(g));
+    ir_value own = pair_share_at(g, i64(b, 0));
+    clear_words(g, pairs_of_row(g), own);
+    ir_end_if(b, pairs);
+  }
   ir_end_if(b, wanted);
 }
 

@@ -24,7 +24,8 @@ static void add_plan(digest *h, const void *of) {
   if (p->score) digest_expr(h, p->score);
   if (p->sink) digest_expr(h, p->sink);
   for (int i = 0; i < p->n_numbers; i++) {
-    const attention_number *n = &p->number[i];
+    const pegen_attention_number *n = &p->number[i];
+    digest_bytes(h, &n->kind, sizeof n->kind);
     digest_bytes(h, &n->of_key, sizeof n->of_key);
     if (n->input < 0) continue;
     digest_bytes(h, &n->input, sizeof n->input);
@@ -178,8 +179,9 @@ static bool keeps_pairs(describer *d, const attention_plan *p, const cpu_target 
 static LLVMValueRef numbers(describer *d, const attention_plan *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
   for (int i = 0; i < p->n_numbers; i++) {
-    const attention_number *n = &p->number[i];
-    rows[i] = DESCRIBE(d, pegen_attention_number, F(of_key, n->of_key), F(input, n->input), F(element, n->element));
+    const pegen_attention_number *n = &p->number[i];
+    rows[i] = DESCRIBE(d, pegen_attention_number, F(kind, n->kind), F(of_key, n->of_key), F(input, n->input),
+                       F(element, n->element));
   }
   return describe_rows(d, "numbers", rows, p->n_numbers);
 }

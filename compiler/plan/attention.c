@@ -6,8 +6,6 @@
 #include "base/diag.h"
 #include "spec/expr_facts.h"
 
-#include "kernel/attention.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,11 +230,9 @@ bool attention_is_placed(const attention_plan *p) {
 
 /* ---- scores ---- */
 
-bool attention_is_row(const attention_plan *p, int i) {
-  return p->number[i].input >= 0 && p->number[i].element == ATTENTION_ROW;
-}
+bool attention_is_row(const attention_plan *p, int i) { return p->number[i].kind == PEGEN_READS_ROW; }
 
-bool attention_is_pair(const attention_plan *p, int i) { return p->number[i].element == ATTENTION_PAIR; }
+bool attention_is_pair(const attention_plan *p, int i) { return p->number[i].kind == PEGEN_READS_PAIR; }
 
 /* A number of the call may be -infinity. */
 static bool has_pairs_of_call(const attention_plan *p) {
@@ -254,23 +250,21 @@ static unsigned unknown_places(const attention_plan *p) {
 }
 
 /* The axis of a number of tokens, which is added where it is not there yet; -1: there are too many. */
-static int axis_of_number(attention_plan *p, attention_number wanted) {
+static int axis_of_number(attention_plan *p, pegen_attention_number wanted) {
   int first = p->n_places - p->n_numbers;
-  for (int i = 0; i < p->n_numbers; i++) {
-    const attention_number *n = &p->number[i];
-    if (n->of_key == wanted.of_key && n->input == wanted.input && n->element == wanted.element) return first + i;
-  }
+  for (int i = 0; i < p->n_numbers; i++)
+    if (!memcmp(&p->number[i], &wanted, sizeof wanted)) return first + i;
   if (p->n_places == SPEC_MAX_AXES) return -1;
   p->number[p->n_numbers++] = wanted;
   return p->n_places++;
 }
 
 /* The number that a leaf reads of tokens. */
-static bool is_number(const spec *s, const expr *x, attention_number *number) {
+static bool is_number(const spec *s, const expr *x, pegen_attention_number *number) {
   const spec_input *in = x->op == EXPR_INPUT ? &s->input[x->index] : NULL;
-  if (in && spec_input_is_pair(in)) *number = (attention_number){false, x->index, ATTENTION_PAIR};
-  else if (in) *number = (attention_number){in->of_keys, x->index, x->offsets[0]};
-  else *number = (attention_number){x->index == SPEC_OF_KEY, -1, -1};
+  if (in && spec_input_is_pair(in)) *number = (pegen_attention_number){PEGEN_READS_PAIR, 0, x->index, 0};
+  else if (in) *number = (pegen_attention_number){PEGEN_READS_ELEMENT, in->of_keys, x->index, x->offsets[0]};
+  else *number = (pegen_attention_number){PEGEN_READS_INDEX, x->index == SPEC_OF_KEY, -1, 0};
   return x->op == EXPR_INPUT || (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE);
 }
 
@@ -281,17 +275,18 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   const expr *arg[3] = {NULL};
   int arity = expr_op_arity(x->op);
   if (x->op == EXPR_POSITION && x->index == SPEC_OF_SCORE) return expr_mul(pool, x, expr_const(pool, LN_2));
-  attention_number number;
+  pegen_attention_number number;
   if (is_number(p->spec, x, &number)) {
     int axis = axis_of_number(p, number);
     if (axis < 0) return NULL;
     const expr *place = expr_position(pool, axis);
-    return number.of_key || number.element == ATTENTION_PAIR ? place : expr_neg(pool, place);
+    return number.of_key || number.kind == PEGEN_READS_PAIR ? place : expr_neg(pool, place);
   }
   if (arity == 0) return x;
-  bool is_row = x->op == EXPR_INPUT_AT;
-  if (is_row && axis_of_number(p, (attention_number){p->spec->input[x->index].of_keys, x->index, ATTENTION_ROW}) < 0)
-    return NULL;
+  if (x->op == EXPR_INPUT_AT) {
+    bool of_keys = p->spec->input[x->index].of_keys;
+    if (axis_of_number(p, (pegen_attention_number){PEGEN_READS_ROW, of_keys, x->index, 0}) < 0) return NULL;
+  }
   if (x->op == EXPR_WIDEN && expr_op_is_input(x->arg[0]->op)) return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
@@ -511,11 +506,11 @@ int attention_first_element(const attention_plan *p, int input) {
   return first;
 }
 
-bool attention_begins_terms(const attention_plan *p, int scatter) {
-  const expr *leaf = p->scatter[scatter].leaf;
-  bool begins = leaf->op == EXPR_ELEMENT;
-  for (int i = 0; i < scatter; i++)
-    begins = begins && !(p->scatter[i].leaf->op == EXPR_ELEMENT && p->scatter[i].leaf->terms == leaf->terms);
+bool attention_begins_terms(const adjoint_scatter *scatters, int i) {
+  const expr *leaf = scatters[i].leaf;
+  bool begins = expr_op_is_lookup(leaf->op);
+  for (int k = 0; k < i; k++)
+    begins = begins && !(scatters[k].leaf->op == leaf->op && scatters[k].leaf->terms == leaf->terms);
   return begins;
 }
 

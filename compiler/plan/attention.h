@@ -11,6 +11,7 @@
 #pragma once
 
 #include "algebra/torque.h"
+#include "kernel/attention.h"
 #include "plan/mask.h"
 #include "plan/widen_gradient.h"
 #include "spec/adjoint.h"
@@ -27,15 +28,6 @@ typedef struct attention_torques {
   const expr **place; /* [n_axes] of the displacement; NULL where it is 0 */
 } attention_torques;
 
-/* A number of keys, or of queries, that is no coordinate of positions. Kernels have it as one, which is 0 of the
- * others: on its axis a displacement is a key's number, or a query's with the other sign. */
-typedef struct attention_number {
-  bool of_key;
-  int input, element; /* of the spec's inputs, and of a row of it; both -1: the token's index in the sequence of keys;
-                       * element -1: where the row is, bytes from the tensor's first one, of which elements are read at
-                       * computed places; -2: the pair's number, of a row of them that is found so */
-} attention_number;
-
 /* A part of a score that is made of the query and one coordinate of the key: processors compute it once for each
  * coordinate that keys have, not for each key. */
 typedef struct attention_strip {
@@ -44,8 +36,6 @@ typedef struct attention_strip {
 } attention_strip;
 
 enum { ATTENTION_MAX_STRIPS = 4 };
-
-enum { ATTENTION_ROW = -1, ATTENTION_PAIR = -2 };
 
 typedef struct attention_plan {
   const spec *spec;
@@ -61,7 +51,7 @@ typedef struct attention_plan {
   const expr *gain;  /* of a score: what the product gains of what the score does (cotangent 0) */
   int n_places;      /* coordinates that pairs are computed from: those of positions, if these are asked for, and */
   int n_numbers;     /* numbers of tokens behind them, in all no more than SPEC_MAX_AXES */
-  attention_number number[SPEC_MAX_AXES];
+  pegen_attention_number number[SPEC_MAX_AXES];
   int n_strips;
   attention_strip strip[ATTENTION_MAX_STRIPS];
   bool hides;            /* the bias may be -infinity: the key is not seen */
@@ -140,8 +130,8 @@ bool attention_is_turned(const attention_plan *p);
 /* Whether outputs that are finite prove that nothing of a key or value that is not came into them. A score may be a
  * number where its product is none. */
 bool attention_tells(const attention_plan *p);
-/* Whether a scatter to a computed place is the first of those over as many terms. */
-bool attention_begins_terms(const attention_plan *p, int scatter);
+/* Whether scatter i is to a computed place, and the first of those over as many terms. */
+bool attention_begins_terms(const adjoint_scatter *scatters, int i);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
  * that gain at computed places. */
 bool attention_keeps_pairs(const attention_plan *p);

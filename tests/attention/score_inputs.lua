@@ -19,6 +19,7 @@ local pair
 if kind == "pairs" then
   pair = pe.input { name = "pair", shape = {}, of = "pair", doc = "a number of the query and the key", test_scale = 2 }
   slope = pe.learned { name = "slope", shape = { "heads" }, doc = "what that counts in a head", test_scale = 2 }
+  key_rows = pe.input { name = "key_rows", shape = { 4 }, of = "key", doc = "numbers behind that of the pair" }
 end
 if kind == "mixed" or turns then
   rows = pe.input { name = "rows", shape = { 3 }, of = "query", doc = "three numbers of the query" }
@@ -38,7 +39,7 @@ local scores = {
     return pe.where(key_rows(3) * own(), 2, s * pe.exp(rows(2)) - far + of_key() * rows(1 - d.t / 2), pe.masked)
   end,
   pairs = function(s, d, h)
-    return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) - pe.abs(d.t) / 16
+    return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) + key_rows(1 + d.t) - pe.abs(d.t) / 16
   end,
   padded = function(s, d, h, q, k)
     return pe.where(of_key(), 0.5, pe.where(pe.abs(own() - q.i + k.j), 30, s, pe.masked), pe.masked)

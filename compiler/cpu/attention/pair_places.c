@@ -195,7 +195,7 @@ void emit_places_of_queries(const pair_emitter *pairs, ir_value vector, ir_value
   int own = key_places_axes(e->p);
   ir_value place = attention_mul(b, vector, e->shape.lanes * 4), none = ir_float(b, e->lanes, 0);
   for (int axis = 0; axis < e->p->n_places; axis++) {
-    const attention_number *number = axis < own ? NULL : &e->p->number[axis - own];
+    const pegen_attention_number *number = axis < own ? NULL : &e->p->number[axis - own];
     ir_value queries = axis < own ? pairs->query_places : pairs->query_numbers;
     if (number && (number->of_key || is_pair_place(e->p, axis))) continue;
     int64_t before = (int64_t)(axis < own ? axis : axis - own) * e->shape.queries * 4;

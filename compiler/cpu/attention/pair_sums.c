@@ -78,41 +78,54 @@ static void add_to_places(const attention_emitter *e, ir_value table, ir_value p
   }
 }
 
-/* What a pair gives to elements at computed places, of the sums of so many terms (0: of none). */
-static void give_placed(const attention_emitter *e, delta_emitter *d, int terms) {
-  ir *b = e->b;
-  const attention_plan *p = e->p;
-  const expr **root = arena_array(e->memory, const expr *, 2 * p->n_scatters);
-  int count = 0;
-  for (int i = 0; i < p->n_scatters; i++) {
-    const adjoint_scatter *scatter = &p->scatter[i];
-    if (scatter->leaf->op != EXPR_ELEMENT || scatter->leaf->terms != terms) continue;
-    root[count++] = scatter->gradient;
-    root[count++] = scatter->leaf;
-  }
-  expr_loop loop = {0};
-  if (terms) loop = emit_expr_terms(&d->walker, terms, root, count);
-  for (int i = 0; i < count; i += 2) {
-    ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, root[i])),
-             place = emit_element_place(d, root[i + 1]);
-    ir_value table =
-        ir_load(b, b->ptr, ir_offset_const(b, GRADIENT_TILE(e, tables, b->ptr), root[i + 1]->index * 8), 8);
-    add_to_places(e, table, place, gain);
-  }
-  if (terms) emit_expr_end_terms(&d->walker, loop);
+/* Scatters, to one of which a pair of the tile gives. */
+typedef struct scatter_visit {
+  const pair_sums *s;
+  const key_tile *t;
+  const adjoint_scatter *scatter;
+  int count;
+  void (*give)(const struct scatter_visit *v, delta_emitter *d, const adjoint_scatter *scatter, ir_value gain);
+} scatter_visit;
+
+static void give_gain(const scatter_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
+  ir_value gain = emit_expr_f32(&d->walker, scatter->gradient);
+  v->give(v, d, scatter, counted(emitter_of(v->s), d->cotangent, gain));
 }
 
-static void visit_operands(void *context, delta_emitter *d) {
-  const pair_sums *s = context;
-  const attention_emitter *e = emitter_of(s);
-  ir *b = e->b;
-  for (int i = 0; i < e->p->n_scatters; i++) {
-    const adjoint_scatter *scatter = &e->p->scatter[i];
-    if (attention_begins_terms(e->p, i)) give_placed(e, d, scatter->leaf->terms);
-    if (scatter->leaf->op == EXPR_ELEMENT) continue;
-    ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient));
-    add_wide(b, operand_at(s, i), gain);
+static bool is_of_terms(const expr *leaf, int terms) { return expr_op_is_lookup(leaf->op) && leaf->terms == terms; }
+
+/* Elements at computed places go together with those of sums of as many terms, in one loop over these. */
+static void visit_scatters(void *context, delta_emitter *d) {
+  const scatter_visit *v = context;
+  const adjoint_scatter *of = v->scatter;
+  const expr **root = arena_array(emitter_of(v->s)->memory, const expr *, 2 * v->count);
+  for (int first = 0; first < v->count; first++) {
+    int terms = of[first].leaf->terms, count = 0;
+    if (!expr_op_is_lookup(of[first].leaf->op)) give_gain(v, d, &of[first]);
+    if (!attention_begins_terms(of, first)) continue;
+    for (int i = first; i < v->count; i++) {
+      if (!is_of_terms(of[i].leaf, terms)) continue;
+      root[count++] = of[i].gradient;
+      root[count++] = of[i].leaf;
+    }
+    expr_loop loop = {0};
+    if (terms) loop = emit_expr_terms(&d->walker, terms, root, count);
+    for (int i = first; i < v->count; i++)
+      if (is_of_terms(of[i].leaf, terms)) give_gain(v, d, &of[i]);
+    if (terms) emit_expr_end_terms(&d->walker, loop);
   }
+}
+
+static void give_operand(const scatter_visit *v, delta_emitter *d, const adjoint_scatter *scatter, ir_value gain) {
+  const attention_emitter *e = emitter_of(v->s);
+  ir *b = e->b;
+  if (scatter->leaf->op != EXPR_ELEMENT) {
+    add_wide(b, operand_at(v->s, (int)(scatter - v->scatter)), gain);
+    return;
+  }
+  ir_value place = emit_element_place(d, scatter->leaf), tables = GRADIENT_TILE(e, tables, b->ptr);
+  ir_value table = ir_load(b, b->ptr, ir_offset_const(b, tables, scatter->leaf->index * 8), 8);
+  add_to_places(e, table, place, gain);
 }
 
 /* Gains of pairs that are alike in some batches are summed there; gives where the sums stand. */
@@ -136,13 +149,14 @@ static ir_value emit_kept_sums(const pair_sums *s, const key_tile *t, ir_value g
 static void emit_operands(const pair_sums *s, const key_tile *t, ir_value gains) {
   const attention_emitter *e = emitter_of(s);
   ir *b = e->b;
+  scatter_visit visit = {s, t, e->p->scatter, e->p->n_scatters, give_operand};
   ir_branch wanted = ir_if(b, s->wants_operands);
   if (attention_keeps_pairs(e->p)) {
     ir_value sums = emit_kept_sums(s, t, gains);
     ir_branch last = ir_if(b, ir_compare_int(b, "ne", GRADIENT_TILE(e, is_last, b->i64), e->zero));
-    emit_pair_gains(s->pairs, t, sums, s->operand_table, visit_operands, (void *)s);
+    emit_pair_gains(s->pairs, t, sums, s->operand_table, visit_scatters, &visit);
     ir_end_if(b, last);
-  } else emit_pair_gains(s->pairs, t, gains, s->operand_table, visit_operands, (void *)s);
+  } else emit_pair_gains(s->pairs, t, gains, s->operand_table, visit_scatters, &visit);
   ir_end_if(b, wanted);
 }
 
@@ -276,11 +290,6 @@ static void end_places(const pair_sums *s) {
  *
  * They are behind a token's coordinates in its sums. A register's lanes are added one after the other. */
 
-typedef struct row_visit {
-  const pair_sums *s;
-  const key_tile *t;
-} row_visit;
-
 static bool is_of_keys(const attention_emitter *e, const expr *leaf) { return e->p->spec->input[leaf->index].of_keys; }
 
 static ir_value row_sums(const attention_emitter *e, bool of_keys) {
@@ -348,11 +357,10 @@ static void add_to_rows(const pair_sums *s, delta_emitter *d, const expr *leaf, 
 }
 
 /* A strip's coordinates have sums of their own, which become those of rows when no more is added. */
-static void give_row(const row_visit *v, delta_emitter *d, const adjoint_scatter *scatter) {
+static void give_row(const scatter_visit *v, delta_emitter *d, const adjoint_scatter *scatter, ir_value gain) {
   const attention_emitter *e = emitter_of(v->s);
   ir *b = e->b;
   int strip = attention_strip_of(e->p, scatter->leaf);
-  ir_value gain = counted(e, d->cotangent, emit_expr_f32(&d->walker, scatter->gradient));
   if (strip >= 0) {
     emit_strip_gain(v->s->pairs, strip, d->key, d->vector, gain);
     return;
@@ -367,32 +375,6 @@ static void give_strip(void *context, delta_emitter *d, int strip, ir_value vect
   for (int i = 0; i < p->n_row_scatters; i++)
     if (p->row_scatter[i].leaf == p->strip[strip].value)
       add_to_rows(s, d, p->row_scatter[i].leaf, sum, (ir_value){NULL}, vector);
-}
-
-static bool begins_terms(const attention_plan *p, int scatter) {
-  for (int i = 0; i < scatter; i++)
-    if (p->row_scatter[i].leaf->terms == p->row_scatter[scatter].leaf->terms) return false;
-  return true;
-}
-
-static void visit_rows(void *context, delta_emitter *d) {
-  const row_visit *v = context;
-  const attention_plan *p = emitter_of(v->s)->p;
-  for (int first = 0; first < p->n_row_scatters; first++) {
-    if (!begins_terms(p, first)) continue;
-    int terms = p->row_scatter[first].leaf->terms, count = 0;
-    const expr **root = arena_array(emitter_of(v->s)->memory, const expr *, 2 * p->n_row_scatters);
-    for (int i = first; i < p->n_row_scatters; i++) {
-      if (p->row_scatter[i].leaf->terms != terms) continue;
-      root[count++] = p->row_scatter[i].gradient;
-      root[count++] = p->row_scatter[i].leaf;
-    }
-    expr_loop loop = {0};
-    if (terms) loop = emit_expr_terms(&d->walker, terms, root, count);
-    for (int i = first; i < p->n_row_scatters; i++)
-      if (p->row_scatter[i].leaf->terms == terms) give_row(v, d, &p->row_scatter[i]);
-    if (terms) emit_expr_end_terms(&d->walker, loop);
-  }
 }
 
 /* ---- a polynomial's ---- */
@@ -604,6 +586,7 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
   const attention_emitter *e = emitter_of(s);
   const attention_plan *p = e->p;
   bool moves = attention_moves(p);
+  scatter_visit rows = {s, t, p->row_scatter, p->n_row_scatters, give_row};
   if (p->n_scatters) emit_operands(s, t, gains);
   if (moves) {
     ir_branch wanted = ir_if(e->b, s->wants_places);
@@ -611,7 +594,7 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
     if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_places, (void *)s);
     for (int axis = 0; axis < axes_of(s); axis++)
       if (p->place[axis] && is_pair_place(p, axis)) emit_give_pair_gains(s->pairs, t, axis);
-    if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_rows, &(row_visit){s, t});
+    if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_scatters, &rows);
     if (p->n_row_scatters) emit_strip_sums(s->pairs, t, give_strip, (void *)s);
     ir_end_if(e->b, wanted);
   }
