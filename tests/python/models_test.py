@@ -3,6 +3,8 @@ their own code computes."""
 import copy
 import inspect
 import io
+import pathlib
+import sys
 import unittest
 
 import torch
@@ -17,6 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 import pegen_kernels as pk
 from pegen_kernels.torch import patch, unpatch
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "examples"))
 FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
 
 
@@ -396,6 +399,28 @@ class Images(Case):
         own, ours = pair(varied(model))
         x = torch.randn(1, 3, 64, 112)
         self.near(ours(x).detach(), own(x).detach())
+
+    def test_of_ones_own(self):
+        """examples/timm_vit.py: rows of a block are those of its own attention with encoded queries and keys."""
+        import timm_vit
+
+        for name, options in (("geope2d", {}), ("care", {"heads": 6})):
+            torch.manual_seed(1)
+            model = timm.create_model("vit_small_patch16_224", img_size=64, depth=2, num_classes=10, pos_embed="none")
+            own = copy.deepcopy(varied(model))
+            ours = timm_vit.use_pegen(model, name, **options, **FAST).eval()
+            x = torch.randn(2, 3, 64, 64)
+            self.far(ours(x).detach(), own.eval()(x).detach())
+            ours(x).square().sum().backward()
+            attention = ours.blocks[0].attn
+            for parameter in attention.q_norm.encoding.parameters():
+                self.assertGreater(float(parameter.grad.abs().max()), 0)
+            rows, places = torch.randn(2, 17, 384), attention.q_norm.places
+            self.assertEqual(places.tolist()[:3], [[0, 0], [0, 0], [0, 1]])
+            q, k, v = attention.qkv(rows).view(2, 17, 3, 6, 64).permute(2, 0, 3, 1, 4)
+            q, k = attention.q_norm.encoding(q, k, places)
+            made = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 17, 384)
+            self.near(attention(rows).detach(), attention.proj(made).detach())
 
 
 if __name__ == "__main__":
