@@ -8,20 +8,18 @@
 #include "algebra/exponential.h"
 #include "algebra/torus.h"
 #include "explain/explain.h"
+#include "explain/numbers.h"
 #include "explain/rotor_facts.h"
 #include "explain/words.h"
 #include "spec/expr_facts.h"
+#include "verify/reference.h"
 
 #include <math.h>
 
-/* A_ij of an axis' generator in a block. */
-static long double skew_entry(const spec *s, const double *const *operands, int axis, int head, int block, int i,
-                              int j) {
-  const spec_skew *g = &s->dense->generator[axis];
-  int n = s->n_components;
-  const double *raw = operands[g->operand] + g->offset[(g->n_heads > 1 ? head : 0) * s->n_blocks + block];
-  if (g->rule == SKEW_DIFFERENCE) return (long double)raw[i * n + j] - raw[j * n + i];
-  return i < j ? raw[i * n + j] : i > j ? -raw[j * n + i] : 0;
+/* A of an axis' generator in a block. */
+static void generator_of(const rotor_facts *f, int axis, int head, int block, long double *matrix) {
+  const spec *s = f->spec;
+  reference_skew(&s->dense->generator[axis], s->n_components, head, block, s->n_blocks, f->operands.values, matrix);
 }
 
 /* The largest entry of AB - BA, relative to the norms of A and B. */
@@ -50,20 +48,43 @@ static long double commutator(const rotor_facts *f) {
         if (expr_is_zero_in(s->angle[a], head, block, s->n_blocks) ||
             expr_is_zero_in(s->angle[b], head, block, s->n_blocks))
           continue;
-        for (int i = 0; i < n * n; i++) {
-          f->matrix[0][i] = skew_entry(s, f->operands.values, a, head, block, i / n, i % n);
-          f->matrix[1][i] = skew_entry(s, f->operands.values, b, head, block, i / n, i % n);
-        }
+        generator_of(f, a, head, block, f->matrix[0]);
+        generator_of(f, b, head, block, f->matrix[1]);
         worst = fmaxl(worst, commutator_of(n, f->matrix[0], f->matrix[1]));
       }
   }
   return worst;
 }
 
-static const char *generator_text(arena *a, const spec *s, int axis) {
+/* The standard deviation of what turns a step along an axis, phase times generator, above the diagonal: ComRoPE, table
+ * 8. Blocks that do not listen to the axis are left out. */
+static double deviation(const rotor_facts *f, int axis) {
+  const spec *s = f->spec;
+  int n = s->n_components, count = 0;
+  double sum = 0, squares = 0;
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      if (expr_is_zero_in(s->angle[axis], head, block, s->n_blocks)) continue;
+      double phase = explain_unit_phase(s, f->operands.values, head, block, axis);
+      generator_of(f, axis, head, block, f->matrix[0]);
+      for (int i = 0; i < n; i++)
+        for (int j = i + 1; j < n; j++, count++) {
+          double entry = phase * (double)f->matrix[0][i * n + j];
+          sum += entry, squares += entry * entry;
+        }
+    }
+  return count ? sqrt(fmax(0, squares / count - sum / count * (sum / count))) : 0;
+}
+
+/* of_values: operands were given. */
+static const char *generator_text(const rotor_facts *f, int axis, bool of_values) {
+  const spec *s = f->spec;
   const spec_skew *g = &s->dense->generator[axis];
   const char *rule = g->rule == SKEW_DIFFERENCE ? "less its transpose" : "its upper triangle less the transpose";
-  return arena_printf(a, "skew %d x %d: %s, %s", s->n_components, s->n_components, s->operand[g->operand].name, rule);
+  const char *text = arena_printf(f->memory, "skew %d x %d: %s, %s", s->n_components, s->n_components,
+                                  s->operand[g->operand].name, rule);
+  if (!of_values) return text;
+  return arena_printf(f->memory, "%s; above the diagonal of deviation %.3g", text, deviation(f, axis));
 }
 
 /* Forming exp(M) by products of matrices, after the sum over axes, or turning S^T; then a matrix times a vector for
@@ -128,7 +149,7 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
   explain_blocks(a, s, out);
   out->role = "separable";
   out->block = "channels that turn among themselves";
-  for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = generator_text(a, s, axis);
+  for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = generator_text(&facts, axis, out->operands);
   out->group = proofs.commute ? "torus: turns of planes that commute" : arena_printf(a, "SO(%d)", s->n_components);
   if (s->n_components != 4 || s->dense->map == DENSE_SCHUR) return explain_exponential(a, s, out);
   explain_four(a, s, out);

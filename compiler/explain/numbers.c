@@ -70,26 +70,26 @@ static shape of_blocks(const spec *s) {
   return d;
 }
 
-static expr_environment at(const spec *s, const operand_values *operands, int head, int block,
-                           const double *positions) {
-  expr_environment env = reference_environment(s, positions, operands->values, head, block);
+static expr_environment at(const spec *s, const double *const *operands, int head, int block, const double *positions) {
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   env.blocks = expr_pool_blocks(s->pool);
   return env;
 }
 
-/* Phases of each axis' first step away from the origin; where phases are linear they are those of every step. */
+double explain_unit_phase(const spec *s, const double *const *operands, int head, int block, int axis) {
+  double positions[SPEC_MAX_AXES] = {0};
+  expr_environment env = at(s, operands, head, block, positions);
+  double origin = expr_eval(s->angle[axis], &env);
+  positions[axis] = 1;
+  return expr_eval(s->angle[axis], &env) - origin;
+}
+
 static void put_phases(json_writer *w, arena *a, const spec *s, const operand_values *operands) {
   shape d = of_blocks(s);
   double *values = arena_array(a, double, count_of(&d)), *next = values;
   for (int head = 0; head < s->heads; head++)
     for (int block = 0; block < s->n_blocks; block++)
-      for (int axis = 0; axis < s->n_axes; axis++) {
-        double positions[SPEC_MAX_AXES] = {0};
-        expr_environment env = at(s, operands, head, block, positions);
-        double origin = expr_eval(s->angle[axis], &env);
-        positions[axis] = 1;
-        *next++ = expr_eval(s->angle[axis], &env) - origin;
-      }
+      for (int axis = 0; axis < s->n_axes; axis++) *next++ = explain_unit_phase(s, operands->values, head, block, axis);
   put_array(w, "phases", "radians for the first unit of position", &d, values);
 }
 
@@ -97,7 +97,7 @@ static double coefficient(const spec *s, const operand_values *operands, int hea
                           unsigned blade) {
   const double origin[SPEC_MAX_AXES] = {0};
   const spec_bivector *b = &s->generator[axis];
-  expr_environment env = at(s, operands, head, block, origin);
+  expr_environment env = at(s, operands->values, head, block, origin);
   for (int i = 0; i < b->count; i++)
     if (b->blade[i] == blade) return expr_eval(b->coefficient[i], &env);
   return 0;

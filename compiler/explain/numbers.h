@@ -9,6 +9,10 @@ typedef struct explain_numbers {
   score_map scores; /* count 0: no grid was given */
 } explain_numbers;
 
+/* Radians of an axis' first step away from the origin, in a block; where phases are linear they are those of every
+ * step. operands: as of reference_block. */
+double explain_unit_phase(const spec *s, const double *const *operands, int head, int block, int axis);
+
 /* Everything that can fail, and what JSON is to hold; false after a diag_error. */
 bool numbers_measure(arena *a, const spec *s, const explain_request *request, explain_numbers *out);
 /* The member "numbers". */

@@ -277,6 +277,26 @@ def check_checkpoint(folder):
     assert "there is a checkpoint already" in run(*words, "--operands", file, status=2)
 
 
+def check_deviation(folder):
+    """What explain tells of learned matrices is of the entries above their diagonals, in blocks that hear the axis."""
+    shape = {"comrope_ap": (2, 8, 8, 8), "liere": (2, 2, 1, 64, 64)}
+    for name, raw in shape.items():
+        array = folder / f"{name}.npy"
+        values = numpy.random.default_rng(3).normal(0.1, 0.3, raw) * (1 + numpy.arange(raw[0])).reshape(
+            -1, *[1] * (len(raw) - 1)
+        )
+        numpy.save(array, values)
+        f = explain(name, heads=2, operands={"generators": array})
+        told_of = f.data["numbers"]["generators"]
+        generators = numpy.reshape(told_of["values"], told_of["shape"])
+        upper = numpy.triu_indices(generators.shape[-1], 1)
+        for axis, told in enumerate(f.data["axes"]):
+            heard = f.phases[..., axis] != 0
+            entries = (generators[:, :, axis] * f.phases[..., axis, None, None])[heard][:, upper[0], upper[1]]
+            assert told["generator"].endswith(f"; above the diagonal of deviation {entries.std():.3g}"), told
+        assert "deviation" not in str(explain(name, heads=2).data["axes"])
+
+
 def check_refusals(folder):
     page = folder / "kept.html"
     page.write_text("kept")
@@ -369,5 +389,6 @@ if __name__ == "__main__":  # lab_test.py opens pages, too
         check_page(pathlib.Path(name))
         check_images(pathlib.Path(name))
         check_checkpoint(pathlib.Path(name))
+        check_deviation(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
     print("explore_test: pages hold what explain says")
