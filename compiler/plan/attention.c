@@ -510,7 +510,7 @@ bool attention_begins_terms(const adjoint_scatter *scatters, int i) {
   const expr *leaf = scatters[i].leaf;
   bool begins = expr_op_is_lookup(leaf->op);
   for (int k = 0; k < i; k++)
-    begins = begins && !(scatters[k].leaf->op == leaf->op && scatters[k].leaf->terms == leaf->terms);
+    begins = begins && !(expr_op_is_lookup(scatters[k].leaf->op) && scatters[k].leaf->terms == leaf->terms);
   return begins;
 }
 

@@ -11,7 +11,7 @@
 #undef NDEBUG
 #include <assert.h>
 
-/* As headers after 2.38 name them, which these here need not be. */
+/* Headers of glibc 2.38 and later call the conversions so; the headers here may be older. */
 long young_strtol(const char *text, char **end, int base) __asm__("__isoc23_strtol");
 unsigned long long young_strtoull(const char *text, char **end, int base) __asm__("__isoc23_strtoull");
 int young_sscanf(const char *text, const char *form, ...) __asm__("__isoc23_sscanf");

@@ -71,8 +71,8 @@ def _measured(layer: Any, own: Tensor) -> tuple[float, Tensor]:
 def _check(layer: Any, kernel: str, frequencies: Tensor) -> None:
     """Raises ArgumentError where the kernel rotates otherwise than the layer does."""
     draw, last = torch.Generator().manual_seed(0), len(layer.cos_sin_cache) - 1
-    axes, most = len(frequencies), torch.tensor([last, last, last // 2, 4096, 64, 3]).clamp(max=last)
-    at = (torch.rand(axes, 64, generator=draw, dtype=torch.float64) * most.repeat(11)[:64]).long()
+    axes, reach = len(frequencies), torch.tensor([last, last, last // 2, 4096, 64, 3]).clamp(max=last)
+    at = (torch.rand(axes, 64, generator=draw, dtype=torch.float64) * reach.repeat(11)[:64]).long()
     at = at if axes > 1 else at[0]
     q, k = (torch.randn(64, heads, layer.head_size, generator=draw, dtype=torch.float32) for heads in (2, 1))
     expected = layer.forward_native(at, q.clone(), k.clone())
@@ -113,17 +113,15 @@ def _rotated(kernel: str, frequencies: Tensor, head_size: int, positions: Tensor
 
 
 def start(layer: Any) -> bool:
-    """Gives a layer its kernel, `pegen_kernel`: "" where it keeps its own code. Returns whether it has one."""
-    if not hasattr(layer, "pegen_kernel"):
-        layer.pegen_kernel = ""
-        try:
-            layer.pegen_kernel, frequencies = _kernel_of(layer)
-        except Exception as error:  # of code that is not ours
-            _log.info("%s keeps its own rotation: %s", type(layer).__name__, error)
-        else:
-            frequencies = frequencies.to(layer.cos_sin_cache.device)
-            layer.register_buffer("pegen_frequencies", frequencies, persistent=False)
-    return bool(layer.pegen_kernel)
+    """Gives a new layer its kernel, `pegen_kernel`: "" where it keeps its own code. Returns whether it has one."""
+    layer.pegen_kernel = ""
+    try:
+        layer.pegen_kernel, frequencies = _kernel_of(layer)
+    except Exception as error:  # of code that is not ours
+        _log.info("%s keeps its own rotation: %s", type(layer).__name__, error)
+        return False
+    layer.register_buffer("pegen_frequencies", frequencies.to(layer.cos_sin_cache.device), persistent=False)
+    return True
 
 
 def _forward(own: Callable[..., Any], everywhere: bool) -> Callable[..., Any]:
