@@ -118,8 +118,9 @@ def _merge(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Te
     return one[0] * shares[0] + other[0] * shares[1], total
 
 
-def _pass_on(tensors: list[Tensor], group: Any, rank: int, size: int) -> tuple[list[Tensor], list[Any]]:
+def _pass_on(tensors: list[Tensor], group: Any) -> tuple[list[Tensor], list[Any]]:
     """Begins to send to the next machine and to receive from the one before."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
     to, source = (dist.get_global_rank(group, i % size) for i in (rank + 1, rank - 1))
     received = [torch.empty_like(x) for x in tensors]
     moves = [dist.P2POp(dist.isend, x, to, group) for x in tensors]
@@ -128,6 +129,21 @@ def _pass_on(tensors: list[Tensor], group: Any, rank: int, size: int) -> tuple[l
 
 
 ORDERS = ("stretches", "zigzag")
+
+
+class _Way(NamedTuple):
+    """What attention around a ring is, beside its tensors."""
+
+    kernel: str
+    causal: bool
+    scale: float
+    group: Any
+    order: str = ORDERS[0]
+
+    def seen(self, step: int, tokens: int) -> _Seen | None:
+        """What this machine does with the keys that it holds at a step."""
+        rank, size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        return _seen(self.causal, self.order, tokens, rank, (rank - step) % size)
 
 
 class _Seen(NamedTuple):
@@ -156,21 +172,20 @@ def _rows_of(x: Tensor, tokens: slice, key: str = "") -> Tensor:
     return x[..., tokens, :] if "positions" in key else x[:, :, tokens]
 
 
-def _ring(name: str, q: Tensor, k: Tensor, v: Tensor, positions: Any, operands: Sequence[Tensor],
-          inputs: Sequence[Tensor], causal: bool, scale: float, order: str,
-          group: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _ring(way: _Way, q: Tensor, k: Tensor, v: Tensor, positions: Any, operands: Sequence[Tensor],
+          inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Outputs and log-sum-exps, of all keys."""
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    size = dist.get_world_size(way.group)
     places = positions.expand(q.shape[0], -1, -1) if positions.ndim == 3 else positions
     held = [k.contiguous(), v.contiguous(), places.contiguous()]
     out = q.new_zeros((*q.shape[:3], v.shape[3]), dtype=torch.float32)
     sums = torch.full(q.shape[:3], -torch.inf)
     for step in range(size):
-        coming, waits = _pass_on(held, group, rank, size) if step + 1 < size else ([], [])
-        if seen := _seen(causal, order, q.shape[2], rank, (rank - step) % size):
+        coming, waits = _pass_on(held, way.group) if step + 1 < size else ([], [])
+        if seen := way.seen(step, q.shape[2]):
             of, keys = seen.queries, [x[..., seen.keys, :] for x in held]
-            part = _attend(name, q[:, :, of], *keys[:2], positions[..., of, :], keys[2], operands,
-                           [_rows_of(x, of) for x in inputs], seen.causal, scale)  # fmt: skip
+            part = _attend(way.kernel, q[:, :, of], *keys[:2], positions[..., of, :], keys[2], operands,
+                           [_rows_of(x, of) for x in inputs], seen.causal, way.scale)  # fmt: skip
             merged = _merge((out[:, :, of], sums[:, :, of]), (part[0].float(), part[1]))
             out[:, :, of], sums[:, :, of] = merged
         for wait in waits:
@@ -213,13 +228,12 @@ def _attend_back(
     return made
 
 
-def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dict[str, Tensor],
-               operands: Sequence[Tensor], inputs: Sequence[Tensor], causal: bool, scale: float, group: Any,
-               wanted: Sequence[tuple[str, Tensor]], with_positions: bool,
-               order: str) -> list[Tensor]:  # fmt: skip
+def _ring_back(way: _Way, rows: Sequence[Tensor], positions: Tensor, of_all: dict[str, Tensor],
+               operands: Sequence[Tensor], inputs: Sequence[Tensor], wanted: Sequence[tuple[str, Tensor]],
+               with_positions: bool) -> list[Tensor]:  # fmt: skip
     """Keys, values and their positions go around once more; the sums of their gradients go with them, and arrive at
     home. What operands gain is of the queries here. Positions gain as queries' and as keys'."""
-    (q, k, v), rank, size = rows, dist.get_rank(group), dist.get_world_size(group)
+    (q, k, v), size = rows, dist.get_world_size(way.group)
     places = positions.expand(q.shape[0], -1, -1) if positions.ndim == 3 else positions
     here = [*wanted, *([("positions", places)] if with_positions else [])]
     totals = [torch.zeros_like(q, dtype=torch.float32)]
@@ -228,14 +242,14 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
     sums = [torch.zeros_like(x, dtype=torch.float32) for x in held[:2]]
     sums += [torch.zeros_like(held[2], dtype=torch.float64)] if with_positions else []
     for step in range(size):
-        coming, waits = _pass_on(held, group, rank, size) if step + 1 < size else ([], [])
-        if seen := _seen(causal, order, q.shape[2], rank, (rank - step) % size):
-            numbers = {"causal": int(seen.causal), "scale": float(scale)}
+        coming, waits = _pass_on(held, way.group) if step + 1 < size else ([], [])
+        if seen := way.seen(step, q.shape[2]):
+            numbers = {"causal": int(seen.causal), "scale": float(way.scale)}
             mine, (ks, vs, there) = seen.queries, (x[..., seen.keys, :] for x in held)
             of = [(key, _rows_of(x, mine, key)) for key, x in here]
             of += [("k_positions", there)] if with_positions else []
             made = _attend_back(
-                name, (q[:, :, mine], ks, vs), (positions[..., mine, :], there),
+                way.kernel, (q[:, :, mine], ks, vs), (positions[..., mine, :], there),
                 {key: _rows_of(x, mine) for key, x in of_all.items()}, operands, [_rows_of(x, mine) for x in inputs],
                 numbers, of,
             )  # fmt: skip
@@ -245,7 +259,7 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
                 total += x
         for wait in waits:
             wait.wait()
-        sums, waits = _pass_on(sums, group, rank, size) if size > 1 else (sums, [])
+        sums, waits = _pass_on(sums, way.group) if size > 1 else (sums, [])
         for wait in waits:
             wait.wait()
         held = coming
@@ -257,9 +271,8 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
 class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, choices: Any, *rest: Tensor) -> Tensor:
-        name, n, causal, scale, order, group = choices
-        out, lse = _ring(name, q, k, v, positions, rest[:n], rest[n:], causal, scale, order, group)
-        ctx.choices = choices
+        way, n = ctx.choices = choices
+        out, lse = _ring(way, q, k, v, positions, rest[:n], rest[n:])
         ctx.save_for_backward(q, k, v, positions, out, lse, *rest)
         return out
 
@@ -269,13 +282,12 @@ class _Ring(torch.autograd.Function):
         """What operands gain is summed as other parameters' gradients are, by whoever does that."""
         *rows, positions, out, lse = ctx.saved_tensors[:6]
         rest = ctx.saved_tensors[6:]
-        name, n, causal, scale, order, group = ctx.choices
+        way, n = ctx.choices
         bits = sum(needed << i for i, needed in enumerate(ctx.needs_input_grad[5:]))
         wanted = wanted_of(bits, rest[:n], rest[n:])
         of_all = {"out": out, "lse": lse, "grad.out": gradient.contiguous()}
         places = ctx.needs_input_grad[3]
-        made = _ring_back(name, rows, positions, of_all, rest[:n], rest[n:], causal, scale, group, wanted, places,
-                          order)  # fmt: skip
+        made = _ring_back(way, rows, positions, of_all, rest[:n], rest[n:], wanted, places)
         of_rest = iter(made[3:])
         of_rest = [next(of_rest) if bits >> i & 1 else None for i in range(len(rest))]
         return *made[:3], made[-1] if places else None, None, *of_rest
@@ -349,8 +361,8 @@ def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: T
         raise ArgumentError(
             f"order is {order!r} of {q.shape[2]} tokens; expected 'stretches', or 'zigzag' of an even number"
         )
-    choices = (name, len(operands), attention.causal, attention.scale, order, group)
-    return _Ring.apply(q, k, v, positions, choices, *operands, *inputs)
+    way = _Way(name, attention.causal, attention.scale, group, order)
+    return _Ring.apply(q, k, v, positions, (way, len(operands)), *operands, *inputs)
 
 
 def _ring_dimension(q: Any, k: Any, given: dict[str, Any], cuts: Any, mesh: Any) -> int | None:
@@ -420,7 +432,7 @@ def _attention(name: str, given: dict[str, Any]) -> Any:
     p, shape = _parts(given), (*given["q"].shape[:3], given["v"].shape[3])
     numbers = given["causal"], given["scale"]
     if p.ring is not None:
-        made = _ring(p.name, *p.rows, p.positions, p.operands, p.inputs, *numbers, ORDERS[0], p.mesh.get_group(p.ring))
+        made = _ring(_Way(p.name, *numbers, p.mesh.get_group(p.ring)), *p.rows, p.positions, p.operands, p.inputs)
     else:
         made = getattr(torch.ops.pegen_kernels, name).kernel(
             *p.rows, p.positions, p.k_positions, p.operands, p.inputs, *numbers, p.name)  # fmt: skip
@@ -455,8 +467,8 @@ def _attention_backward(name: str, given: dict[str, Any]) -> list[Any]:
     if p.ring is not None:
         of_all |= {} if of_lse is None else {"grad.lse": of_lse}
         of_all["grad.out"] = adjacent(of_all["grad.out"])
-        made = _ring_back(p.name, p.rows, p.positions, of_all, p.operands, p.inputs, *numbers, p.mesh.get_group(p.ring),
-                          wanted, bool(of_places), ORDERS[0])  # fmt: skip
+        way = _Way(p.name, *numbers, p.mesh.get_group(p.ring))
+        made = _ring_back(way, p.rows, p.positions, of_all, p.operands, p.inputs, wanted, bool(of_places))
     else:
         bits |= (2 if of_places and given["k_positions"] is None else 0) << n  # of keys at positions apart
         made = torch.ops.pegen_kernels.attention_backward.kernel(
