@@ -5,6 +5,7 @@ Tokens are rows of numbers [n,N,F] or indices [n,N]; positions [N,P], or [n,N,P]
 """
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import pathlib
@@ -28,6 +29,9 @@ class Part:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def to(self, device: str) -> Part:
+        return Part(self.tokens.to(device), self.positions.to(device), self.targets.to(device), self.measure)
+
 
 @dataclass(frozen=True)
 class Data:
@@ -38,12 +42,16 @@ class Data:
     tests: dict[str, Part]  # the first one is like what is trained on
     causal: bool = False
 
+    def to(self, device: str) -> Data:
+        tests = {name: part.to(device) for name, part in self.tests.items()}
+        return dataclasses.replace(self, train=self.train.to(device), tests=tests)
+
     def digest(self) -> str:
         """Of what is trained on and of all tests: the same data have the same on any machine."""
         found = hashlib.sha256()
         for part in (self.train, *self.tests.values()):
             for x in (part.tokens, part.positions, part.targets):
-                found.update(x.numpy().tobytes())
+                found.update(x.cpu().numpy().tobytes())
         return found.hexdigest()[:16]
 
 
@@ -76,6 +84,7 @@ class Digits:
     offsets: list[float] = field(default_factory=list)  # tests where all positions have moved by so much
     shuffled: bool = False  # a test where tokens have changed places
     held_out: int = 597  # images that are tested and not trained on
+    samples: int = 1797  # images that are trained on at most
 
     def make(self, seed: int) -> Data:
         from sklearn.datasets import load_digits
@@ -83,6 +92,7 @@ class Digits:
 
         _agree(bool(self.sizes) and all(s > 0 and s % self.patch == 0 for s in self.sizes),
                f"sizes {self.sizes} are no multiples of patch, {self.patch}")  # fmt: skip
+        _agree(self.samples > 0, f"samples is {self.samples}; expected 1 or more")
         _agree(0 < self.held_out < 1700, f"held_out is {self.held_out}; expected 1 to 1699 of the 1797 images")
         images, targets = load_digits(return_X_y=True)
         given = train_test_split(images / 8 - 1, targets, test_size=self.held_out, stratify=targets, random_state=seed)
@@ -108,7 +118,8 @@ class Digits:
             order = torch.rand(plain.tokens.shape[:2], generator=torch.Generator().manual_seed(seed)).argsort(1)
             mixed = plain.tokens.gather(1, order[..., None].expand_as(plain.tokens))
             tests["shuffled"] = Part(mixed, plain.positions, plain.targets)
-        return Data(("h", "w"), 10, self.patch**2, part(train, of_train, first), tests)
+        few = slice(self.samples)
+        return Data(("h", "w"), 10, self.patch**2, part(train[few], of_train[few], first), tests)
 
 
 def _shapes(kind: Tensor, y: Tensor, x: Tensor, radius: Tensor) -> Tensor:

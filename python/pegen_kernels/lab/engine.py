@@ -13,9 +13,10 @@ import json
 import pathlib
 import socket
 import sys
+import time
 import warnings
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 import optuna
 from optuna.storages import JournalStorage
@@ -23,9 +24,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from ..errors import ArgumentError
+from .data import MEASURES
 from .study import Study
 
 _HEARTBEAT = 20  # seconds
+_PAUSE = 2.0  # seconds between two looks at what other processes do
 _LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE)
 
 
@@ -33,19 +36,58 @@ class Task(NamedTuple):
     variant: str
     seed: int
     key: str  # of all that decides its result
+    rate: float  # of learning
 
 
-def tasks_of(study: Study, digests: dict[str, str]) -> list[Task]:
-    """All variants of the first seed first. digests: of each variant's kernels."""
-    found = []
-    for seed in study.seeds:
-        for name, variant in study.variants.items():
-            parts = [study.settings(), variant.spec and digests[name], variant.scale, variant.fixed, variant.init, seed]
-            parts += [[other.fixed, other.init] for other in variant.others]
-            parts += [part.shared for part in variant.parts() if part.shared]
-            key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
-            found.append(Task(name, seed, key))
-    return found
+def _task(study: Study, digests: Mapping[str, str], name: str, seed: int, rate: float) -> Task:
+    variant = study.variants[name]
+    parts = [
+        study.settings(variant, rate),
+        variant.spec and digests[name],
+        variant.scale,
+        variant.fixed,
+        variant.init,
+        seed,
+    ]
+    parts += [[other.fixed, other.init] for other in variant.others]
+    parts += [part.shared for part in variant.parts() if part.shared]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+    return Task(name, seed, key, rate)
+
+
+def tasks_of(study: Study, digests: Mapping[str, str], rates: Mapping[str, float] = {}) -> list[Task]:
+    """All variants of the first seed first. digests: of each variant's kernels. rates: of variants that have their
+    own."""
+    common = study.training.rate
+    return [
+        _task(study, digests, name, seed, rates.get(name, common)) for seed in study.seeds for name in study.variants
+    ]
+
+
+def tuning_of(study: Study, digests: Mapping[str, str]) -> list[Task]:
+    """Runs that tell which of the study's rates a variant learns best with: of one seed, which no result is from."""
+    seed = study.training.tuning_seed
+    return [_task(study, digests, name, seed, rate) for rate in study.training.rates for name in study.variants]
+
+
+def tuned(study: Study, results: Mapping[Task, dict[str, Any]], measure: str) -> dict[str, float]:
+    """Of each variant the rate whose run has the best value in the first test; the first of equals. measure: of that
+    test. A run without a value is worse than all others."""
+    sign = 1 if MEASURES[measure].higher_is_better else -1
+    best: dict[str, tuple[float, float]] = {}
+    for task in sorted(results, key=lambda task: study.training.rates.index(task.rate)):
+        value = next(iter(results[task]["values"].values()))
+        worth = float("-inf") if value is None else sign * value
+        if task.variant not in best or worth > best[task.variant][0]:
+            best[task.variant] = worth, task.rate
+    return {name: rate for name, (_, rate) in best.items()}
+
+
+def duration(seconds: float) -> str:
+    """In the unit that is read at a glance."""
+    minutes = seconds / 60
+    return f"about {seconds:.0f} s" if minutes < 2 else f"about {minutes:.0f} min" if minutes < 120 else (
+        f"about {minutes / 60:.1f} h")  # fmt: skip
 
 
 def _again(study: optuna.Study, trial: FrozenTrial) -> None:
@@ -120,9 +162,12 @@ class Engine:
         others = self.trials.get_trials(states=(TrialState.RUNNING, TrialState.COMPLETE))
         return key is None or any(t.number < trial.number and t.user_attrs.get("key") == key for t in others)
 
-    def work(self, tasks: list[Task], do: Callable[[Task, pathlib.Path], dict[str, Any]]) -> None:
-        """Until nothing waits. do: a run, which may keep its state in the file that it is given."""
+    def work(self, tasks: list[Task], do: Callable[[Task, pathlib.Path], dict[str, Any]],
+             expected: Mapping[str, float]) -> None:  # fmt: skip
+        """Until nothing waits. do: a run, which may keep its state in the file that it is given. expected: seconds of
+        a run, by variant."""
         by_key = {task.key: task for task in tasks}
+        took = {"expected": 1e-9, "seconds": 1e-9}  # of what this process has done
 
         def objective(trial: optuna.Trial) -> float:
             task = by_key.get(trial.user_attrs.get("key"))
@@ -130,16 +175,25 @@ class Engine:
                 raise optuna.TrialPruned
             with self._lock(task.key):
                 trial.set_user_attr("host", socket.gethostname())
-                left = len(self.waiting(by_key))
-                print(f"{task.variant}, seed {task.seed} ({left} more wait)", file=sys.stderr, flush=True)
-                state = self.states / f"{task.key}.pt"
+                waiting = [by_key[t.user_attrs["key"]] for t in self.waiting(by_key)]
+                left = sum(expected[t.variant] for t in [task, *waiting]) * took["seconds"] / took["expected"]
+                told = f"{len(waiting)} more wait, {duration(left / max(1, self.elsewhere(by_key)))} left"
+                print(f"{task.variant}, seed {task.seed} ({told})", file=sys.stderr, flush=True)
+                state, start = self.states / f"{task.key}.pt", time.monotonic()
                 result = do(task, state)
+                took["seconds"] += time.monotonic() - start
+                took["expected"] += expected[task.variant]
                 trial.set_user_attr("result", result)
                 state.unlink(missing_ok=True)
             return float(next(iter(result["values"].values())) or 0)
 
         while self.waiting(by_key):
             self.trials.optimize(objective, n_trials=1)
+
+    def wait(self, tasks: list[Task]) -> None:
+        """Until no other process has one of these runs."""
+        while self.elsewhere({task.key for task in tasks}):
+            time.sleep(_PAUSE)
 
     def waiting(self, keys: Any) -> list[FrozenTrial]:
         """Of these tasks: a study that has changed leaves others behind."""

@@ -29,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
         "--storage", metavar="URL", help="of Optuna, as postgresql://... or journal:FILE; default: FOLDER/runs.db"
     )
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch; default 1, for repeatable results")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="of PyTorch, as cuda:1; default: a GPU where it finds one, else cpu"
+    )
     parser.add_argument("--check", action="store_true", help="only read the study and try a step of every variant")
     parser.add_argument("--report", action="store_true", help="only write the report of what is done")
     parser.add_argument("--progress", action="store_true", help="print a line of JSON after every epoch")

@@ -57,7 +57,7 @@ class Layer(nn.Module):
         """What attention gives each value, [B,H,N,N], read from outputs of values that are unit vectors. An encoding
         that rotates values mixes these, so that some are negative."""
         tokens, width = x.shape[1], self.qkv.in_features // self.heads
-        units = torch.eye(tokens).split(width, -1)
+        units = torch.eye(tokens, device=x.device).split(width, -1)
         values = [nn.functional.pad(u, (0, width - u.shape[-1])).expand(len(x), self.heads, -1, -1) for u in units]
         return torch.cat([self.attend(x, positions, v.contiguous()) for v in values], -1)[..., :tokens]
 
@@ -173,4 +173,4 @@ def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
     torch.manual_seed(seed)
     for part in variant.parts():
         _add(model, study, part, data)
-    return model
+    return model.to(data.train.tokens.device)

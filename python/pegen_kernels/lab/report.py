@@ -91,6 +91,7 @@ class Findings:
                     "parameters": result["parameters"],
                     "of_encodings": result["parameters_of_encodings"],
                     "seconds": result["seconds"],
+                    "rate": task.rate,
                 }
                 for task, result in results.items()
             ]
@@ -106,11 +107,15 @@ class Findings:
         study, shape, training = self.study, self.study.model, self.study.training
         data = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(study.data).items())
         on = machine()
+        rate = f"rate {training.rate:g}"
+        if training.rates:
+            rates, first = ", ".join(f"{x:g}" for x in training.rates), next(iter(self.measures))
+            rate = f"each variant's own rate, of {rates} the best of seed {training.tuning_seed} in '{first}'"
         diverged = [f"{t.variant} (seed {t.seed})" for t, result in self.results.items() if result["diverged"]]
         return [
             f"Data: {study.data_set} ({data}).",
             f"Model: {shape.depth} layers of {shape.dim} channels, {shape.heads} heads, float32. Training: AdamW,"
-            f" {training.epochs} epochs, batches of {training.batch}, rate {training.rate:g}, weight decay"
+            f" {training.epochs} epochs, batches of {training.batch}, {rate}, weight decay"
             f" {training.weight_decay:g}. Seeds: {', '.join(map(str, study.seeds))}; a seed decides data, first values"
             " and the order of batches for all variants alike.",
             f"Command: {command} ({on['processor']}, {on['cores']} cores; PyTorch {on['torch']}, Python"
@@ -166,17 +171,21 @@ def _costs(found: Findings) -> Table:
     if len(found.costs):
         each = found.costs.groupby("variant").median(numeric_only=True)
         base = each["step_ms"].get(found.study.baseline)
+        bare = min((each["step_ms"][name] for name in each.index if not found.study.variants[name].spec), default=None)
         for name in (name for name in found.study.variants if name in each.index):
             row = each.loc[name]
             ratio = f"{row['step_ms'] / base:.2f}" if base else ""
-            rows.append([name, f"{row['step_ms']:.1f}", ratio, f"{row['kept_mib']:.2f}",
-                         f"{row['parameters']:.0f}", f"{row['of_encodings']:.0f}"])  # fmt: skip
+            share = f"{1 - bare / row['step_ms']:.2f}" if bare else ""
+            rows.append([name, f"{row['step_ms']:.1f}", ratio, share, f"{row['kept_mib']:.2f}",
+                         f"{row['parameters']:.0f}", f"{row['of_encodings']:.0f}", f"{row['rate']:g}"])  # fmt: skip
     text = (
         "A step of training (forward, backward, AdamW): the processor's time, the median over steps and seeds, to be"
         " read as what the machine was when it was shared with other work. Kept: what a step holds for its backward"
-        " pass, parameters apart."
+        " pass, parameters apart. The encoding's share of a step is what it takes beyond one without an encoding, where"
+        " the study has such a variant."
     )
-    head = ["variant", "step, ms", f"times {found.study.baseline}", "kept, MiB", "parameters", "of encodings"]
+    head = ["variant", "step, ms", f"times {found.study.baseline}", "encoding's share", "kept, MiB", "parameters",
+            "of encodings", "rate"]  # fmt: skip
     return Table("costs", "Cost", text, head, rows)
 
 
@@ -279,7 +288,7 @@ def _json(found: Findings, command: str) -> str:
     content = {
         "name": study.name, "claim": study.claim, "command": command, "machine": machine(), "study": study.text,
         "missing": len(found.tasks) - len(found.results), "comparisons": found.comparisons,
-        "runs": [{"variant": t.variant, "seed": t.seed, "key": t.key, **found.results[t]} for t in found.results],
+        "runs": [{"variant": t.variant, "seed": t.seed, "key": t.key, "rate": t.rate, **found.results[t]} for t in found.results],
     }  # fmt: skip
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 

@@ -15,7 +15,7 @@ import torch
 from ..errors import ArgumentError, PegenError
 from ..explore.facts import run_explain
 from ..request import request_of
-from .data import SETS
+from .data import SETS, Digits
 
 try:
     import tomllib
@@ -49,6 +49,8 @@ class Training:
     epochs: int = 10
     batch: int = 64
     rate: float = 2e-3
+    rates: List[float] = field(default_factory=list)  # of which each variant has the best one, instead of `rate`
+    tuning_seed: int = 1000  # of the runs that find it
     weight_decay: float = 0.05
     perturbation: float = 0.0  # by half of which positions move at most, anew in each step and for each token
 
@@ -64,6 +66,7 @@ class Variant:
     fixed: list[str] = field(default_factory=list)  # operands that are not trained
     shared: list[str] = field(default_factory=list)  # operands that all layers share
     init: dict[str, Any] = field(default_factory=dict)  # first values: a deviation of normal ones, or a .npy file
+    perturbation: Optional[float] = None  # of training's positions, instead of the study's
     role: str = ""  # as explain has it
     declared: tuple[str, ...] = ()  # options that the description has
     others: tuple["Variant", ...] = ()  # descriptions that are applied with it
@@ -97,12 +100,19 @@ class Study:
     variants: dict[str, Variant]
     text: str  # the file
 
-    def settings(self) -> dict[str, Any]:
-        """What decides a run, but for its variant and seed."""
+    def perturbation(self, variant: Variant) -> float:
+        return self.training.perturbation if variant.perturbation is None else variant.perturbation
+
+    def settings(self, variant: Variant, rate: float) -> dict[str, Any]:
+        """What decides a run, but for its encoding and seed."""
         parts = {"data": self.data, "model": self.model, "training": self.training}
         told = {"set": self.data_set} | {name: dataclasses.asdict(part) for name, part in parts.items()}
-        if not self.training.perturbation:  # results of before there was any are still right
+        told["training"] |= {"rate": rate, "perturbation": self.perturbation(variant)}
+        del told["training"]["rates"], told["training"]["tuning_seed"]  # a run at a rate is the same run, tuned or not
+        if not told["training"]["perturbation"]:  # results of before there was any are still right
             del told["training"]["perturbation"]
+        if self.data_set == "digits" and self.data.samples == Digits.samples:
+            del told["data"]["samples"]
         return told
 
 
@@ -163,8 +173,9 @@ def _variant(name: str, given: Any, shared: Mapping[str, Any], folder: pathlib.P
     for role, words in (("additive", "add to the embedding"), ("pairwise", "are pairwise")):
         if sum(part.role == role for part in parts) > 1:
             raise ArgumentError(f"{where}: {' and '.join(str(p.spec) for p in parts)}: more than one of them {words}")
-    if any("scale" in table for table in tables[1:]):
-        raise ArgumentError(f"{where}: scale is of the positions of all; expected in the first table alone")
+    for word in ("scale", "perturbation"):
+        if any(word in table for table in tables[1:]):
+            raise ArgumentError(f"{where}: {word} is of the positions of all; expected in the first table alone")
     return dataclasses.replace(parts[0], others=tuple(parts[1:]))
 
 
@@ -173,8 +184,10 @@ def _one(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path)
     if not isinstance(table, dict):
         raise ArgumentError(f"{where}: is {table!r}; expected a table")
     found: Variant = _read(Variant, {"name": name, **table}, where, ("role", "declared", "others"))
+    if (found.perturbation or 0) < 0:
+        raise ArgumentError(f"{where}: perturbation is {found.perturbation}; expected 0 or more")
     if found.spec is None:
-        if set(table) - {"scale"}:
+        if set(table) - {"scale", "perturbation"}:
             raise ArgumentError(f"{where}: names no spec, which is no encoding at all, and says '{min(table)}' of it")
         return found
     spec = str(folder / found.spec) if os.path.isfile(folder / found.spec) else found.spec
@@ -199,31 +212,63 @@ def _checked(study: Study) -> Study:
     shape, training = study.model, study.training
     for where, part in (("[model]", shape), ("[training]", training)):
         for name, value in dataclasses.asdict(part).items():
-            may_be_0 = name in ("weight_decay", "perturbation")
-            if value < 0 or (value == 0 and not may_be_0):
+            may_be_0 = name in ("weight_decay", "perturbation", "tuning_seed")
+            every = value if isinstance(value, list) else [value]
+            if any(x < 0 or (x == 0 and not may_be_0) for x in every):
                 least = "0 or more" if may_be_0 else "more than 0"
                 raise ArgumentError(f"{where}: {name} is {value}; expected {least}")
+    if len(set(training.rates)) < len(training.rates):
+        raise ArgumentError(f"[training]: rates are {training.rates}; expected each once")
     if shape.dim % shape.heads:
         raise ArgumentError(f"[model]: dim is {shape.dim}; expected a multiple of heads, {shape.heads}")
     if not study.seeds or len(set(study.seeds)) < len(study.seeds):
         raise ArgumentError(f"seeds are {study.seeds}; expected one or more, each once")
+    if training.rates and training.tuning_seed in study.seeds:
+        raise ArgumentError(f"[training]: tuning_seed is {training.tuning_seed}; expected none of the seeds")
     if study.baseline not in study.variants:
         names = ", ".join(study.variants)
         raise ArgumentError(f"baseline is '{study.baseline}'; expected one of the variants: {names}")
     return study
 
 
-def load(path: str | os.PathLike[str]) -> Study:
-    """Raises ArgumentError with what is wrong in the file."""
-    path = pathlib.Path(path)
+def _document(path: pathlib.Path) -> tuple[dict[str, Any], str]:
+    """A file's tables and its text."""
     try:
         text = path.read_text()
-        document = tomllib.loads(text)
+        return tomllib.loads(text), text
     except OSError as e:
         raise ArgumentError(f"{path}: cannot be read: {e.strerror}") from e
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ArgumentError(f"{path}: {e}") from e
+
+
+def _extended(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+    """What a study says, in place of what the study says that it extends. [data] is replaced as a whole."""
+    if "extends" in common:
+        raise ArgumentError("extends a study that extends another; expected one that is complete")
+    without = own.pop("without", [])
+    if not _fits(without, List[str]) or set(without) - set(_table(common, "variants")):
+        names = ", ".join(_table(common, "variants"))
+        raise ArgumentError(f"without is {without!r}; expected a list of variants of what is extended: {names}")
+    merged = common | own
+    for name in ("model", "training", "options", "variants"):
+        merged[name] = _table(common, name) | _table(own, name)
+    merged["variants"] = {name: table for name, table in merged["variants"].items() if name not in without}
+    return merged
+
+
+def load(path: str | os.PathLike[str]) -> Study:
+    """Raises ArgumentError with what is wrong in the file."""
+    path = pathlib.Path(path)
+    document, text = _document(path)
     try:
+        if "extends" in document:
+            base = document.pop("extends")
+            if not isinstance(base, str):
+                raise ArgumentError(f"extends is {base!r}; expected the name of a file beside the study")
+            common, more = _document(path.parent / base)
+            common.pop("name", None)
+            document, text = _extended(document, common), f"{text}\n# {base}\n\n{more}"
         return _checked(_study(document, text, path))
     except ArgumentError as e:
         raise ArgumentError(f"{path}: {e}") from e

@@ -39,7 +39,7 @@ class Batches:
         for tokens, targets, *own in DataLoader(self.samples, sampler=order, batch_size=None):
             if self.perturbation:
                 at = own[0] if own else self.part.positions.expand(len(tokens), -1, -1)
-                own = [at + self.perturbation * (torch.rand(at.shape, generator=moves) - 0.5)]
+                own = [at + self.perturbation * (torch.rand(at.shape, generator=moves) - 0.5).to(at.device)]
             yield [tokens, targets, *own]
 
 
@@ -87,18 +87,29 @@ def kept_for_backward(model: Transformer, positions: torch.Tensor, batch: Any) -
     return sum(sizes.values())
 
 
+def _clock(data: Data) -> float:
+    """Seconds: a processor's of this process alone; on a GPU, where all that was asked for is done."""
+    if data.train.tokens.is_cuda:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
+
+
 class Run:
     """state: a file that holds how far it is; written at most every five seconds, at the end of an epoch."""
 
-    def __init__(self, study: Study, variant: Variant, seed: int, data: Data, state: pathlib.Path) -> None:
-        self.study, self.variant, self.seed, self.data, self.state = study, variant, seed, data, state
+    def __init__(self, study: Study, variant: Variant, seed: int, data: Data, state: pathlib.Path,
+                 rate: float | None = None) -> None:  # fmt: skip
+        """rate: of learning; without it the study's."""
+        self.made_of = (study, variant, seed, data, state, rate)
+        self.study, self.data, self.state = study, data, state
         self.model = build(study, variant, data, seed)
-        training = study.training
-        self.batches = Batches(data.train, training.batch, seed, training.perturbation)
+        training, most = study.training, study.training.rate if rate is None else rate
+        self.batches = Batches(data.train, training.batch, seed, study.perturbation(variant))
         trained = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(trained, lr=training.rate, weight_decay=training.weight_decay)
+        self.optimizer = torch.optim.AdamW(trained, lr=most, weight_decay=training.weight_decay)
         self.rate = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, training.rate, total_steps=training.epochs * len(self.batches) + 1, pct_start=0.1
+            self.optimizer, most, total_steps=training.epochs * len(self.batches) + 1, pct_start=0.1
         )
         self.done: dict[str, Any] = {"epoch": 0, "curve": [], "steps": [], "seconds": 0.0}
 
@@ -111,7 +122,7 @@ class Run:
         except FileNotFoundError:
             pass
         except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError):
-            self.__init__(self.study, self.variant, self.seed, self.data, self.state)  # cut short: from the start
+            self.__init__(*self.made_of)  # type: ignore[misc]  # cut short: from the start
 
     def keep(self) -> None:
         temporary = self.state.with_suffix(f".{os.getpid()}.tmp")
@@ -131,9 +142,9 @@ class Run:
     def epoch(self) -> None:
         start, losses = time.perf_counter(), []
         for batch in self.batches.of(self.done["epoch"]):
-            before = time.process_time()
+            before = _clock(self.data)
             losses.append(self.step(batch))
-            self.done["steps"].append(time.process_time() - before)
+            self.done["steps"].append(_clock(self.data) - before)
         self.done["epoch"] += 1
         first = next(iter(self.data.tests.values()))
         self.done["curve"].append([statistics.fmean(losses), measure(self.model, first)])
@@ -171,15 +182,27 @@ class Run:
         return self.result()
 
 
-def rehearse(study: Study, variant: Variant, data: Data) -> str:
+def _expected(study: Study, variant: Variant, data: Data) -> float:
+    """Seconds of a run, from one step: a test is a forward pass, a third of a step by tokens."""
+    run, epochs = Run(study, variant, 0, data, pathlib.Path(os.devnull)), study.training.epochs
+    start = time.perf_counter()
+    run.step(next(run.batches.of(0)))
+    step = time.perf_counter() - start
+    a_token = step / 3 / (run.batches.size * data.train.tokens.shape[1])
+    tests = [a_token * len(part) * part.tokens.shape[1] for part in data.tests.values()]
+    return epochs * (len(run.batches) * step + tests[0]) + sum(tests)
+
+
+def rehearse(study: Study, variant: Variant, data: Data) -> tuple[str, float]:
     """A step of training and a sample of every test, so that what cannot be is told before hours are spent. Returns the
-    digest of what is trained."""
+    digest of what is trained and the seconds that a run will take."""
     model = build(study, variant, data, seed=0)
     few = Part(data.train.tokens[:2], data.train.positions[:2] if data.train.positions.dim() == 3 else
                data.train.positions, data.train.targets[:2])  # fmt: skip
-    loss_of(model, few.positions, next(Batches(few, 2, 0, study.training.perturbation).of(0))).backward()
+    loss_of(model, few.positions, next(Batches(few, 2, 0, study.perturbation(variant)).of(0))).backward()
     for part in data.tests.values():
         positions = part.positions if part.positions.dim() == 2 else part.positions[:2]
         with torch.no_grad():
             model(part.tokens[:2], positions)
-    return "-".join(encoding.kernel.digest for encoding in model.encodings())
+    digest = "-".join(encoding.kernel.digest for encoding in model.encodings())
+    return digest, _expected(study, variant, data)
