@@ -53,8 +53,8 @@ struct torch_answers {
 };
 void set_answers(const struct torch_answers *answers);
 
-/* Makes a kernel known to the operators of this process, ON_PROCESSOR or for a CUDA device; it and its name stay. Of
- * one thread at a time. 0 where there is no memory. */
+/* Makes a kernel known to the operators of this process, ON_PROCESSOR or for a CUDA device; it and its name stay. One
+ * thread at a time may call it. Returns 0 where there is no memory. */
 int add_kernel(const char *name, int device, const pegen_kernel *kernel);
 
 /* Begins a call of the kernel whose name is a text on the stack. */
@@ -90,7 +90,7 @@ void run_entry(struct call *call, const struct torch_entry *entry, int64_t work)
 /* Puts the results on the stack, singly or (as_list) as one list, or throws PyTorch's exception. */
 void end_call(struct call *call, torch_value *stack, bool as_list);
 
-/* Of NULL, which stands for what could not be read: 0. */
+/* Both are 0 for NULL, which stands for what could not be read. */
 int64_t count_elements(const DLTensor *x);
 int64_t last_size(const DLTensor *x);
 

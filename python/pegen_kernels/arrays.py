@@ -164,8 +164,8 @@ def zeros_like(x: Any, dtype: str) -> Any:
 
 
 def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """An array of x's library and number type with another shape, whose axes lie in memory as x's do, channels last. Of
-    libraries whose arrays cannot be written, one of NumPy, for `give_back`."""
+    """An array of x's library and number type with another shape, whose axes lie in memory as x's do, channels last.
+    Where the library's arrays cannot be written it is one of NumPy, for `give_back`."""
     torch = sys.modules.get("torch")
     is_torch = torch and isinstance(x, torch.Tensor)
     seen = None if is_torch else view("array", x)

@@ -14,7 +14,7 @@ NO_GRADIENT = 56  # PEGEN_ERROR_NO_GRADIENT
 
 
 class Call:
-    """pegen_args with all that it points to. Of one thread at a time.
+    """pegen_args with all that it points to, for one thread at a time.
 
     tensors: by field of pegen_args; those of pegen_grad_args are called "grad.q_out" and so on; operands and inputs are
     lists of their own; of those, gradients are "grad.operand.0", "grad.input.0" and so on. numbers: scale, causal;

@@ -153,7 +153,7 @@ def in_order(kernel: str, what: str, infos: Sequence[Any], given: Any) -> list[A
 
 
 def _views(**given: Any) -> dict[str, View]:
-    """Of those that are given, by their names."""
+    """Views of those tensors that are given, by their names."""
     return {name: view(name, x) for name, x in given.items() if x is not None}
 
 
@@ -434,8 +434,8 @@ class Kernel:
 
         gradients: of `gradient_table`, of a call with `table`: what the rows give the tokens of that table is added
         there, for `prepare_backward`. It takes q, k: what `encode` returned, or, with from_input=True, what it was
-        given (exact in 16 bits, where what it returned is rounded); the same in all calls with these gradients. Of a
-        kernel that maps channels before they turn (`needs_input`) every call takes q, k: what `encode` was given."""
+        given (exact in 16 bits, where what it returned is rounded); the same in all calls with these gradients. A
+        kernel that maps channels before they turn (`needs_input`) takes what `encode` was given in every call."""
         sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
         if not sources:
             raise ArgumentError("grad_q, grad_k: neither was given")

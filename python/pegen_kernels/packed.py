@@ -105,7 +105,7 @@ def _check(found: Any, packed: Tensor, positions: Tensor | None, operands: Seque
 
 
 def _planned(encoding: Any, packed: Tensor, positions: Tensor | None) -> Tensor:
-    """The same values in a compiled graph, in memory of its own: a gradient's function that writes its argument cannot
+    """Encoded rows in a compiled graph, in memory of their own: a gradient's function that writes its argument cannot
     be traced."""
     if packed.ndim != 5 or packed.shape[2] != 3:
         raise ArgumentError(f"qkv has {packed.ndim} dimensions; expected [batches, tokens, 3, heads, channels]")

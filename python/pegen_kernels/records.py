@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 class GradientTable:
     """Sums of what the rows of many calls gave the tokens of a table: `encode_backward` adds to them, one call after
-    the other, `prepare_backward` goes on from there. Of this process."""
+    the other, `prepare_backward` goes on from there. Another process cannot read them."""
 
     def __init__(self, address: int, size: int, keeps: Any) -> None:
         self.address, self.size, self.keeps = address, size, keeps

@@ -118,7 +118,7 @@ def of_operand(cuts: Cuts, info: Any) -> list[Any]:
 
 
 def of_gradient(cuts: Cuts, placements: Sequence[Any]) -> list[Any]:
-    """Of what several parts of a call share: they add up."""
+    """Placements of gradients: parts of what several parts of a call share add up."""
     return [Partial() if cut is not None and isinstance(place, Replicate) else place
             for cut, place in zip(cuts, placements)]  # fmt: skip
 

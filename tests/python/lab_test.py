@@ -20,7 +20,7 @@ import torch
 from explore_test import opened
 from pegen_kernels.lab import lab, statistics, train
 from pegen_kernels.lab.data import SETS, Part, _bits, _shape_bias
-from pegen_kernels.lab.engine import tasks_of
+from pegen_kernels.lab.engine import tasks_of, tuned, tuning_of
 from pegen_kernels.lab.model import build
 from pegen_kernels.lab.study import load
 
@@ -245,6 +245,10 @@ REFUSED = (
     ("[variants.none]", "[variants.none]\nfixed = []", "names no spec"),
     ("seeds = [0, 1]", "seeds = [0, 1", "Unclosed array"),
     ("epochs = 4", "epochs = 4\nperturbation = -1.0", "perturbation is -1.0; expected 0 or more"),
+    ("{ base = 100 }", "{ base = 100 }\nperturbation = -1.0", "perturbation is -1.0; expected 0 or more"),
+    ("rate = 6e-3", "rates = [6e-3, 6e-3]", "rates are [0.006, 0.006]; expected each once"),
+    ("rate = 6e-3", "rates = [6e-3, 0.0]", "rates is [0.006, 0.0]; expected more than 0"),
+    ("rate = 6e-3", "rates = [6e-3]\ntuning_seed = 1", "tuning_seed is 1; expected none of the seeds"),
     ("{ base = 100 }", '{ base = 100 }\nshared = ["freqs"]', "shared: no operand 'freqs'; there are: none"),
 )
 
@@ -337,9 +341,70 @@ def check_perturbed(folder):
     assert all(len(batch) == 2 for batch in train.Batches(data.train, 9, 0).of(0))
     file.write_text(SHORT)
     plain_study = load(file)
-    assert "perturbation" not in plain_study.settings()["training"]  # results of before go on to count
+    rope = plain_study.variants["rope"]
+    assert "perturbation" not in plain_study.settings(rope, 6e-3)["training"]  # results of before go on to count
     digests = {name: "the same" for name in study.variants}
     assert tasks_of(study, digests)[0].key != tasks_of(plain_study, digests)[0].key
+    # A variant's own, in place of the study's.
+    half = SHORT.replace("epochs = 4", "epochs = 4\nperturbation = 0.5")
+    file.write_text(half)
+    first = tasks_of(load(file), digests)[0].key
+    file.write_text(half + "perturbation = 0.0\n")
+    own = load(file)
+    assert [own.perturbation(variant) for variant in own.variants.values()] == [0.5, 0.0]
+    assert [task.key for task in tasks_of(own, digests)[:2]] == [first, tasks_of(plain_study, digests)[1].key]
+
+
+def check_tuned(folder):
+    """Each variant has the rate that a run of another seed learned best with; runs at that rate are those of a study
+    that states it."""
+    file, out, plain_out = folder / "tuned.toml", folder / "tuned", folder / "untuned"
+    short = SHORT.replace("seeds = [0, 1]", "seeds = [0]").replace("epochs = 4", "epochs = 2")
+    file.write_text(short.replace("rate = 6e-3", "rates = [6e-3, 1e-9]\ntuning_seed = 7"))
+    for place in (out, plain_out):
+        place.mkdir()
+    said = run(file, "-o", out)
+    lines = [line for line in said.splitlines() if "seed 7" in line]
+    assert len(lines) == 4 and all(" left)" in line for line in lines) and "seed 0" in said, said
+    found = results(out)
+    assert found["missing"] == 0 and [(r["seed"], r["rate"]) for r in found["runs"]] == [(0, 6e-3)] * 2
+    assert "of 0.006, 1e-09 the best of seed 7 in '3 x 3'" in (out / "results.md").read_text()
+    study = load(file)
+    digests = {name: "the same" for name in study.variants}
+    tuning = tuning_of(study, digests)
+    worths = {("none", 6e-3): 0.3, ("none", 1e-9): 0.3, ("rope", 6e-3): None, ("rope", 1e-9): 0.1}
+    made = {task: {"values": {"3 x 3": worths[task.variant, task.rate]}} for task in tuning}
+    assert tuned(study, made, "accuracy") == {"none": 6e-3, "rope": 1e-9}
+    worths["none", 6e-3] = 0.4
+    made = {task: {"values": {"3 x 3": worths[task.variant, task.rate]}} for task in tuning}
+    assert tuned(study, made, "bits")["none"] == 1e-9  # where less is better
+    file.write_text(short)
+    run(file, "-o", plain_out)
+    assert plain(plain_out) == plain(out)
+    assert all("tuning_seed" not in study.settings(v, 1.0)["training"] for v in study.variants.values())
+
+
+def check_extended(folder):
+    """A study says what differs from another; data are replaced, all else is laid over."""
+    whole, file = folder / "whole.toml", folder / "more.toml"
+    whole.write_text(SHORT)
+    own = 'extends = "whole.toml"\nwithout = ["none"]\nbaseline = "mixed"\n[data]\nset = "arrows"\ncells = [5]\n'
+    file.write_text(own + '[training]\nepochs = 2\n[variants.mixed]\nspec = "rope_mixed"\n')
+    study = load(file)
+    assert (study.name, study.seeds, study.claim) == ("more", [0, 1], "Without positions there is nothing to learn.")
+    assert list(study.variants) == ["rope", "mixed"] and study.data == SETS["arrows"](cells=[5])
+    assert (study.training.epochs, study.training.rate, study.model.dim) == (2, 6e-3, 32)
+    assert 'extends = "whole.toml"' in study.text and 'name = "short"' in study.text
+    for text, words in (
+        ('extends = "absent.toml"\n', "absent.toml: cannot be read"),
+        ("extends = 1\n", "extends is 1; expected the name of a file"),
+        ('extends = "whole.toml"\nwithout = ["all"]\n', "expected a list of variants of what is extended: none, rope"),
+        ('extends = "more.toml"\n', "extends a study that extends another"),
+        ('without = ["none"]\n' + SHORT, "no setting 'without'"),
+    ):
+        other = folder / "wrong.toml"
+        other.write_text(text)
+        assert words in run(other, "-o", folder / "extended", "--check", status=1), text
 
 
 DISTANCES = """
@@ -383,7 +448,8 @@ def check_refusals(folder):
         assert words in said, (new, said)
         assert not list(out.iterdir()), new
     file.write_text(SHORT)
-    run(file, "-o", folder / "made" / "here", "--check")
+    assert "4 runs can be made, about " in run(file, "-o", folder / "made" / "here", "--check")
+    assert "--device nothing: " in run(file, "-o", out, "--device", "nothing", status=1)
     assert (folder / "made" / "here").is_dir()
     assert "cannot be made" in run(file, "-o", file / "below", status=1)
     # What is wrong with the command line is said before PyTorch is imported.
@@ -411,7 +477,7 @@ def check_studies():
         kept = STUDIES / "results" / f"{study.name}.json"
         if kept.exists():
             found = json.loads(kept.read_text())
-            assert found["missing"] == 0 and found["study"] == file.read_text(), f"{kept} is of another study"
+            assert found["missing"] == 0 and found["study"] == study.text, f"{kept} is of another study"
 
 
 if __name__ == "__main__":
@@ -424,6 +490,8 @@ if __name__ == "__main__":
         check_list(pathlib.Path(name))
         check_shared(pathlib.Path(name))
         check_perturbed(pathlib.Path(name))
+        check_tuned(pathlib.Path(name))
+        check_extended(pathlib.Path(name))
         check_distances(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))

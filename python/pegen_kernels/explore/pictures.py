@@ -128,7 +128,7 @@ def directions(all_facts: Sequence[Facts]) -> Picture:
 
 
 def _map_table(f: Facts, values: numpy.ndarray) -> tuple[Table, str, str, str | None]:
-    """Of the last two axes; of three, slices along the first, from no displacement on."""
+    """A map of the last two axes; of three axes, slices along the first, from no displacement on."""
     names = [f"{name} displacement" for name in f.axes]
     shown, places = values.astype(object), f.displacements
     shown[~numpy.isfinite(values)] = None

@@ -45,7 +45,7 @@ class Operands(NamedTuple):
     seed: int | None
 
     def words(self) -> list[str]:
-        """The same for `pegen explain`."""
+        """Operands as words of `pegen explain`."""
         found = [f"--operands={name}={file}" for name, file in self.files.items()]
         if self.checkpoint is not None:
             found.append(f"--operands={self.checkpoint}")

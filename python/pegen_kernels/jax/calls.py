@@ -127,7 +127,7 @@ def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -
 
 
 def axes_of(x: Any) -> frozenset[str]:
-    """Of the mesh, along which x varies inside shard_map."""
+    """Axes of the mesh along which x varies inside shard_map."""
     manual = getattr(jax.typeof(x), "mat", None)
     return manual.varying if manual else frozenset()
 

@@ -155,8 +155,8 @@ def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, 
     fall, or end elsewhere than with the rows are refused when the program runs, as JAX reports errors of its own. On
     processors.
 
-    Returns [B,H,N,Dv]; with_lse: and ln of the sums of exp(score), [B,H,N] of float32 in either layout. Of rows
-    [N,H,head_dim] (one batch) [N,H,Dv] and [N,H], and inputs are [N,H,size]. Arrays are never written. Raises
+    Returns [B,H,N,Dv]; with_lse: and ln of the sums of exp(score), [B,H,N] of float32 in either layout. Rows
+    [N,H,head_dim] are one batch: [N,H,Dv] and [N,H] are returned, and inputs are [N,H,size]. Arrays are never written. Raises
     ArgumentError.
     """
     bounds = (cu_seqlens, k_cu_seqlens)

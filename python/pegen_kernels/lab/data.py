@@ -47,7 +47,7 @@ class Data:
         return dataclasses.replace(self, train=self.train.to(device), tests=tests)
 
     def digest(self) -> str:
-        """Of what is trained on and of all tests: the same data have the same on any machine."""
+        """A digest of what is trained on and of all tests: equal data have an equal one on any machine."""
         found = hashlib.sha256()
         for part in (self.train, *self.tests.values()):
             for x in (part.tokens, part.positions, part.targets):

@@ -71,8 +71,8 @@ def tuning_of(study: Study, digests: Mapping[str, str]) -> list[Task]:
 
 
 def tuned(study: Study, results: Mapping[Task, dict[str, Any]], measure: str) -> dict[str, float]:
-    """Of each variant the rate whose run has the best value in the first test; the first of equals. measure: of that
-    test. A run without a value is worse than all others."""
+    """Each variant's rate: that of the run with the best value in the first test, the first of equals. measure: what
+    that test measures. A run without a value is worse than all others."""
     sign = 1 if MEASURES[measure].higher_is_better else -1
     best: dict[str, tuple[float, float]] = {}
     for task in sorted(results, key=lambda task: study.training.rates.index(task.rate)):
@@ -196,7 +196,7 @@ class Engine:
             time.sleep(_PAUSE)
 
     def waiting(self, keys: Any) -> list[FrozenTrial]:
-        """Of these tasks: a study that has changed leaves others behind."""
+        """Trials of these tasks; a study that has changed leaves others behind."""
         return [t for t in self.trials.get_trials(states=(TrialState.WAITING,)) if t.user_attrs.get("key") in keys]
 
     def elsewhere(self, keys: Any) -> int:

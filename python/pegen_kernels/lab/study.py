@@ -34,7 +34,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the transformer."""
+    """The transformer's sizes."""
 
     dim: int = 48  # channels, of all heads together
     heads: int = 2

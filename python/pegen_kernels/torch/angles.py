@@ -20,7 +20,7 @@ from ..errors import ArgumentError
 from . import rotary
 
 _TOLERANCE = {torch.float32: 2.0**-16, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-6}
-"""Of rows in [-1, 1] that both turned; angles of the model's own code are float32."""
+"""How far rows in [-1, 1] that both turned may differ; angles of the model's own code are float32."""
 
 
 class _NoAttribute(ArgumentError, AttributeError):

@@ -149,8 +149,8 @@ def _as(x: Tensor, like: Tensor) -> Tensor:
 
 
 def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, Any, Any]:
-    """Of rows, of positions, and of operands. Where columns are appended nothing is kept: what stands in its place is
-    not looked at."""
+    """Gradients of rows, of positions, and of operands. Where columns are appended nothing is kept: what stands in its
+    place is not looked at."""
     saved, n = ctx.saved_tensors, ctx.n_kept
     positions = saved[n] if ctx.has_positions else None
     operands = saved[n + ctx.has_positions :]

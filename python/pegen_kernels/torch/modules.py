@@ -76,7 +76,7 @@ class _Module(nn.Module):
         return kernel_of(self.kernel_name)
 
     def _operands(self) -> list[Tensor]:
-        """Of 16 bits in float32, which what is read at computed places (a table of displacements) has to be."""
+        """Operands as kernels take them: those of 16 bits in float32, as a table of displacements has to be."""
         own = self._parameters  # where one that is parametrized is not
         given = [own[name] if name in own else getattr(self, name) for name in self._names]
         return [x.float() if x.dtype in _NARROW else x for x in given]

@@ -3,7 +3,7 @@
 Each names its kernel by a text (names.py). They are C, where the PyTorch of this process has what that needs
 (extension.py); the functions here are what runs elsewhere, and what says which results each has (fakes). Each
 is there three times: as itself; as the overload `kernel`, where autograd does no more than refuse tangents; and as
-`alone`, which autograd does not see. Those of attention are in attention.py.
+`alone`, which autograd does not see. Attention's operators are in attention.py.
 """
 from __future__ import annotations
 
