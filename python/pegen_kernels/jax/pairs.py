@@ -156,8 +156,8 @@ def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, 
     processors.
 
     Returns [B,H,N,Dv]; with_lse: and ln of the sums of exp(score), [B,H,N] of float32 in either layout. Rows
-    [N,H,head_dim] are one batch: [N,H,Dv] and [N,H] are returned, and inputs are [N,H,size]. Arrays are never written. Raises
-    ArgumentError.
+    [N,H,head_dim] are one batch: [N,H,Dv] and [N,H] are returned, and inputs are [N,H,size]. Arrays are never
+    written. Raises ArgumentError.
     """
     bounds = (cu_seqlens, k_cu_seqlens)
     names, rows, rest = prepared(

@@ -288,7 +288,7 @@ def _json(found: Findings, command: str) -> str:
     content = {
         "name": study.name, "claim": study.claim, "command": command, "machine": machine(), "study": study.text,
         "missing": len(found.tasks) - len(found.results), "comparisons": found.comparisons,
-        "runs": [{"variant": t.variant, "seed": t.seed, "key": t.key, "rate": t.rate, **found.results[t]} for t in found.results],
+        "runs": [task._asdict() | result for task, result in found.results.items()],
     }  # fmt: skip
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 

@@ -70,7 +70,8 @@ def _given(operand: Operand, given: Any) -> torch.Tensor:
 
 
 def values_of(kernel: Kernel, init: Mapping[str, Given]) -> dict[str, torch.Tensor]:
-    """First values of every operand. init: tensors by name, or functions from a shape to a tensor; others as described."""
+    """First values of every operand. init: tensors by name, or functions from a shape to a tensor; others as
+    described."""
     if unknown := set(init) - {operand.name for operand in kernel.operands}:
         names = ", ".join(operand.name for operand in kernel.operands) or "none"
         raise ArgumentError(f"init: {kernel.name} has no operand '{min(unknown)}'; it has: {names}")
