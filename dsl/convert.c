@@ -394,6 +394,7 @@ static void read_blocks(lua_State *L, spec *d, arena *memory) {
   read_matrices(L, d);
   read_map_of_channels(L, d);
   d->dual_axes = (unsigned)integer_field(L, "dual_axes");
+  d->products = (spec_products)integer_field(L, "products");
   OPTIONAL(L, "basis", d->basis = read_basis(L));
   read_generators(L, d);
   read_block(L, d, memory);

@@ -19,12 +19,12 @@ local rotors = core.include "rotors"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "precision", "basis", "bias", "score", "sink", "add", "role", "value_dim", "scale", "values",
-  "sides", "models", "parts", "pre", "matrix",
+  "amplitude", "position", "precision", "products", "basis", "bias", "score", "sink", "add", "role", "value_dim",
+  "scale", "values", "sides", "models", "parts", "pre", "matrix",
 }
 local PART_FIELDS = {
   "span", "axes", "block", "layout", "generators", "combine", "phase", "amplitude", "position", "precision",
-  "pre", "matrix",
+  "products", "pre", "matrix",
 }
 local word = WORD -- of what is described: the whole, or a part of it
 local encoding = {}
@@ -385,6 +385,25 @@ end
 
 local PRECISIONS = { "exact phases", "float32 phases" }
 
+-- How a block's matrix is multiplied: products added without rounding, rounded to float32, or with the matrix's entries
+-- to the rows' type.
+local PRODUCTS = { "fused", "float32", "rounded" }
+
+-- The field `products`, as the number of its word from 0 on (spec_products).
+local function products_of(given, block)
+  if given.products == nil then return 0 end
+  for i, products in ipairs(PRODUCTS) do
+    if given.products == products then
+      if i > 1 and (block.dense or given.basis ~= nil) then
+        check.fail_field("products", "products that are rounded go with blocks of blades or of pe.linear and no "
+          .. "'basis'; \"fused\" was expected")
+      end
+      return i - 1
+    end
+  end
+  check.wrong(word, "products", given.products, "\"fused\", \"float32\" or \"rounded\"")
+end
+
 -- Describes blocks that are multiplied by a matrix which the description writes: rotors that turn nothing, and the
 -- entries of it.
 local function written_blocks(given, block, described, axes, blocks, channels)
@@ -401,7 +420,7 @@ local function written_blocks(given, block, described, axes, blocks, channels)
     phases[a], positions[a], order[a] = core.merge(0, 1), core.merge(core.position(a - 1), 1), a - 1
   end
   return {
-    matrices = matrices, rounds_phases = false, algebra = block.algebra, size = block.size, dense = false, map = "",
+    matrices = matrices, rounds_phases = false, products = products_of(given, block), algebra = block.algebra, size = block.size, dense = false, map = "",
     is_f64 = false, blades = block.masks, signs = block.signs, blocks = blocks, channels = channels, combine = "sum",
     order = order, generators = generators, phases = phases, positions = positions, amplitude = 1.0, dual_axes = 0,
   }
@@ -487,6 +506,7 @@ local function blocks_of(given, described, axes, index_of, first, count, least, 
   return {
     pre = pre.map_of(given.pre, word, block, given.basis), -- last, so that no other field can be given its x
     rounds_phases = precision == "float32 phases",
+    products = products_of(given, block),
     algebra = block.algebra,
     size = block.size,
     dense = block.dense or false,
@@ -524,8 +544,8 @@ end
 
 -- Fields that say something of blocks: none of them goes without one.
 local OF_BLOCKS = {
-  "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis", "sides",
-  "pre", "matrix",
+  "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "products", "basis",
+  "sides", "pre", "matrix",
 }
 
 -- What goes with a rotation alone, where there is none.
@@ -627,6 +647,10 @@ local function describe_pairwise(given, described, index_of)
     if given.pre ~= nil then
       check.fail_field("pre", "field 'pre' is for separable encodings, which map rows of q and k before they turn: "
         .. "attention turns keys by displacements; q and k can be mapped by a kernel of their own before it")
+    end
+    if given.products ~= nil then
+      check.fail_field("products", "field 'products' is for separable encodings: attention turns keys by displacements "
+        .. "in float32")
     end
     if given.sides ~= nil then
       check.fail_field("sides", "field 'sides' is for separable encodings: a pair has one displacement, and its keys "

@@ -268,6 +268,22 @@ static ir_value coefficient(row_emitter *r, int term, int j) {
   return emit_taking_turns(r->b, both, j - first);
 }
 
+/* Adds coefficients times channels to y (null: nothing), rounded as the description says. */
+static ir_value emit_term(row_emitter *r, ir_value coefficients, ir_value channels, ir_value y) {
+  ir *b = r->b;
+  spec_products kind = r->p->spec->products;
+  unsigned native = r->target->native;
+  if (kind == PRODUCTS_FUSED) return emit_multiply_add(b, r->target, coefficients, channels, y);
+  if (kind == PRODUCTS_ROUNDED) coefficients = emit_rounded(b, native, r->dtype, coefficients);
+  bool was_exact = b->exact;
+  b->exact = true; /* LLVM fuses none of them */
+  ir_value product = mul(b, coefficients, channels);
+  if (kind == PRODUCTS_ROUNDED) product = emit_rounded(b, native, r->dtype, product);
+  if (y.ptr) product = add(b, y, product);
+  b->exact = was_exact;
+  return product;
+}
+
 /* y of vector j, coefficients multiplied with channels or added to them; a null value where every lane is the input's.
  */
 static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j) {
@@ -280,7 +296,7 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
     ir_value taken = permuted(r, r->p, x, k, j, true);
     if (!taken.ptr) continue; /* of a pair the other vector's channels alone take something */
     ir_value own = coefficient(r, k, j);
-    ir_value sum = adds ? add(b, taken, own) : emit_multiply_add(r->b, r->target, own, taken, y);
+    ir_value sum = adds ? add(b, taken, own) : emit_term(r, own, taken, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);

@@ -43,6 +43,11 @@ static const char *leftover_text(arena *a, const explanation *e) {
   return arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes");
 }
 
+static const char *const PRODUCTS[] = {
+    [PRODUCTS_FLOAT32] = "rounded to float32, then added",
+    [PRODUCTS_ROUNDED] = "rounded to the rows' type, as are the matrix's entries: three half units of a block's norm at most",
+};
+
 /* What turns, or what is in place of it. */
 static void print_blocks(arena *a, const spec *s, const explanation *e) {
   const char *rest = leftover_text(a, e);
@@ -57,6 +62,7 @@ static void print_blocks(arena *a, const spec *s, const explanation *e) {
   if (e->gain) line("amplitude", e->gain);
   if (s->pre)
     line("map", arena_printf(a, "x -> %s, of every channel of a block, before it turns", explain_map_text(a, s)));
+  if (s->products) line("products", PRODUCTS[s->products]);
   if (s->dual_axes) line("sides", "dual: rows of k take R, those of q take R^-T, its boosts turned back");
 }
 
@@ -259,6 +265,7 @@ static void json_axes(arena *a, json_writer *w, const spec *s, const explanation
   }
   json_end(w, ']');
   if (e->combine) json_text(w, "combine", e->combine);
+  if (s->products) json_text(w, "products", PRODUCTS[s->products]);
   if (s->dual_axes) json_text(w, "sides", "dual");
   if (s->pre) json_text(w, "map", explain_map_text(a, s));
 }

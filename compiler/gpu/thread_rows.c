@@ -187,27 +187,38 @@ void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
   }
 }
 
-/* Row `component` of a block's matrix, or of its transpose, times the block's channels x[component]; first: how it
- * begins. */
-static ir_value times(row_thread *r, const char *first, bool transposed, int slot, int component, const ir_value *x) {
+/* Adds a coefficient times a channel to sum (null: nothing), rounded as the description says. */
+static ir_value emit_term(row_thread *r, ir_value coefficient, ir_value channel, ir_value sum) {
+  ir *b = r->b;
+  spec_products kind = r->p->spec->products;
+  if (kind == PRODUCTS_FUSED) return sum.ptr ? ir_fma(b, coefficient, channel, sum) : mul(b, coefficient, channel);
+  if (kind == PRODUCTS_ROUNDED) coefficient = emit_rounded(b, r->native, r->dtype, coefficient);
+  ir_value product = mul(b, coefficient, channel);
+  if (kind == PRODUCTS_ROUNDED) product = emit_rounded(b, r->native, r->dtype, product);
+  return sum.ptr ? add(b, sum, product) : product;
+}
+
+/* Row `component` of a block's matrix, or of its transpose, times the block's channels x[component]; adds: it
+ * begins with a sum. */
+static ir_value times(row_thread *r, bool adds, bool transposed, int slot, int component, const ir_value *x) {
   int n = r->p->spec->n_components;
   ir_value sum = {NULL};
   for (int j = 0; j < n; j++) {
     ir_value c = r->coefficient[(slot * n + (transposed ? j : component)) * n + (transposed ? component : j)];
     if (!c.ptr || !x[j].ptr) continue;
-    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, first, c, x[j]);
+    sum = adds && !sum.ptr ? add(r->b, c, x[j]) : emit_term(r, c, x[j], sum);
   }
   return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
 }
 
 /* The same of an op: of a sum its number and the channel. */
 static ir_value encoded(row_thread *r, int slot, int component, const ir_value *x) {
-  return times(r, r->turn->kind == OP_ADD ? "arith.addf" : "arith.mulf", false, slot, component, x);
+  return times(r, r->turn->kind == OP_ADD, false, slot, component, x);
 }
 
 void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y) {
   for (int i = 0; i < r->p->spec->n_components; i++)
-    if (x[i].ptr) y[i] = times(r, "arith.mulf", true, slot, i, x);
+    if (x[i].ptr) y[i] = times(r, false, true, slot, i, x);
 }
 
 /* Functions that threads have as sums of two float32 are computed so and rounded once. */

@@ -561,6 +561,8 @@ bool spec_validate(const spec *s) {
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
   if (s->dual_axes && (s->dense || s->basis || s->function || s->pairwise || s->n_components == 0))
     return wrong(s, "boosts back of what does not boost");
+  if (s->products && (s->dense || s->basis || s->pairwise || s->n_components == 0))
+    return wrong(s, "products rounded of no blocks of blades");
   if (s->n_parts) return check_parts(s);
   if (s->gain[0] && (s->basis || s->dense || s->pairwise || s->n_components == 0))
     return wrong(s, "an amplitude that is a function, of no blocks of blades");

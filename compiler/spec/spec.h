@@ -286,6 +286,14 @@ typedef struct spec_polynomial {
   bool split_columns; /* in 16 bits: columns as sums of two */
 } spec_polynomial;
 
+/* How a row of a block's matrix is multiplied with channels. Frameworks' operators round each product, so that kernels
+ * with their results to the bit do so, too. */
+typedef enum spec_products {
+  PRODUCTS_FUSED, /* multiplied and added in float32, rounded once an addition */
+  PRODUCTS_FLOAT32, /* each product is rounded to float32 before it is added */
+  PRODUCTS_ROUNDED, /* the matrix's entries and each product are rounded to the rows' number type */
+} spec_products;
+
 typedef struct spec_part spec_part;
 
 typedef struct spec {
@@ -315,6 +323,7 @@ typedef struct spec {
   /* Bit a: rows of q are boosted back by axis a, so that they take R^-T where rows of k take R and a score is one of
    * R(r_i)^-1 R(r_j). 0: they take R, which for turns is the same. */
   unsigned dual_axes;
+  spec_products products; /* of the rows' channels and the matrices of their blocks */
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
   const expr *gain[2];
@@ -417,6 +426,13 @@ static inline bool spec_maps_channels(const spec *s) {
   bool maps = s->pre != NULL;
   for (int i = 0; i < s->n_parts; i++) maps = maps || s->part[i].of->pre;
   return maps;
+}
+
+/* Whether blocks, or a part's, round the matrix's entries and each product to the rows' type. */
+static inline bool spec_rounds_products(const spec *s) {
+  bool rounds = s->products == PRODUCTS_ROUNDED;
+  for (int i = 0; i < s->n_parts; i++) rounds = rounds || s->part[i].of->products == PRODUCTS_ROUNDED;
+  return rounds;
 }
 
 /* Whether gradients take what encode read, of some part at least: what was written does not tell what was mapped, or

@@ -439,6 +439,7 @@ static void rotors(wire *w, spec *s) {
   OPTIONAL(w, spec_dense, s->dense, dense(w, s, found));
   if (!s->dense) blades(w, s);
   NUMBER(w, s->dual_axes, 0, (1 << SPEC_MAX_AXES) - 1);
+  NUMBER(w, s->products, PRODUCTS_FUSED, PRODUCTS_ROUNDED);
   bool gains = s->gain[0] != NULL;
   flag(w, &gains);
   for (int side = 0; side < 2 && gains; side++) root(w, s, &s->gain[side]);

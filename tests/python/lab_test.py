@@ -126,7 +126,7 @@ def check_killed(folder):
 
 
 def check_journal(folder, whole):
-    """The same in a storage without a database."""
+    """A killed study goes on in a storage without a database."""
     study, killed = folder / "short.toml", folder / "journal"
     study.write_text(SHORT)
     killed.mkdir()
@@ -468,7 +468,7 @@ def check_refusals(folder):
 
 
 def check_studies():
-    """Those of the repository can be read, and each has its results, in files and in studies/README.md."""
+    """Studies of the repository can be read, and each has its results, in files and in studies/README.md."""
     text = (STUDIES / "README.md").read_text()
     for file in sorted(STUDIES.glob("*.toml")):
         study = load(file)

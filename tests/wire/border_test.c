@@ -143,6 +143,7 @@ static void order_twice(spec *s) { s->order[0] = s->order[1]; }
 static void order_beyond(spec *s) { s->order[0] = 2; }
 static void boost_of_a_turn(spec *s) { s->dual_axes = 1; }
 static void boost_of_no_axis(spec *s) { s->dual_axes = 4; }
+static void rounded_pairs(spec *s) { s->products = PRODUCTS_ROUNDED; }
 static void amplitude_of_nothing(spec *s) { s->amplitude = 0; }
 static void skipped_below(spec *s) { s->skip_tokens = -1; }
 static void grid_of_nothing(spec *s) { s->grid[0] = 3, s->grid[1] = 0; }
@@ -234,6 +235,7 @@ static const struct {
     ROW(ROWS, name_of_ours, "kept for pegen's own"),
     ROW(ROWS, axis_nameless, "axis 1 has no name"),
     ROW(PAIRS, value_dim_of_nothing, "value_dim is 0"),
+    ROW(PAIRS, rounded_pairs, "products rounded of no blocks of blades"),
     ROW(PAIRS, score_beside_bias, "a score beside a bias"),
     ROW(PAIRS, heads_of_some, "is for 2 heads"),
     ROW("specs/string_cayley.lua", matrix_beyond, "the change of basis reads past the end of operand"),

@@ -44,8 +44,9 @@ class Trial:
 
 
 class Angles:
-    """Positions and frequencies. of: the hook that made them; part: what they are in place of; own: the model's own
-    tensor in a trial; rule: of frequencies that pairs of channels share with a module's."""
+    """Positions and frequencies; of a patch that is `like_model` the model's own cosines and sines. of: the hook that
+    made them; part: what they are in place of; own: the model's own tensor in a trial; rule: of frequencies that pairs
+    of channels share with a module's."""
 
     def __init__(
         self, of: Any, part: str, places: tuple[Tensor, Tensor], own: Tensor | None = None, rule: Any = None
@@ -57,6 +58,15 @@ class Angles:
             f"{self._of.path} was patched, and its {self._part} are there for rotations alone; the model asks them for"
             f" {what}. pegen_kernels.torch.unpatch(model) gives it its own code back"
         )
+
+    @property
+    def _is_like_model(self) -> bool:
+        return bool(self._of.options.get("like_model"))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Options of kernels."""
+        return {name: value for name, value in self._of.options.items() if name != "like_model"}
 
     def to(self, device: Any, *rest: Any, **named: Any) -> Angles:
         """On another device, where a model lies on several."""
@@ -102,6 +112,11 @@ for _name in (*_UNARY, *_COMPARED, *(f"{side}{name}" for name in _BINARY for sid
 
 # ---- functions that rotate ----
 
+_FUSED = (("fused", False),)
+_LIKE_MODEL = tuple(itertools.product(("rounded", "float32"), (False, True)))
+"""What a patch that is to be like the model tries: the field `products` of a description, by which a model's own code may
+round, and whether the two cosines of a pair stand side by side."""
+
 _LAYOUTS = ("split", "interleaved", "woven")
 """Which channels are a pair: (j, j + n/2), (2j, 2j+1), or the latter, which come back as the former."""
 
@@ -123,6 +138,8 @@ def _compare(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequ
     """The first of our ways that does to random rows, of the shape and type of the model's, what its own function does
     to them. rest: of its arguments, by position and by name."""
     rows = [torch.rand_like(x) * 2 - 1 for x in rows]
+    if angles[0]._is_like_model:
+        return _same(own, ways, rows, angles, rest)
     made = (x._own if x._own.is_complex() else x._own.float() for x in angles)
     expected = own(*(x.float() for x in rows), *made, *rest[0], **rest[1])
     least, refused = math.inf, None
@@ -140,6 +157,37 @@ def _compare(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequ
     raise ArgumentError(
         f"it rotates q and k in a way that is not known (off by {least * _TOLERANCE[rows[0].dtype]:.1e})"
     )
+
+
+def _same(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequence[Angles], rest: Any) -> Any:
+    """As _compare, to the bit."""
+    expected = _listed(own(*rows, *(x._own for x in angles), *rest[0], **rest[1]))
+    for way in ways:
+        try:
+            found = _listed(way(rows, angles))
+        except ArgumentError:  # rows are not as many as cosines
+            continue
+        if all(x.dtype == y.dtype and torch.equal(x, y) for x, y in zip(expected, found)):
+            return way
+    raise ArgumentError("like_model: it rotates q and k, or rounds them, in a way that is not known")
+
+
+def _pairs_of(made: Tensor, rotary_dim: int, side_by_side: bool) -> Tensor:
+    """A number for each pair of channels, [B,1,N,pairs], of a model's cosines or sines, which stand there once, twice in
+    halves or twice side by side."""
+    if made.shape[-1] == rotary_dim:
+        made = made[..., ::2] if side_by_side else made[..., : rotary_dim // 2]
+    return made.reshape(-1, 1, *made.shape[-2:])
+
+
+def _turned(rows: Sequence[Tensor], numbers: tuple[Tensor, Tensor], layout: str, products: str, options: Any) -> Any:
+    """Rows [B,H,N,D] by the model's own numbers [B,H,N,pairs]; tokens before the first that has some stay."""
+    name = rotary.given_kernel(rows[0].shape[-1], 2 * numbers[0].shape[-1], layout, products, **options)
+    before = rows[0].shape[2] - numbers[0].shape[2]
+    if before < 0:
+        raise ArgumentError("there are fewer tokens than cosines")
+    made = rotary.turn(name, [x[:, :, before:] for x in rows], *numbers)
+    return [torch.cat((x[:, :, :before], y), 2) for x, y in zip(rows, made)] if before else made
 
 
 def _encoded(name: str, rows: Sequence[Tensor], places: tuple[Tensor, Tensor]) -> Sequence[Tensor]:
@@ -185,21 +233,28 @@ class _Rotate:
         return rows, angles, dims
 
     @staticmethod
-    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], layout: str, dim: int) -> Sequence[Tensor]:
+    def rotated(
+        rows: Sequence[Tensor], angles: Sequence[Angles], layout: str, dim: int, how: tuple[str, bool]
+    ) -> Sequence[Tensor]:
         rule, head_dim = angles[0]._rule, rows[0].shape[-1]
         if rule.rotary_dim > head_dim:
             raise angles[0]._refused(f"a rotation of {rule.rotary_dim} channels of {head_dim}")
-        name = rule.kernel(head_dim, "interleaved" if layout == "woven" else layout, **angles[0]._of.options)
-        places = angles[0]._places
-        if rule.has_prefix:
-            places = _with_prefix(places, rows[0].shape[2])
+        pairs, options, places = "interleaved" if layout == "woven" else layout, angles[0]._options, angles[0]._places
+
+        def encoded(rows: Sequence[Tensor]) -> Sequence[Tensor]:
+            """Encodes [B,H,N,D]."""
+            if angles[0]._is_like_model:
+                numbers = tuple(_pairs_of(x, rule.rotary_dim, how[1]) for x in places)
+                return _turned(rows, numbers, pairs, how[0], options)
+            at = _with_prefix(places, rows[0].shape[2]) if rule.has_prefix else places
+            return _encoded(rule.kernel(head_dim, pairs, **options), rows, at)
+
         if rows[0].ndim == 3:  # [N,H,D]
-            made = _encoded(name, [x.transpose(0, 1)[None] for x in rows], places)
-            made = [x[0].transpose(0, 1) for x in made]
+            made = [x[0].transpose(0, 1) for x in encoded([x.transpose(0, 1)[None] for x in rows])]
         elif dim == 2:  # [B,N,H,D]
-            made = [x.transpose(1, 2) for x in _encoded(name, [x.transpose(1, 2) for x in rows], places)]
+            made = [x.transpose(1, 2) for x in encoded([x.transpose(1, 2) for x in rows])]
         else:
-            made = _encoded(name, rows, places)
+            made = encoded(rows)
         return [_woven(x, rule.rotary_dim) for x in made] if layout == "woven" else made
 
     def __call__(self, *given: Any, **named: Any) -> Any:
@@ -207,14 +262,15 @@ class _Rotate:
         layouts = angles[0]._of.layouts
         if angles[0]._own is not None:
             known = layouts.get(self.key)
-            tried = [x for x in itertools.product(_LAYOUTS, dims) if known is None or x[0] == known[0]]
-            ways = {functools.partial(self.rotated, layout=layout, dim=dim): (layout, dim) for layout, dim in tried}
+            hows = _LIKE_MODEL if angles[0]._is_like_model else _FUSED
+            tried = [x for x in itertools.product(_LAYOUTS, dims, hows) if known is None or x[0] == known[0]]
+            ways = {functools.partial(self.rotated, layout=x[0], dim=x[1], how=x[2]): x for x in tried}
             rest = given[len(rows) + len(angles) :], named
             layouts[self.key] = ways[_compare(self.own, list(ways), rows, angles, rest)]
         if self.key not in layouts:
             raise angles[0]._refused("a rotation that did not run when it was patched")
-        layout, dim = layouts[self.key]
-        made = self.rotated(rows, angles, layout, dims[0] if len(dims) == 1 else dim)
+        layout, dim, how = layouts[self.key]
+        made = self.rotated(rows, angles, layout, dims[0] if len(dims) == 1 else dim, how)
         return made[0] if len(rows) == 1 else tuple(made)
 
 
@@ -225,10 +281,16 @@ class _RotateOne:
         self.own = own
 
     @staticmethod
-    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool) -> Tensor:
+    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool, how: tuple[str, bool]) -> Tensor:
+        layout, options = "split" if half else "interleaved", angles[0]._options
+        if angles[0]._is_like_model:
+            (embed,) = angles[0]._places
+            sines, cosines = embed.reshape(1, -1, *embed.shape[-2:]).tensor_split(2, -1)
+            n = cosines.shape[-1] // 2
+            numbers = tuple(x[..., ::2] if how[1] else x[..., :n] for x in (cosines, sines))
+            return _turned(rows, numbers, layout, how[0], options)[0]
         positions, frequencies = angles[0]._places
-        heads, layout = frequencies.shape[1], "split" if half else "interleaved"
-        options = angles[0]._of.options
+        heads = frequencies.shape[1]
         name = rotary.kernel(rows[0].shape[-1], 2 * frequencies.shape[-1], 2, heads, layout, 1.0, **options)
         return rotary.encode_one(name, rows[0], positions, frequencies)
 
@@ -237,8 +299,14 @@ class _RotateOne:
         if others:
             raise others[0]._refused("a rotation with other arguments")
         if emb._own is not None:
-            _compare(self.own, [functools.partial(self.rotated, half=half)], [x], [emb], ((half,), {}))
-        return self.rotated([x], [emb], half)
+            tried = _LIKE_MODEL if emb._is_like_model else _FUSED
+            ways = {functools.partial(self.rotated, half=half, how=how): how for how in tried}
+            found = ways[_compare(self.own, list(ways), [x], [emb], ((half,), {}))]
+            emb._of.layouts[ROTATION_OF_IMAGES] = (half, 1, found)
+        return self.rotated([x], [emb], half, emb._of.layouts[ROTATION_OF_IMAGES][2])
+
+
+ROTATION_OF_IMAGES = "apply_rot_embed_cat"
 
 
 def stand_in(module: str, name: str) -> None:
@@ -249,7 +317,7 @@ def stand_in(module: str, name: str) -> None:
     own = names[name]
     if hasattr(own, "_of_pegen"):
         return
-    ours: Any = _RotateOne(own) if name == "apply_rot_embed_cat" else _Rotate(module, name, own)
+    ours: Any = _RotateOne(own) if name == ROTATION_OF_IMAGES else _Rotate(module, name, own)
 
     @functools.wraps(own)
     def rotation(*given: Any, **named: Any) -> Any:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError
 from . import rotary
-from .angles import Angles, Trial, stand_in
+from .angles import ROTATION_OF_IMAGES, Angles, Trial, stand_in
 from .examples import examples_of
 
 _ROTATIONS = (  # of transformers
@@ -32,7 +32,6 @@ _ROTATIONS = (  # of transformers
     "apply_rotary_pos_emb_interleave",
     "apply_rotary_emb",
 )
-_ROTATION_OF_IMAGES = "apply_rot_embed_cat"  # of timm
 
 
 def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module:
@@ -42,12 +41,15 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
     grouped heads, hooks and a `forward` of a module's own go on working. example: arguments of one call of the model, a
     mapping by name or a sequence; where it is left out, what the model's parts are known to take is tried. The model
     runs on it twice, without gradients. options: targets, dtypes and cache, as of `pegen_kernels.compile`; precision:
-    "float32 phases", which models have, or "exact phases".
+    "float32 phases", which models have, or "exact phases"; like_model=True: cosines and sines are the model's own, and
+    products are rounded as its own code does, so that outputs are the model's to the bit, in 16 bits, too.
     A model that was patched with the same options stays as it is; `unpatch(model)` undoes it. Raises ArgumentError, and
     changes nothing, where the model rotates in a way that the kernels would not reproduce.
     """
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+    if options.get("like_model") and "precision" in options:
+        raise ArgumentError("precision: like_model=True takes the model's own cosines; expected one of them")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     for _, change in _replaced(model):
         if change.options != options:
@@ -59,7 +61,7 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
     if not attentions:
         raise ArgumentError(
             f"model: {type(model).__name__} has no attention that patch knows; expected one of transformers that calls"
-            f" {' or '.join(_ROTATIONS)}, or of timm that calls {_ROTATION_OF_IMAGES}"
+            f" {' or '.join(_ROTATIONS)}, or of timm that calls {ROTATION_OF_IMAGES}"
         )
     with torch.no_grad(), _as_it_was_on_error(model):
         trial = Trial()
@@ -123,7 +125,7 @@ def _rotations(module: nn.Module) -> tuple[str, set[str]]:
     forward = inspect.unwrap(type(module).forward)
     if not isinstance(forward, types.FunctionType):
         return "", set()
-    names = {*_ROTATIONS, _ROTATION_OF_IMAGES} & {*forward.__code__.co_names} & {*forward.__globals__}
+    names = {*_ROTATIONS, ROTATION_OF_IMAGES} & {*forward.__code__.co_names} & {*forward.__globals__}
     return forward.__globals__["__name__"], names
 
 
@@ -227,7 +229,7 @@ class _Change:
         self.path, self.options = path, options
         self.trial: Trial | None = trial
         self.functions: list[tuple[str, str]] = []
-        self.layouts: dict[tuple[str, str], tuple[str, int]] = {}  # of functions, as the trial finds them
+        self.layouts: dict[Any, tuple[Any, int, tuple[str, bool]]] = {}  # of functions, as the trial finds them
         self.probe: Any = None  # of the trial: a copy of the module, which computes the model's own
 
     def rotate_by(self, functions: list[tuple[str, str]]) -> None:
@@ -275,17 +277,25 @@ class _Rotary(_Hook):
         rule = self.rules.get(name)
         if rule is None:
             return made
+        if self.options.get("like_model"):
+            own = made if self.trial else None
+            numbers = (made.real, made.imag) if isinstance(made, Tensor) else tuple(made)
+            return _angles(self, made, numbers, own, rule)
         own, of = None, module
         if self.trial:
             ids = torch.randint(0, 50, ids.shape, generator=torch.Generator().manual_seed(1)).to(ids.device)
             of, own = self.probe, _of_type(self.probe, name)(torch.zeros(1, device=ids.device), ids)
         if rule.places.axes == 3 and (ids.ndim == 2 or ids.shape[0] == 1):
             ids = ids.expand(3, -1, -1)
-        places = rule.places.positions(ids), rule.frequencies(getattr(of, name))
-        if isinstance(made, Tensor):
-            return Angles(self, "complex numbers", places, own, rule)
-        cosines, sines = own or (None, None)
-        return Angles(self, "cosines", places, cosines, rule), Angles(self, "sines", places, sines, rule)
+        return _angles(self, made, (rule.places.positions(ids), rule.frequencies(getattr(of, name))), own, rule)
+
+
+def _angles(of: _Rotary, made: Any, places: tuple[Any, Any], own: Any, rule: rotary.Rule) -> Any:
+    """In place of what the module made: complex numbers, or cosines and sines."""
+    if isinstance(made, Tensor):
+        return Angles(of, "complex numbers", places, own, rule)
+    cosines, sines = (None, None) if own is None else own
+    return Angles(of, "cosines", places, cosines, rule), Angles(of, "sines", places, sines, rule)
 
 
 def _frequencies(module: nn.Module) -> list[str]:
@@ -331,10 +341,9 @@ class _Patches(_Hook):
             own = torch.cat([angles, angles], -1)
             if made[0].shape != own.shape or (made[0] - own.cos()).abs().max() > _SAME_COSINES:
                 raise ArgumentError(f"{self.path}, a {type(module).__name__}, makes cosines that are not known")
+        places = tuple(made) if self.options.get("like_model") else (centres, frequencies)
         owns = made if self.trial else (None, None)
-        return tuple(
-            Angles(self, part, (centres, frequencies), own, self.rule) for part, own in zip(("cosines", "sines"), owns)
-        )
+        return tuple(Angles(self, part, places, own, self.rule) for part, own in zip(("cosines", "sines"), owns))
 
 
 _SAME_COSINES = 2.0**-6  # of models in bfloat16
@@ -386,10 +395,14 @@ class _Embed(_Change):
             module.get_embed = self.own
 
     def __call__(self, shape: Any = None, *rest: Any, **named: Any) -> Any:
-        of, own = self.original, None
-        if self.trial:
+        of, own, is_like = self.original, None, self.options.get("like_model")
+        has_layers = hasattr(of, "freqs")
+        if self.trial or is_like:
             own = (self.own or type(of).get_embed.__get__(of))(shape, *rest, **named)
-        if hasattr(of, "freqs"):
+        if is_like:
+            made = [Angles(self, "angles", (x,), x if self.trial else None) for x in (own if has_layers else [own])]
+            return made if has_layers else made[0]
+        if has_layers:
             positions = _grid_of_mixed(of, shape)
             layers = range(of.depth)
             return [Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers]

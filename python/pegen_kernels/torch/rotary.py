@@ -5,7 +5,7 @@ change while it runs, and may be trained.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -120,6 +120,24 @@ def encode(name: str, q: Tensor, k: Tensor, positions: Tensor, frequencies: Tens
 
 def encode_one(name: str, x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     return call("encode_one", (x,), positions.contiguous(), [frequencies.contiguous()], name)
+
+
+def given_kernel(head_dim: int, rotary_dim: int, layout: str, products: str, **options: Any) -> str:
+    """As `kernel`, of cosines and sines that the model computes (specs/more/cos_sin.lua)."""
+    key = (head_dim, rotary_dim, layout, products, tuple(sorted(options.items())))
+    if key not in _kernels:
+        made = {"head_dim": head_dim, "rotary_dim": rotary_dim, "layout": layout, "products": products}
+        _kernels[key] = register("cos_sin", **made, **options)
+    return _kernels[key]
+
+
+def turn(name: str, rows: Sequence[Tensor], cosines: Tensor, sines: Tensor) -> Sequence[Tensor]:
+    """rows: one or two of [B,H,N,D], each with heads of its own; cosines and sines: [B,H,N,pairs], B and H may be 1."""
+    inputs = [cosines.float().contiguous(), sines.float().contiguous()]
+    at = torch.zeros(rows[0].shape[2], 1, device=rows[0].device)  # no entry of a matrix reads it
+    if len(rows) == 2 and rows[0].shape == rows[1].shape:
+        return call("encode", tuple(rows), at, inputs, name)
+    return [call("encode_one", (x,), at, inputs, name) for x in rows]
 
 
 # ---- rules, found by asking the model's own code ----
