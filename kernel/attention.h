@@ -18,8 +18,8 @@ enum { PEGEN_ATTENTION_HEADS = 4 };
  * before their rows are turned. */
 enum { PEGEN_ATTENTION_TURNED_TILES = 8, PEGEN_ATTENTION_TURNED_ROTORS = 16, PEGEN_ATTENTION_TURNED_KEYS = 72 };
 
-/* Keys that are computed one behind the other. Those of [whole_begin, whole_end) are seen by all queries but for
- * `causal`. */
+/* Consecutive keys [begin, end) that are computed one behind the other. All queries see the keys
+ * [whole_begin, whole_end), except where `causal` hides them. */
 typedef struct pegen_attention_run {
   int64_t begin, end;
   int64_t whole_begin, whole_end;
@@ -92,14 +92,16 @@ typedef struct pegen_attention_tile {
   int64_t queries; /* lanes from this one on are empty */
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
-  /* Of rows that come turned, which are float32: k and k_token are a panel's, and keys [begin, end) are looked at. */
+  /* The next fields, up to `state`, serve rows that come rotated, as float32. There k and k_token are those of a panel,
+   * and keys [begin, end) are computed. */
   int64_t stages; /* pegen_attention_stage bits */
   int64_t begin;
   int64_t vector; /* for PEGEN_STAGE_QUERIES: a register of its queries, whose rows are */
   const float *rows; /* [lanes][head_dim] */
   float *state; /* pegen_attention_turned.state_numbers */
   const pegen_attention_pages *pages; /* of k and v; NULL: their rows follow each other. Then `stage` is 1 */
-  /* Of the queries, from the origin of keys. Last: gradients copy tiles, and no more rows of these than there are. */
+  /* Coordinates of the queries, counted from the origin of keys. They are the last field: gradients copy tiles, and of
+   * this array only the rows in use. */
   double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES];
 } pegen_attention_tile;
 
@@ -157,7 +159,8 @@ typedef struct pegen_attention_code {
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_function *attend_dots; /* of bfloat16 by dot products; NULL: none */
   pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
-  /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
+  /* A bias that is a polynomial has functions that compute weights of the tile's queries, one for each number type of
+   * inputs. They are NULL for any other bias. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
   pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come turned; else NULL */
@@ -184,8 +187,8 @@ typedef struct pegen_attention_gradient_tile {
   int64_t g_out_token, g_lse_token; /* strides in bytes */
   char *g_q; /* token 0: going out; a row is written for each of the tile's queries */
   int64_t g_q_token;
-  /* Added to: [key][head_dim], [key][value_dim], rows rounded up to PEGEN_ATTENTION_PITCH numbers, from key 0 on. Those
-   * of keys are without the factor of q k^T. */
+  /* Sums from key 0 on, to which gradients of keys [key][head_dim] and of values [key][value_dim] are added. Their rows
+   * are rounded up to PEGEN_ATTENTION_PITCH numbers. Gradients of keys lack the factor of q k^T. */
   float *key_sums, *value_sums;
   const char *const *ahead; /* [n_ahead]: rows of so many lines of a cache that are read after this tile */
   int64_t n_ahead, ahead_lines;
@@ -196,8 +199,8 @@ typedef struct pegen_attention_gradient_tile {
   double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
   char *pair_gains[PEGEN_MAX_INPUTS]; /* token 0's row of what numbers of pairs gain, float32, added to */
   int64_t pair_gains_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
-  /* Of pairs that are alike in some batches (pegen_attention.keeps): tiles of these follow each other, and what is
-   * computed of the pairs, from key 0 on, stays; NULL: of this tile alone. */
+  /* Biases and gradients of scores, from key 0 on, are kept where some batches have the same pairs
+   * (pegen_attention.keeps). Tiles of these batches follow each other; NULL: nothing is kept beyond this tile. */
   float *biases; /* [key][queries], in powers of two; the first tile writes */
   float *pair_sums; /* [key][queries]: what their scores gain, of which the last tile gives to operands */
   int64_t is_first, is_last;
@@ -210,7 +213,8 @@ typedef void pegen_attend_gradient_function(const pegen_attention_gradient_tile 
 /* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
 typedef void pegen_attention_store_function(const float *sums, char *to, int64_t token, int64_t count, double factor);
 
-/* Of rows of q and k that come turned, as pegen_attention_turned has them; what a row of q gains is added to. */
+/* Gradient functions for rows of q and k that come rotated, in the panels of pegen_attention_turned. They add to the
+ * gradient of a row of q. */
 typedef struct pegen_attention_turned_gradient {
   pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* of v, out and its gradient; NULL: not turned */
   int64_t tiles; /* of queries that go through the keys together: at most PEGEN_ATTENTION_TURNED_TILES */

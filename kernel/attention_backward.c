@@ -106,7 +106,8 @@ static int64_t head_of(const backward *w, int64_t item) {
   return w->cut.keeps ? item / k->size[PEGEN_BATCH] : item % k->size[PEGEN_HEAD];
 }
 
-/* Of the tile behind tile `index` of the item's: rows of its queries, and of what these gain. */
+/* Lists for prefetch the rows of the tile that follows the item's tile `index`: queries, outputs, inputs and their
+ * gradients. */
 static void ahead_of_queries(backward *w, int64_t batch, int64_t shared, int64_t index) {
   const pegen_attention_call *c = &w->call->forward;
   if (w->run_end && ++batch == w->run_end) batch = w->run_begin;
@@ -228,7 +229,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
   }
 }
 
-/* The same with what operands gain: chunks [first, last) of the unit that the item is of. */
+/* Runs chunks [first, last) of the item's unit. Each chunk has its own sums of gradients of operands. */
 static void run_chunks(backward *w, int64_t batch, int64_t shared, int64_t unit, int64_t first, int64_t last,
                        int of_keys) {
   int64_t tiles = w->group * w->walk.tiles, elements = pegen_all_elements(w->walk.driver->kernel);
@@ -372,7 +373,7 @@ static void run_item(backward *w, int64_t unit, int64_t item, int share, int sha
   else run_keys(w, item, share, shares, sums);
 }
 
-/* The same of items [first, last), batches of one head whose pairs are kept; each has room for its sums. */
+/* Runs items [first, last), which are batches of one head whose pairs are kept. Each item has room for its sums. */
 static void run_batches(backward *w, int64_t unit, int64_t first, int64_t last, int share, int shares, float *sums,
                         int64_t item_numbers) {
   int64_t batch = batch_of(w, first), keys = w->walk.keys, begin, end;

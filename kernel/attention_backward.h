@@ -69,7 +69,8 @@ PEGEN_INTERNAL float *pegen_attention_pair_rooms(const pegen_driver *driver, con
 PEGEN_INTERNAL int64_t pegen_attention_key_bytes(const pegen_attention_backward_call *call);
 PEGEN_INTERNAL int64_t pegen_attention_sequence_bytes(const pegen_driver *driver, const pegen_args *args,
                                                       const pegen_attention_backward_call *call);
-/* The same of all sequences of a call, whose rooms follow each other; of a call without it is that. */
+/* Returns the bytes of workspace for all sequences of a call, whose rooms follow each other. A call without sequences
+ * needs as much as one sequence. -1: more than can be addressed. */
 PEGEN_INTERNAL int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_args *args,
                                                       const pegen_attention_backward_call *call);
 /* A call of sequences becomes the window of `to`, as pegen_attention_go_to. */

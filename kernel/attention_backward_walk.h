@@ -11,7 +11,7 @@ enum { PEGEN_FRAME_NONE = -1, PEGEN_FRAME_EMPTY = -2 };
 /* Most rows that are asked for during a tile. */
 enum { PEGEN_BACKWARD_AHEAD = 12 * PEGEN_ATTENTION_QUERIES };
 
-/* Of rows that come turned: tiles of queries of one head that go through the keys together. */
+/* Tiles of queries of one head that go through the keys together, where rows come rotated. */
 typedef struct pegen_backward_tiles {
   pegen_attention_tile *tiles;
   int64_t count;

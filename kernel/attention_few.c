@@ -130,8 +130,8 @@ static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_BLOCK],
   }
 }
 
-/* Of one row without keys whose power is 0. 0 times what is no number is none: keys that some row does not see are left
- * out one by one. */
+/* Adds weighted values to one row at a time, without keys whose weight is 0. Keys that some row does not see are left
+ * out one by one, since 0 times infinity or NaN is NaN. */
 static void run_seen_values(walk *f) {
   for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) {
     f->code->values[0](&f->few);

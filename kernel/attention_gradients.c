@@ -59,7 +59,7 @@ static void add_chunks(const windows *w, int64_t begin, int64_t end, double *to)
     for (int64_t element = begin; element < end; element++) to[element - begin] += sums[chunk * all + element];
 }
 
-/* Of so many elements at a time, which are on the stack. */
+/* Elements of operands whose gradients are summed at a time, in an array on the stack. */
 enum { ELEMENTS = 512 };
 
 static void finish_operands(const pegen_driver *driver, const pegen_args *args, pegen_attention_backward_call *call,

@@ -1,8 +1,8 @@
 /* attention_items.c: items of a call that has begun, one for each tile of queries.
  *
- * Of each head (or group of heads that share what their pairs are rotated by) of each batch, batch outermost: a part is
- * a contiguous run of items, and an item is computed alike in any part, so results are the same to the bit however the
- * work is parted.
+ * Each head of each batch has its own items, batch outermost; heads that share what their pairs are rotated by count as
+ * one. A part is a contiguous run of items, and an item is computed alike in any part. So results are the same to the
+ * bit however the work is parted.
  *
  * Keys of few queries may go in chunks, so that many threads have work where there are few heads.
  * A chunk is so many keys whatever a call's parts are, and counted from a sequence's first key: a part writes the

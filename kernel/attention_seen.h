@@ -14,7 +14,7 @@ PEGEN_INTERNAL void pegen_attention_set_blocks(pegen_attention_seen *seen, int64
 /* Where the keys of a batch are. */
 PEGEN_INTERNAL void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places,
                                                int64_t keys);
-/* The same from another origin, of keys whose bounds are wide. */
+/* Rewrites the bounds of keys to another origin, from the bounds of their positions in seen->wide. */
 PEGEN_INTERNAL void pegen_attention_shift_keys(pegen_attention_seen *seen, const pegen_attention_places *places);
 /* Where `count` queries are, by axis. */
 PEGEN_INTERNAL void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUERIES], int64_t axes,

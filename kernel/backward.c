@@ -176,14 +176,15 @@ static int goes_by_batch(const walk *w) {
   return !w->driver->per_head && !w->driver->turns_rows && (w->batches == 1 || !is_shared(w));
 }
 
-/* Of the tensors of a pass; of kernels that are made for some all of them have as many. */
+/* Returns how many heads a pass covers. Where rows turn by inputs, q may have another number of heads than k, and the
+ * larger one counts. In kernels that are made for some number of heads, all tensors have that number. */
 static int64_t most_heads(const walk *w) {
   int64_t q = w->loop.loop.rows[0].heads, k = w->loop.loop.rows[1].heads;
   return w->driver->turns_rows && k > q ? k : q;
 }
 
-/* Tokens [begin, end) of all batches. Those of one set of positions go together; is_first: nothing was added to what
- * positions gain. */
+/* Runs tokens [begin, end) of all batches, with batches that share positions together. is_first: nothing was added to
+ * the gradient of positions yet. */
 static void run_tokens(walk *w, int64_t begin, int64_t end, int is_first) {
   int shared = is_shared(w);
   int64_t step = shared ? w->together : 1;

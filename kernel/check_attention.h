@@ -23,13 +23,13 @@ typedef struct pegen_attention_call {
 /* Checks everything in the order that check_attention.c states; fills *call where it returns 0. */
 PEGEN_INTERNAL int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                          pegen_attention_call *call);
-/* The same where out and lse are only read. */
+/* Checks a call that only reads out and lse, as backward calls do. */
 PEGEN_INTERNAL int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                               pegen_attention_call *call);
 /* A call's views, of sequence `from` (0 at first, and as if it began with the first one), become those of `to`. */
 PEGEN_INTERNAL void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *call, int64_t from,
                                           int64_t to);
-/* Of an lse, or its gradient: NULL is none. */
+/* These check an lse, or the gradient of one, for shape and type, and fill its view. NULL: none is given. */
 PEGEN_INTERNAL int pegen_check_lse(const DLTensor *lse, const DLTensor *q);
 PEGEN_INTERNAL int pegen_view_lse(const DLTensor *lse, pegen_view *view);
 /* Begins with all that a call reads, but for out and lse. */

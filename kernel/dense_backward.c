@@ -8,7 +8,7 @@
  * the rows, which may lie where what comes in does. What generators gain, and operands that angles are made of, is
  * summed chunk by chunk, and added in order by `finish` (dense_finish.c).
  *
- * Of calls by a table the torques of a token's units are kept instead, in a table of their own (gradient_table.h):
+ * Calls by a table keep the torques of a token's units instead, in a table of their own (gradient_table.h).
  * encode_backward adds to it, and prepare_backward goes on from there as encode_backward does from rows.
  *
  * Generators of exponentials are gathered again for every tile of a few tokens. Bases are dear: a part's chunks are one
@@ -54,7 +54,7 @@ static void add_floats(float *to, const float *from, int64_t count) {
   for (int64_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-/* Of the next tile, which is far from the last one where heads or batches lie between. */
+/* Prefetches a row of the next tile, which is far from the last one where heads or batches lie between. */
 static void prefetch_row(const torques *t, const char *row) {
   enum { LINE = 64 };
   for (int64_t at = 0; at < t->row_bytes; at += LINE) __builtin_prefetch(row + at, 0, 3);
@@ -93,7 +93,7 @@ static void add_rows(torques *t, int64_t begin, int64_t end, int64_t head, int64
 
 /* ---- tables of torques ---- */
 
-/* Of one unit, in the row of a table. */
+/* Returns the address of one unit's torques in the row of a table. */
 static char *torques_at(const torques *t, int64_t batch, int64_t head, int64_t block, int64_t token) {
   return t->table.at + batch * t->table.batch + token * t->table.token + head * t->table.head +
          block / t->code->unit * pegen_dense_outer_bytes(t->dense, t->code);
@@ -176,7 +176,7 @@ static void run_adjoint(torques *t, int64_t token, int64_t block, double *sums) 
   code->adjoint(f->generators, angles, t->outer, gains_of(t, token) + block, sums);
 }
 
-/* The same of the tokens [begin, end) of a unit. */
+/* Computes what the torques of a unit's tokens [begin, end) give to sums and angles, chunk by chunk. */
 static void run_unit(torques *t, int64_t batch_begin, int64_t batch_end, int64_t head, int64_t block, int64_t begin,
                      int64_t end) {
   int64_t each = t->dense->terms * pegen_dense_gained(t->dense, t->code);

@@ -103,7 +103,7 @@ static void change(const pegen_finish *f, int64_t n, double factor, const double
         f->sums[row * n + column] += factor * x[i * n + row] * product[i * n + column];
 }
 
-/* Of the matrix G that f->sums holds of a block in the basis of its Schur form, S (G - G^T) S^T in its place. */
+/* Replaces a block's matrix G in f->sums, which is in the basis S of its Schur form, by S (G - G^T) S^T. */
 static void to_channels(const pegen_finish *f, int64_t head, int64_t block) {
   const pegen_dense *d = f->driver->form;
   int64_t n = d->size;
@@ -114,8 +114,8 @@ static void to_channels(const pegen_finish *f, int64_t head, int64_t block) {
   change(f, n, 1, basis, raw);
 }
 
-/* What A gains of C = (I - A)(I + A)^-1 is -1/2 (I + C)^T tau (I + C), tau the torque of u = C x. Of the G that f->sums
- * holds it is G^T - G; to turn back, y = C^T u, it is C (G^T - G) C^T. */
+/* Computes the gradient of A, where C = (I - A)(I + A)^-1: -1/2 (I + C)^T tau (I + C), with tau the torque of u = C x.
+ * tau is G^T - G for the G that f->sums holds. Where rows are turned back, y = C^T u, tau is C (G^T - G) C^T. */
 static void through_cayley(const pegen_finish *f, int64_t head) {
   const pegen_dense *d = f->driver->form;
   int64_t n = d->size;

@@ -60,7 +60,7 @@ PEGEN_INTERNAL void pegen_maker_start_unit(pegen_maker *f, int64_t head, int64_t
 PEGEN_INTERNAL void pegen_maker_start_norms(pegen_maker *f);
 /* f->angles of a token of a stream whose positions begin at loop->positions. */
 PEGEN_INTERNAL void pegen_maker_angles(const pegen_maker *f, const pegen_loop *loop, int64_t grid, int64_t token);
-/* The same by another function than code->angles. */
+/* Writes f->angles of a token by the function `angles` instead of code->angles. */
 PEGEN_INTERNAL void pegen_maker_numbers(const pegen_maker *f, const pegen_loop *loop, int64_t grid, int64_t token,
                                         pegen_angles_function *angles);
 /* The transpose of a matrix that lies column by column, in place. */

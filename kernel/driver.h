@@ -144,9 +144,9 @@ typedef struct pegen_call {
 PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                int64_t row_bytes, pegen_call *call);
 
-/* The same of a call that reads rows where is_written ([2]: q, k) is 0: their outputs are the rows themselves, which
- * may repeat elements and meet what else is read. narrows: 1: rows are read as wide as encode writes them, and written
- * as wide as it reads them. */
+/* Checks a call that only reads the rows where is_written ([2]: q, k) is 0. Their outputs are the rows themselves,
+ * which may repeat elements and overlap what else is read. narrows: 1: rows are read as wide as encode writes them, and
+ * written as wide as it reads them. */
 PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes,
                                        const int64_t *is_written, int64_t narrows, pegen_call *call);
 
@@ -244,7 +244,7 @@ PEGEN_INTERNAL void pegen_go_to_sequence(pegen_view *view, int dim, const pegen_
 /* Rows of one batch become those of so many, of as many tokens each. */
 PEGEN_INTERNAL void pegen_as_batches(pegen_view *view, int64_t sequences);
 
-/* Of a tensor (view.c), 1: its elements are of that type; its memory can be read here. */
+/* Tests of a tensor (view.c) return 1 where its elements are of that type, and where its memory can be read here. */
 PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits);
 PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor);
 
@@ -254,10 +254,10 @@ PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor);
  * SIZE_OVERFLOW, CHANNEL_STRIDE, NULL_DATA, ALIGNMENT. */
 PEGEN_INTERNAL int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view);
 
-/* The same for a contiguous tensor, as one run of bytes (operands). */
+/* Fills *view from a contiguous tensor, such as an operand, as one run of bytes. */
 PEGEN_INTERNAL int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view);
 
-/* The same for plain memory; may be SIZE_OVERFLOW. */
+/* Fills *view from plain memory; may return SIZE_OVERFLOW. */
 PEGEN_INTERNAL int pegen_view_memory(const void *at, int64_t bytes, pegen_view *view);
 
 /* 1 where both name the same elements by the same indices. */
@@ -325,7 +325,7 @@ PEGEN_INTERNAL void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leav
 PEGEN_INTERNAL void pegen_coordinates(const char *at, int64_t type, int64_t step, int64_t axes, double *out);
 /* Row-major coordinates of a cell of a grid. */
 PEGEN_INTERNAL void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out);
-/* The same of a token of the built-in grid. */
+/* Writes the coordinates of a token of the built-in grid. */
 PEGEN_INTERNAL void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out);
 
 /* An operand's elements at offsets[n], as doubles. */
@@ -361,14 +361,14 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 /* A field of args that older callers' structs end before: 0 there. */
 #define PEGEN_GIVEN(args, field) \
   ((args)->struct_size >= offsetof(pegen_args, field) + sizeof(args)->field ? (args)->field : 0)
-/* The same of args->grad. */
+/* A field of args->grad that older callers' structs end before: 0 there. */
 #define PEGEN_GRAD_GIVEN(grad, field) \
   ((grad)->struct_size >= offsetof(pegen_grad_args, field) + sizeof(grad)->field ? (grad)->field : 0)
 
 /* A caller's struct of another version as this one's; its size was checked (enter.c). */
 PEGEN_INTERNAL void pegen_copy_args(pegen_args *to, const pegen_args *from);
 
-/* Of the built-in grid, tokens that are skipped with its points. */
+/* Returns how many tokens the built-in grid stands for: those that are skipped, and its points. */
 static inline int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
   int64_t points = 1;
   for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];

@@ -4,8 +4,8 @@
  * a contiguous run of items, and what is computed for an item does not depend on
  * the part it falls into, so results are the same to the bit however the work is parted.
  * Where rotors differ from head to head they are dear, and all batches with shared
- * positions go in one loop that builds each rotor once; there an item is a token. The same
- * goes for data that stay in caches faster than the arithmetic.
+ * positions go in one loop that builds each rotor once; there an item is a token. Such batches
+ * go in one loop, too, where their data stay in caches that are faster than the arithmetic.
  */
 #include "append.h"
 #include "backward.h"
@@ -101,7 +101,7 @@ static void run_rows(pass *p, int64_t batch_begin, int64_t batch_end, int64_t be
   p->encode(&p->loop);
 }
 
-/* The same of as many as there is room to say of where their slots are: of some batches a run of tokens. */
+/* Encodes rows that go to slots, in runs of some batches and tokens: there is room for the slots of so many. */
 static void run_slots(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
   enum { ROOM = 1024 };
   int64_t bytes[ROOM];

@@ -11,8 +11,8 @@
 
 #if defined(__x86_64__)
 
-/* Of MXCSR. Denormals are zero (6), exceptions masked (7 to 12), rounding (13, 14), flush to zero (15); 0 to 5 are the
- * flags that exceptions leave, which stay raised as after any arithmetic of C. */
+/* Control bits of MXCSR: denormals are zero (6), exceptions masked (7 to 12), rounding (13, 14), flush to zero (15).
+ * Bits 0 to 5 are the flags that exceptions leave, which stay raised as after any arithmetic of C. */
 enum { PEGEN_FLOAT_CONTROL = 0xffc0, PEGEN_FLOAT_OURS = 0x1f80, PEGEN_FLOAT_FLAGS = 0x3f };
 
 static inline uint64_t pegen_float_get(void) {
@@ -28,7 +28,7 @@ static inline void pegen_float_set(uint64_t state) {
 
 #elif defined(__aarch64__)
 
-/* Of FPCR: all of it is control, and 0 is round to nearest, nothing flushed, no trap. Flags are in another register. */
+/* FPCR has control bits alone: 0 is round to nearest, nothing flushed, no trap. Flags are in another register. */
 #define PEGEN_FLOAT_CONTROL (~(uint64_t)0)
 enum { PEGEN_FLOAT_OURS = 0, PEGEN_FLOAT_FLAGS = 0 };
 

@@ -4,7 +4,7 @@
 #include "driver.h"
 
 PEGEN_INTERNAL int64_t pegen_operand_elements(const pegen_kernel *kernel, int operand);
-/* Of the operands before one, and of all: they stand in one line. */
+/* These count the elements of the operands before one, and of all operands: gradients of operands stand in one line. */
 PEGEN_INTERNAL int64_t pegen_elements_before(const pegen_kernel *kernel, int operand);
 PEGEN_INTERNAL int64_t pegen_all_elements(const pegen_kernel *kernel);
 
@@ -33,7 +33,7 @@ static inline void pegen_gain(char *at, int64_t is_f64, int64_t adds, double val
   if (is_f64) *(double *)at = adds ? *(double *)at + value : value;
   else *(float *)at = (float)(adds ? *(float *)at + value : value);
 }
-/* The same of an operand's, by its number. */
+/* Writes an element of an operand's gradient, by the element's number, or adds to it. */
 static inline void pegen_gain_element(const DLTensor *tensor, int64_t element, int64_t adds, double value) {
   pegen_gain((char *)tensor->data + tensor->byte_offset + element * (tensor->dtype.bits / 8), tensor->dtype.bits == 64,
              adds, value);

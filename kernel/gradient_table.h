@@ -32,7 +32,7 @@ static inline int pegen_torque_section(const pegen_backward_call *call, const pe
   return call->torques.sections > 1 && stream->keys;
 }
 
-/* Of tokens [begin, end) of batches [batch_begin, batch_end): zeros. */
+/* Clears the torques of tokens [begin, end) of batches [batch_begin, batch_end). */
 PEGEN_INTERNAL void pegen_clear_torques(const pegen_torque_rows *rows, int64_t batch_begin, int64_t batch_end,
                                         int64_t begin, int64_t end);
 /* A part's share of sections that no rows of the call belong to. */

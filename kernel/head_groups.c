@@ -1,6 +1,7 @@
 /* head_groups.c: heads of q that share operands with a head of k (grouped queries): head h uses those of head
- * h / group. Of one batch they are walked as batches that share everything, so that a token's rotors or matrices are
- * built once; of several, each group's first heads go with k, then their second, and so on. */
+ * h / group. In a call of one batch, heads of a group are walked as batches that share everything. So a token's rotors
+ * or matrices are built once. In a call of several batches, the first head of each group goes with k, then the second,
+ * and so on. */
 #include "driver.h"
 
 static void narrow(pegen_head_groups *g, pegen_view *view, int64_t group, int is_folded) {

@@ -28,10 +28,11 @@ enum {
   PEGEN_PTX_TENSOR_OUT_HEAD,
   PEGEN_PTX_TENSOR_COUNT,
   PEGEN_PTX_K = PEGEN_PTX_Q + PEGEN_PTX_TENSOR_COUNT,
-  /* Of kernels whose q and k differ (pegen_kernel.has_sides) one of them is launched at a time, at PEGEN_PTX_Q, and in
+  /* Kernels whose q and k differ (pegen_kernel.has_sides) are launched for one of them at a time, at PEGEN_PTX_Q. In
      place of the other's address there is 1 where it is k, else 0. */
   PEGEN_PTX_SIDE = PEGEN_PTX_K + PEGEN_PTX_TENSOR_IN,
-  /* Of what weights of attention's queries gain, which is no k's: how many of these are prefix tokens. */
+  /* Entries of gradients of the weights of attention's queries have no k, but the number of queries that are prefix
+     tokens. */
   PEGEN_PTX_PREFIX = PEGEN_PTX_K + PEGEN_PTX_TENSOR_OUT,
   PEGEN_PTX_OPERANDS = PEGEN_PTX_K + PEGEN_PTX_TENSOR_COUNT, /* PEGEN_PTX_OPERAND_COUNT parameters of each operand */
   PEGEN_PTX_OPERAND_ADDRESS = 0,
@@ -50,8 +51,9 @@ enum {
   PEGEN_PTX_SCALE_K,
   PEGEN_PTX_SCALE_COUNT,
   /* After the inputs, of entries of gradients of operands and positions: what encode wrote or read of q, address and
-     strides in bytes (batch, token, head); the same of k; and what a thread takes. PEGEN_PTX_ROWS are an item's. Those
-     of rows alone have the first two where channels are mapped (pegen_kernel.needs_input): what encode read. */
+     strides in bytes (batch, token, head); the same of k; and what a thread takes. PEGEN_PTX_ROWS are an item's.
+     Entries of gradients of rows alone have the first two where channels are mapped (pegen_kernel.needs_input): what
+     encode read. */
   PEGEN_PTX_KEPT_Q = 0,
   PEGEN_PTX_KEPT_ADDRESS = 0,
   PEGEN_PTX_KEPT_BATCH,
@@ -136,8 +138,8 @@ enum {
 enum {
   PEGEN_PTX_TURN_FROM, /* rows as above */
   PEGEN_PTX_TURN_TO = PEGEN_PTX_TURN_FROM + PEGEN_PTX_ROWS_COUNT,
-  /* 1: rows of keys or values; 0: of queries. Of PEGEN_PTX_WORD_TURN_EACH a row of keys or values is written once for
-   * each head of q that shares it. */
+  /* 1: rows of keys or values; 0: of queries. PEGEN_PTX_WORD_TURN_EACH writes a row of keys or values once for each
+   * head of q that shares it. */
   PEGEN_PTX_TURN_OF_KEYS = PEGEN_PTX_TURN_TO + PEGEN_PTX_ROWS_COUNT,
   /* 1: by the transpose, of keys or values, where they are written for each head of q, the sum of these; 2: that sum of
    * values as they are */
@@ -196,10 +198,10 @@ enum {
 };
 
 /* Words of the entries that a backward call of attention and its finish are made of. */
-/* Both by tile programs, of rows alone. Where there is the third, the second makes gradients of keys alone, and the
- * third those of values. The fourth and fifth stand in for the first two where operands, inputs or positions gain, too.
- * Or the last two, which read the caller's rows, are launched before those, and rows gain nothing there. Of queries, a
- * block of those where more gains has PEGEN_PTX_ATTENTION_EACH tiles. */
+/* The first two are tile programs of gradients of rows alone. Where there is the third, the second makes gradients of
+ * keys alone, and the third those of values. The fourth and fifth stand in for the first two where operands, inputs or
+ * positions have gradients, too. Or the last two, which read the caller's rows, are launched before those, and make no
+ * gradients of rows. A block of the fourth or sixth has PEGEN_PTX_ATTENTION_EACH tiles of queries. */
 #define PEGEN_PTX_WORD_QUERIES_MMA "attention_backward_queries_mma"
 #define PEGEN_PTX_WORD_KEYS_MMA "attention_backward_keys_mma"
 #define PEGEN_PTX_WORD_VALUES_MMA "attention_backward_values_mma"
@@ -298,14 +300,14 @@ enum { /* what rows gave to an input: a thread an element of its gradient, rows'
        PEGEN_PTX_INPUTS_PARAMETERS
 };
 
-/* Of an entry whose operands begin at `operands`: where its inputs do, and what follows them. */
+/* These return where the inputs begin of an entry whose operands begin at `operands`, and what follows the inputs. */
 static inline int pegen_ptx_inputs(int operands, int n_operands) {
   return operands + n_operands * PEGEN_PTX_OPERAND_COUNT;
 }
 static inline int pegen_ptx_behind_inputs(int operands, int n_operands, int n_inputs) {
   return pegen_ptx_inputs(operands, n_operands) + n_inputs * PEGEN_PTX_INPUT_COUNT;
 }
-/* Of an attention entry: what follows lse. */
+/* Returns the first parameter behind lse of an attention entry. */
 static inline int pegen_ptx_behind_lse(int n_operands, int n_inputs) {
   return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, n_operands, n_inputs) + PEGEN_PTX_ROWS_COUNT;
 }

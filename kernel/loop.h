@@ -25,7 +25,8 @@ typedef struct pegen_rows {
   const float *norm; /* weights [head_dim] of the RMS norm of rows before they are encoded; NULL: none */
   double epsilon;    /* of the norm: what is added to the mean of the squares, a float32 */
   /* Where rows go to slots: int64 of each token, how many bytes further than `out` and its strides say its rows are
-   * written, or PEGEN_NO_ROW: nowhere. Of batch 0 and token 0; strides in bytes. Elsewhere one 0 for all. */
+   * written, or PEGEN_NO_ROW: nowhere. It begins at batch 0 and token 0, and has strides in bytes. Where rows do not go
+   * to slots, one 0 serves all. */
   const char *slot;
   int64_t slot_batch, slot_token;
 } pegen_rows;
@@ -110,9 +111,8 @@ typedef enum pegen_position_type {
 typedef struct pegen_leaf {
   int32_t operand;
   int32_t n_heads;        /* rows stored: 1 where all heads read the same elements */
-  const int32_t
-      *offsets; /* [n_heads][n_blocks]; NULL where operand is -1. Of places that gain: -1 of a missing block */
-  const double *values;   /* [n_heads][n_blocks] where operand is -1 */
+  const int32_t *offsets; /* [n_heads][n_blocks]; NULL where operand is -1. In scatters -1 stands for a missing block */
+  const double *values; /* [n_heads][n_blocks] where operand is -1 */
 } pegen_leaf;
 
 typedef void pegen_encode_function(const pegen_loop *loop);
@@ -126,17 +126,18 @@ typedef void pegen_values_function(const double *position, const char *prepared,
 
 /* The emitted functions of one target. */
 typedef struct pegen_target_code {
-  pegen_prepare_function *prepare;     /* NULL for kernels without operands */
+  pegen_prepare_function *prepare; /* NULL for kernels without operands */
   pegen_encode_function
       *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
-  pegen_values_function *values;       /* NULL: nothing depends on the token */
+  pegen_values_function *values; /* NULL: nothing depends on the token */
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */
   pegen_encode_function *const *converting;
   pegen_rotor_function *rotor;
   pegen_rotor_function *rotor_own; /* NULL: all heads are alike, or nothing is shared by them */
   pegen_unfold_function *unfold; /* NULL: nothing depends on the token */
-  /* Of rows that are not encoded: normalised, of kernels that skip tokens, and converted, by types as `converting`. */
+  /* Functions for rows that are not encoded: norm normalises them, in kernels that skip tokens, and convert converts
+   * them, by types as `converting`. */
   pegen_plain_function *norm[PEGEN_ROW_TYPES];
   pegen_plain_function *const *convert;
 } pegen_target_code;
@@ -148,8 +149,8 @@ typedef enum pegen_level {
   PEGEN_LEVEL_X86_64_V4
 } pegen_level;
 
-/* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. Of PTX
- * alone, rows: each has a rotor of its own, of however many heads; kernel->heads where there must be so many. */
+/* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. PTX alone
+ * has rows: each row has a rotor of its own, whatever the number of heads; kernel->heads where that is fixed. */
 enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES, PEGEN_PER_HEAD_ROWS };
 
 /* What the driver needs to know of the kernel it is linked into, whatever the kernel's form. Constant
@@ -208,8 +209,8 @@ typedef struct pegen_gradient_loop {
   char *torques; /* of token 0 of batch_begin and of head_begin: double [n_torques][lanes], to which a token's torques
                     are added, and nothing is made of them; NULL: no such table */
   int64_t torque_token, torque_head; /* strides in bytes */
-  /* Of kernels that turn each row by its own inputs: [kernel->n_inputs] what their rows gain, float32, added to; data
-   * 0: not wanted. NULL: none are. */
+  /* Gradients of inputs, [kernel->n_inputs], in kernels that turn each row by its own inputs: float32 rows that are
+   * added to; data 0: not wanted. NULL: none are. */
   const pegen_input_rows *input_gains;
   const pegen_kernel *kernel;
 } pegen_gradient_loop;
@@ -220,7 +221,8 @@ enum { PEGEN_WEIGHT_QUERIES = 64 };
 /* So many of them, from the first on, are summed in float32 before they are added to sums. */
 enum { PEGEN_WEIGHT_FEW = 8 };
 
-/* Of some queries of a head what the weights of a polynomial bias gain, and what comes of it. */
+/* Gradients of the weights that a polynomial bias has for some queries of a head, and the gradients that they give to
+ * inputs and operands. */
 typedef struct pegen_weight_gains {
   int64_t count; /* queries, at most PEGEN_WEIGHT_QUERIES */
   const char *input[PEGEN_MAX_INPUTS]; /* of the first of them; */
@@ -266,9 +268,9 @@ typedef struct pegen_gradient {
   const pegen_gradient_code *targets; /* [n_targets] */
 } pegen_gradient;
 
-/* Of rows of gradients of widened q and k, tokens token_begin to token_end, at most PEGEN_WEIGHT_QUERIES, of one batch:
- * `in` of loop.rows is of token 0 of that batch; rows[0] is one head of q, rows[1] all of k; loop.prepared is of the
- * head. */
+/* Rows of gradients of widened q and k, for tokens token_begin to token_end, at most PEGEN_WEIGHT_QUERIES, of one
+ * batch. `in` of loop.rows is of token 0 of that batch; rows[0] is one head of q, rows[1] all of k; loop.prepared is of
+ * the head. */
 typedef struct pegen_column_gains {
   pegen_loop loop; /* first: pegen_driver_position reads it */
   const char *input[PEGEN_MAX_INPUTS]; /* of token 0 of that batch and head */
@@ -329,7 +331,8 @@ int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_a
 size_t pegen_driver_widen_backward_workspace(const pegen_driver *driver, const pegen_args *args);
 /* Implemented by the driver, called by the emitted gradient functions: what a token's coordinates gain. */
 void pegen_driver_position_gradient(const pegen_gradient_loop *loop, int64_t token, int64_t axes, const double *gained);
-/* The same of what the rows of inputs of a token and head gain: elements of one input after the other. */
+/* Implemented by the driver, called by the emitted gradient functions: adds to the gradients of a token's and head's
+ * inputs. `gained` has the elements of one input after the other. */
 void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch, int64_t token, int64_t head,
                                  const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */

@@ -86,8 +86,8 @@ static inline int pegen_number_is_operand(DLDataType type) {
   return i < PEGEN_NUMBER_COUNT && pegen_number_at(i)->operand >= 0;
 }
 
-/* A float32 in a type of 8 bits that saturates, to nearest even; NaN is all ones. The same as emitted code's, for the
- * few rows that the driver moves itself. */
+/* A float32 in a type of 8 bits that saturates, to nearest even; NaN is all ones. It rounds as emitted code does, for
+ * the few rows that the driver moves itself. */
 static inline uint8_t pegen_number_narrow(int64_t type, float value) {
   const pegen_number *of = pegen_number_at(type);
   union {

@@ -112,7 +112,7 @@ static void skip_inputs(walk *w, int64_t batch, int64_t begin, int64_t end) {
   }
 }
 
-/* Of tokens that are encoded, at most PEGEN_WEIGHT_QUERIES. */
+/* Computes the gradients of a batch's tokens that are encoded, at most PEGEN_WEIGHT_QUERIES of them. */
 static void run_batch(walk *w, int64_t batch) {
   pegen_loop *loop = &w->work.loop;
   pegen_set_positions(loop, any_stream(w), batch);

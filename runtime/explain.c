@@ -321,7 +321,8 @@ static void explain_agreement(call *c) {
 
 /* ---- lists ---- */
 
-/* Of a tensor without strides what follows from its shape; without a sign, for sizes may be any. */
+/* Returns a dimension's stride, from the shape where a tensor has no strides. Products are unsigned, since sizes may be
+ * any. */
 static int64_t stride_of(const DLTensor *t, int dim) {
   uint64_t step = 1;
   if (t->strides) return t->strides[dim];

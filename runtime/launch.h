@@ -116,21 +116,23 @@ PEGEN_HIDDEN int pegen_launch_inputs_of(const pegen_kernel *kernel); /* of a que
 PEGEN_HIDDEN int pegen_launch_behind_inputs(const pegen_kernel *kernel, int operands);
 /* Fills the parameters of operands, from the first one on. */
 PEGEN_HIDDEN void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args);
-/* The same of inputs, which follow the operands, of the batches from `batch` on; their memory as it was checked. */
+/* Fills the parameters of inputs, which follow the operands, for the batches from `batch` on. The views are those that
+ * were checked. */
 PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_request *request,
                                           const struct pegen_view *inputs, int64_t batch);
 
-/* Those of operands' gradients: address, 0 where it is not wanted, and type. */
+/* Fills the parameters of operands' gradients: address, 0 where it is not wanted, and type. */
 PEGEN_HIDDEN void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, const pegen_grad_args *grad);
-/* Those of inputs' gradients, from the first on, of the types of `in`, the inputs' own: address 0 where they are not
- * wanted. */
+/* Fills the parameters of inputs' gradients, from the first one on, whose types are those of the inputs themselves at
+ * `in`. The address is 0 where a gradient is not wanted. */
 PEGEN_HIDDEN void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
                                                  const struct pegen_view *gained);
 
 /* A launch of so many threads along x, all parameters 0. */
 PEGEN_HIDDEN pegen_launch_step pegen_launch_threads(const pegen_kernel *kernel, const pegen_ptx_entry *entry,
                                                     int64_t threads);
-/* That of the only entry of a word, which adds up sums of chunks (PEGEN_PTX_SUM_FROM); addresses. */
+/* A launch of the only entry of a word, which adds up sums of chunks (PEGEN_PTX_SUM_FROM). `from` and `to` are
+ * addresses. */
 PEGEN_HIDDEN pegen_launch_step pegen_launch_sums(const pegen_kernel *kernel, const char *word, int64_t from, int64_t to,
                                                  int64_t numbers, int64_t chunks);
 static inline int64_t pegen_divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }

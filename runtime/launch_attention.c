@@ -194,7 +194,7 @@ static __attribute__((noinline)) int make_plan(const pegen_launch_request *reque
   return p->call.k.size[PEGEN_TOKEN] > MOST_BLOCKS ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }
 
-/* The same with the workspace. */
+/* Makes the plan of a call and checks the workspace that it needs. */
 static int plan(const pegen_launch_request *request, attention_plan *p) {
   uint64_t found = pegen_float_begin();
   int error = make_plan(request, p);

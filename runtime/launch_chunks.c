@@ -14,7 +14,7 @@
 
 /* Chunks of threads that have 8 channels each; chunks at most. */
 enum { THREADS = 1 << 17, MOST_CHUNKS = 4096, NUMBER = PEGEN_LAUNCH_NUMBER };
-/* Of matrices, whose threads have much to do and whose sums are large. */
+/* Chunks of gradients of matrices are for fewer threads: each has much to do, and its sums are large. */
 enum { MATRIX_THREADS = 1 << 15 };
 /* Items and threads are counted in 32 bits. */
 static const int64_t MOST_ITEMS = INT32_MAX / 2;

@@ -43,11 +43,11 @@ typedef struct pegen_gradient_cut {
 static inline int64_t pegen_launch_input_size(const pegen_kernel *kernel, int input) {
   return kernel->inputs[input].size > 0 ? kernel->inputs[input].size : 1;
 }
-/* Of the parameters of a launch that adds up what an input gains (PEGEN_PTX_INPUTS_..) those of its gradient `out`.
- * first: the input's first element among those of the rows of all inputs. */
+/* Fills the parameters of `out`, an input's gradient, in a launch that adds it up (PEGEN_PTX_INPUTS_..). first: the
+ * input's first element among those of the rows of all inputs. */
 PEGEN_HIDDEN void pegen_launch_set_input(int64_t *of, const pegen_view *out, int64_t first, int64_t size, int64_t adds);
 PEGEN_HIDDEN int64_t pegen_launch_input_elements(const pegen_gradient_cut *g, int input);
-/* Of a call that asks for such gradients, by its sizes alone; the workspace is not looked at. 0, or
- * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. The call is from then on one of a round
+/* Cuts a call that asks for such gradients into chunks, by its sizes alone; the workspace is not looked at. Returns 0,
+ * or PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. The call is from then on one of a round
  * (pegen_take_group). */
 PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, pegen_backward_call *call, pegen_gradient_cut *g);

@@ -112,7 +112,7 @@ void pegen_launch_set_origin(int64_t *parameter, const pegen_kernel *kernel, con
   parameter[PEGEN_PTX_POSITION_AXIS - PEGEN_PTX_POSITIONS] = o->view.stride[PEGEN_POSITION_AXIS];
 }
 
-/* Of the types that the check let through. */
+/* Returns the PEGEN_PTX_OPERAND_ of an operand's type, which is one that the check let through. */
 static int64_t operand_type(DLDataType type) { return pegen_number_at(pegen_number_of(type))->operand; }
 
 void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {

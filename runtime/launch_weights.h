@@ -15,7 +15,8 @@ typedef struct pegen_weights_cut {
 
 /* Whether the kernel has the entries. */
 PEGEN_HIDDEN int pegen_launch_has_weights(const pegen_kernel *kernel);
-/* Numbers of a query; 0: its bias is no polynomial, or gains nothing. Of attention. */
+/* Returns how many weights the polynomial bias of attention has for a query. 0: the bias is no polynomial, or has no
+ * gradients. */
 PEGEN_HIDDEN int64_t pegen_launch_n_weights(const pegen_kernel *kernel);
 /* By the call's sizes alone; adds to the bytes of the workspace. 0: the sizes are more than can be counted. */
 PEGEN_HIDDEN int pegen_launch_cut_weights(const pegen_kernel *kernel, const pegen_attention_backward_call *call,
@@ -23,7 +24,7 @@ PEGEN_HIDDEN int pegen_launch_cut_weights(const pegen_kernel *kernel, const pege
 /* Behind the launch of queries; without run only whether there is an entry for the rows' type. */
 PEGEN_HIDDEN int pegen_launch_weights(const pegen_launch_request *request, const pegen_attention_backward_call *call,
                                       const pegen_weights_cut *cut, pegen_launch_run *run, void *context);
-/* Of operands that gain. */
+/* Launches what adds up the gradients of operands, where any are wanted. */
 PEGEN_HIDDEN int pegen_launch_finish_weights(const pegen_launch_request *request,
                                              const pegen_attention_backward_call *call, const pegen_weights_cut *cut,
                                              pegen_launch_run *run, void *context);

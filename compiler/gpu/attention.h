@@ -151,8 +151,8 @@ ir_value attend_bias(attend *t, const attend_pair_of *pair);
 ir_value attend_score(attend *t, ir_value product, const attend_pair_of *pair);
 /* i1: neither of the two is a prefix token; null: there are none. */
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
-/* Of a rotation that pairs have: calls for its blocks, one after the other in a loop, with the entries of the emitter's
- * unit; what it gives goes on to the next block, from 0 on, and out. */
+/* Visits the blocks of a pair's rotation, one after the other in a loop, with the entries of the emitter's unit. What a
+ * visit returns goes on to the next block, from 0 on, and is returned at the end. */
 typedef ir_value attend_visit_block(void *context, attend *t, const ir_value *entry, ir_value sum);
 ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context);
 /* A number of `bytes`: float32, or in the rows' type of 16 bits. */
@@ -170,7 +170,8 @@ ir_value attend_add_change(attend *t, const ir_value *entry, ir_value encoded, c
 /* ---- gpu/attention_numbers.c: what scores read of tokens beside their coordinates; nothing where they do not ---- */
 
 int64_t attend_number_bytes(const attention_plan *p, bool of_keys, int tokens); /* of shared memory */
-/* Those of `count` queries or keys from `first` on, of the head at hand; before a barrier of the block. */
+/* Lays the numbers of `count` queries or keys from `first` on, of the head at hand, in shared memory; before a barrier
+ * of the block. */
 void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count);
 /* Number i of an existing query or key, as it is read there: float32. */
 ir_value attend_number_of(attend *t, int i, ir_value token);

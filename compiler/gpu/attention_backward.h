@@ -7,8 +7,9 @@
  *
  * What pairs give operands has a place for each warp of the first program's blocks, whose sums two small entries add up
  * in order (gpu/finish). What they give positions is a number of each query and head in the first program, of each key
- * and head in the second; a small entry adds up heads, and batches that share positions. Of a polynomial the first
- * writes what each query's weights gain, and a third entry takes that on to inputs and operands.
+ * and head in the second; a small entry adds up heads, and batches that share positions. Where the bias is a
+ * polynomial, the first writes the gradients of each query's weights: a third entry takes these on to inputs and
+ * operands.
  */
 #pragma once
 

@@ -22,7 +22,7 @@ basis basis_of(const program *p);
 void basis_deal_out(basis *m);
 /* The left matrix becomes the transpose of C as it is applied; complete. */
 void basis_make_matrix(basis *m);
-/* Of the thread's block, as it is applied; operands and coordinates are loaded. */
+/* Computes the coefficients of the thread's block, as it is applied; operands and coordinates are loaded. */
 void basis_make_coefficients(basis *m);
 /* The thread's channel `component` of a row. */
 ir_value basis_channel(basis *m, int component);

@@ -1,10 +1,11 @@
 /* gpu/basis_gradient: gradients of operands and positions behind a change of basis of the head, on GPUs.
  *
- * A team of threads (gpu/exponential) has a chunk of items (and one head, where heads differ), and C of it. Of an item,
- * whose rows are y = R C x, it sums G = g y^T over them, the head's torque: turns gain of its entries within blocks, a
- * block a thread, as expressions (gpu/gains), and C of R^T G R^-T, whose lines are turned in shared memory in closed
- * form. Rotations have R^-1 in R^T; boosts and translations turn by a third operator (plan.inverse). Then rows are
- * turned back. To turn back, y = C^T R^-1 x, turns gain of C G C^T, and C of G itself.
+ * A team of threads (gpu/exponential) has a chunk of items (and one head, where heads differ), and C of it. It sums the
+ * head's torque, G = g y^T, over the rows of an item, which are y = R C x. Gradients of turns come from G's entries
+ * within blocks, a block a thread, as expressions (gpu/gains). The gradient of C comes from R^T G R^-T, whose lines are
+ * turned in shared memory in closed form. Rotations have R^-1 in R^T; boosts and translations turn by a third operator
+ * (plan.inverse). Then rows are turned back. Where encode turns back, y = C^T R^-1 x, gradients of turns come from
+ * C G C^T, and that of C from G itself.
  *
  * From what encode read (x), G is g x^T C^T R^T, to turn back g x^T R^-T C.
  *
@@ -29,7 +30,7 @@
 
 enum { QUAD = TEAM_QUAD, SIDES = TEAM_SIDES, TILE = TEAM_TILE, NUMBER = TWO_FLOAT_BYTES, COMPONENTS = SPEC_MAX_BLADES };
 
-/* Of a multiprocessor: eliminating takes some 200 registers a thread. */
+/* Blocks of threads that a multiprocessor is to have: eliminating takes some 200 registers a thread. */
 enum { BLOCKS = 1 };
 
 typedef struct basis_gradient {
@@ -47,7 +48,7 @@ static int size_of(const basis_gradient *m) { return m->back.blocks->size; }
 
 /* ---- coefficients ---- */
 
-/* Those of the inverse, whose expressions have operands of their own. */
+/* Returns the entries of the inverse, whose expressions have operands of their own; NULL: R^T gives the inverse. */
 static const expr *const *inverse_entries(const basis_gradient *m) {
   const plan *turns = m->back.turn->plan;
   return turns->inverse ? (const expr *const *)turns->inverse->program->matrix.entry : NULL;
@@ -158,7 +159,7 @@ static void transpose_left(basis_gradient *m) {
   ir_wait(g->b, IR_BARRIER_BLOCK);
 }
 
-/* Of the sums of g x^T those of g y^T. */
+/* Turns the sums of g x^T, where encode's input was kept, into those of g y^T. */
 static void from_input(basis_gradient *m) {
   ir *b = m->back.rows.b;
   ir_branch read = ir_if(b, m->gains.from_input);
@@ -357,7 +358,7 @@ static void begin_chunk(basis_gradient *m) {
   team_rows_begin(&m->back.rows);
 }
 
-/* Of a thread's own memory. */
+/* Returns the bytes of a thread's own memory, which holds its coefficients and those of R^-1. */
 static int thread_bytes(const basis *m) { return 2 * 4 * m->blocks->size * m->blocks->size; }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {

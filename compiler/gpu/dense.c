@@ -40,7 +40,7 @@ typedef struct dense {
 
 /* ---- forming ---- */
 
-/* Of a warp: its lanes' rows of all of its blocks' matrices. */
+/* Returns the bytes of a warp's matrices: its lanes' rows of all of its blocks. */
 static int64_t matrix_bytes(int size, int slots) { return (int64_t)WARP * 4 * size * slots; }
 
 /* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */

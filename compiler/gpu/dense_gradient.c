@@ -336,7 +336,7 @@ static void pass_channels(dense_gradient *g, int count, const char *table) {
 
 /* ---- what matrices and angles gain ---- */
 
-/* Of all blocks, which lie side by side. */
+/* Clears the sums of all blocks' matrices, which lie side by side. */
 static void clear_matrices(dense_gradient *g) {
   ir *b = g->b;
   int64_t count = (int64_t)g->x.blocks->count * team_padded(size_of(g)) * team_padded(size_of(g));
@@ -366,7 +366,8 @@ static void add_matrix(dense_gradient *g, int k, two_float angle, const ir_value
   ir_end_if(b, wanted);
 }
 
-/* Of -A, where A is: what is turned back by is exp of the other sign; half of the products over all entries. */
+/* Adds the gradients of angles and matrices. The generators at hand are those of -A, since rows are turned back by
+ * exp(-A): hence the sign of the angles' gradients, which are half of the products over all entries. */
 static void add_gains(dense_gradient *g) {
   ir *b = g->b;
   ir_value torque[MOST];

@@ -167,7 +167,7 @@ ir_value team_sum(matrix_team *g, ir_value own) {
   return add(b, low, add(b, none[2], none[3]));
 }
 
-/* Of the squares of the tiles. */
+/* The sum of the squares of all numbers of the team's tiles. */
 static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
   ir *b = g->b;
   ir_value own = mul(b, tile[0], tile[0]);

@@ -32,7 +32,7 @@ static const spec *spec_of(const finisher *f) {
   return f->program->of ? plan_gradient_first(f->program->of)->token->spec : f->program->spec;
 }
 static int parts_of(const finisher *f) { return f->program->of ? f->program->of->n_parts : 0; }
-/* Of the part that has most. */
+/* Returns how many blocks the part has that has most. */
 static int blocks_of(const finisher *f) {
   return f->program->of ? plan_gradient_blocks(f->program->of) : f->program->spec->n_blocks;
 }

@@ -6,7 +6,7 @@
 
 typedef const gpu_program *program_function(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients);
 
-/* That of rows' gradients; NULL where none are wanted. */
+/* Returns the program of rows' gradients; NULL where none are wanted. */
 static const program *transposed(arena *a, const form *f, const void *plan, bool gradients) {
   return gradients ? form_program(a, f, plan, "encode_transposed") : NULL;
 }

@@ -131,8 +131,8 @@ static ir_value share_of(gpu_gains *g) {
   return share;
 }
 
-/* Of an axis of the row's description (not of the part's, which may have fewer) over the thread's blocks; gained NULL:
- * nothing. */
+/* Sums the gradient of a coordinate over the thread's blocks. The axis is one of the row's description, not of the
+ * part's, which may have fewer. gained NULL: nothing. */
 static two_float sum_of_axis(gpu_gains *g, int axis, const two_float *gained) {
   ir *b = g->body->b;
   const spec_part *part = g->body->p->part;

@@ -248,7 +248,7 @@ void attend_give_elements(attend_give *g, attend_give_list *list, attend_give_vi
   }
 }
 
-/* Of those whose sums are kept the first one is number `first`. */
+/* Adds a list's gradients to the sums that are kept, of which the list's first one is number `first`. */
 static void add_kept(attend_give *g, attend_give_list *list, int first) {
   ir *b = g->t->b;
   ir_value sums[2 * GIVE_MOST_TOGETHER];
@@ -428,7 +428,7 @@ void attend_begin_tokens(attend_give *g) {
   if (count) emit_thread_operands(&g->t->exprs, roots, count);
 }
 
-/* Of inputs keys have a share of each head of q. */
+/* Returns the address of the own token's share. Where inputs have gradients, keys have a share of each head of q. */
 static ir_value share_at(attend_give *g) {
   ir *b = g->t->b;
   const attend *t = g->t;

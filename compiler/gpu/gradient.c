@@ -10,10 +10,11 @@
 
 enum { FLIGHT_BYTES = 64, FLIGHT_ROWS = 4, NUMBER = TWO_FLOAT_BYTES };
 
-/* Of a multiprocessor: the assembler, left alone, spills a register or two to have one more. */
+/* Blocks of threads that a multiprocessor is to have: the assembler, left alone, spills a register or two to have one
+ * more. */
 enum { BLOCKS = 2 };
 
-/* Of a part of a head that gives gradients of rows alone. */
+/* The gradient plan of a part of a head that gives gradients of rows alone. */
 static const plan_gradient of_rows_alone = {.n_torques = 0};
 
 static const plan_gradient *gains_of(const plan_gradient_row *of, int part) {
@@ -44,7 +45,8 @@ static void begin_thread(gradient_thread *g) {
   g->gains.own = t->parameter + gpu_parameters(t->p->spec);
   g->from_input = ir_compare_int(b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
   g->tau = arena_array(t->rows.memory, two_float, n_tau(g) + 1);
-  /* Of a function of rotors, what one of them gains may be what is left of parts that cancel (slerp near its end). */
+  /* A function of rotors may give one of them a gradient that is what is left of parts that cancel (slerp near its
+   * end). */
   t->exprs.walker.turns_narrow = !t->p->spec->function;
   t->exprs.cotangents = g->tau;
   t->exprs.n_cotangents = g->of->n_torques;

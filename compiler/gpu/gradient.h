@@ -1,7 +1,7 @@
 /* gpu/gradient: gradients of operands and positions on GPUs, of rotors and sums.
  *
- * A thread has a unit of channels of a chunk of tokens (and of one head, where heads differ). Of each token it turns
- * the gradients of rows back, as an entry of rows' gradients does, and sums its blocks' torques over them; what the
+ * A thread has a unit of channels of a chunk of tokens (and of one head, where heads differ). For each token it turns
+ * the gradients of rows back, as an entry of rows' gradients does, and sums its blocks' torques over them. What the
  * torques give goes on as expressions (plan/gradient.h). Nothing is added by two threads: sums over a chunk's tokens
  * have a place of their own, and so has what a thread's blocks give to a position. Entries of their own then add those
  * up, in order (gpu/finish). How many chunks there are is the launcher's affair, by the sizes of the call alone.

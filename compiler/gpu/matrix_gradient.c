@@ -12,7 +12,8 @@
 
 enum { QUAD = TEAM_QUAD, SIDES = TEAM_SIDES, TILE = TEAM_TILE, NUMBER = TWO_FLOAT_BYTES };
 
-/* Of a multiprocessor: the assembler, left alone, spills a register or two to have one more. */
+/* Blocks of threads that a multiprocessor is to have: the assembler, left alone, spills a register or two to have one
+ * more. */
 enum { BLOCKS = 1 };
 
 typedef struct matrix_gradient {

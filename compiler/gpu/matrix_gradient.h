@@ -1,9 +1,10 @@
 /* gpu/matrix_gradient: gradients of operands and positions of exponentials of skew matrices, on GPUs.
  *
  * A team of threads (gpu/exponential) has a block of a chunk of items (and of one head, where heads differ), as threads
- * of rotors have a unit of channels of them (gpu/gradient.h). Of an item it sums what its rows make with what was kept
- * of them, forms the exponential and takes the torque along (gpu/exponential_adjoint), turns the gradients of rows
- * back, and adds what the matrix gains to the generators' sums of the chunk. What angles gain goes on as expressions.
+ * of rotors have a unit of channels of them (gpu/gradient.h). For each item it sums the torque, from the gradients of
+ * rows and what was kept of rows. It forms the exponential and takes the torque along (gpu/exponential_adjoint), and
+ * turns the gradients of rows back. Then it adds the matrix's gradient to the generators' sums of the chunk. Gradients
+ * of angles go on as expressions.
  * Blocks of any size go this way, those of a warp (gpu/dense), too, in float32; in float64 by gpu/dense_gradient; those
  * of a change of basis by gpu/basis_gradient.
  *

@@ -37,8 +37,8 @@ typedef struct mma_plan {
 } mma_plan;
 
 /* The plans of a description: out, also of few queries, dq, dk and dv; where sums of both fill the registers, dv has a
- * plan of its own. Those of dq and dk once more, with what gains by pairs beside rows: by tiles of as many own rows, so
- * that rows have the same bits. */
+ * plan of its own. Two more plans of dq and dk also make the gradients that pairs give to others than rows. Their tiles
+ * have as many own rows, so that rows have the same bits. */
 typedef enum mma_kind {
   MMA_FORWARD,
   MMA_FEW,
@@ -182,7 +182,7 @@ ir_value mma_has_own(const mma *m, ir_value row);
 attend_pair_of mma_pair(const mma *m, mma_place own, mma_place streamed);
 /* Register i of an [own, streamed] value as a pair of tokens. */
 attend_pair_of mma_pair_of(mma *m, int value, int i);
-/* The same by the number of the turn (i32) in which its score is computed. */
+/* The pair of tokens of an [own, streamed] value whose score is computed in turn `turn` (i32). */
 attend_pair_of mma_pair_in_turn(mma *m, int value, ir_value turn);
 /* The score of a product, where pairs have something of their own; whether a pair is seen (i1). */
 ir_value mma_scored(mma *m, ir_value product, const attend_pair_of *of);

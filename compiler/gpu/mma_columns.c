@@ -1,12 +1,12 @@
 /* gpu/mma_columns: a bias that is a polynomial; see gpu/mma.h and gpu/polynomial.c.
  *
  * Where a machine multiplies float32 a row has a number a column. For tensor cores a column's float32 number is the sum
- * of three bfloat16 parts, each 2^-8 of the one before. Of the nine products of a query's parts with a key's the six
- * largest are made, and leave out no more than 2^-24 of the number: as much as float32 does. Two parts would leave
+ * of three bfloat16 parts, each 2^-8 of the one before. A query's parts have nine products with a key's: the six
+ * largest are made, and leave out no more than 2^-24 of the number, as much as float32 does. Two parts would leave out
  * 2^-16 of columns that are larger than the bias, since they cancel. Parts are bfloat16 also where rows are float16,
  * whose exponents are too few for powers of coordinates.
  *
- * A row of parts has 6 numbers of each column. Those of two columns share words, so that rounding gives words.
+ * A row of parts has 6 numbers of each column. Two columns share words, so that rounding gives words.
  */
 #include "gpu/index.h"
 #include "gpu/mma.h"

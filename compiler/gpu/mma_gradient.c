@@ -53,8 +53,8 @@ static ir_value access_gain(mma *m, const ir_value *at, ir_value inside) {
   return sum;
 }
 
-/* <dout, out> of a query, of the accesses that the thread's lane of the four of a row has. Those of 16-bit rows are few
- * enough to be under way together. */
+/* <dout, out> of a query, of the accesses that the thread's lane of the four of a row has. Rows of 16 bits have so few
+ * accesses that all are under way together. */
 static ir_value outputs_gain(mma *m, ir_value token) {
   enum { LANES = 4 };
   ir *b = m->b;

@@ -264,7 +264,7 @@ static void walk_tiles(row_walk *w, int each, ir_value begin, ir_value end) {
   w->total = state[1];
 }
 
-/* Those of all heads of q that the row meets. */
+/* Walks the tiles of all heads of q that the row meets. */
 static void walk_heads(row_walk *w, int each, ir_value begin, ir_value end) {
   mma *m = w->m;
   ir *b = m->b;

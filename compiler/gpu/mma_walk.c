@@ -43,7 +43,8 @@ static void fill_scores(mma *m, const tile_op *op, ir_value *score) {
   }
 }
 
-/* The same of one after the other: the first of a list that goes round, so that registers have fixed numbers. */
+/* Fills the scores one after the other, in a loop: always the first of a list that goes round, so that registers have
+ * fixed numbers. */
 static void fill_in_turn(mma *m, const tile_op *op, ir_value *score) {
   ir *b = m->b;
   int registers = mma_registers(m, op->value), count = 0, *place = arena_array(m->memory, int, registers);
@@ -333,7 +334,8 @@ static void emit_turns(mma *m, int each, ir_value begin, ir_value end) {
   unflatten(m, list);
 }
 
-/* Those of all heads of q that the block's own rows meet: its own, or, of keys, those that share them. */
+/* Emits the turns of all heads of q that the block's own rows meet. Rows of queries meet their own head, and rows of
+ * keys all heads that share them. */
 static void emit_heads(mma *m, int each, ir_value begin, ir_value end) {
   ir *b = m->b;
   ir_value list[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];

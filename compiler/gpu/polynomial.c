@@ -85,7 +85,7 @@ ir_value attend_weight_byte(attend *t, ir_value token) {
   return mul(b, add(b, mul(b, head, tokens), wide(b, token)), i64(b, 4LL * t->p->columns->p->n_weights));
 }
 
-/* Those of query `token`, which may be none. */
+/* Stores the weights of query `token`, where they are to be kept. The sequence may have no such query. */
 static void keep_weights(attend *t, ir_value token) {
   ir *b = t->b;
   ir_value wanted = ir_compare_int(b, "ne", t->kept, i64(b, 0));

@@ -136,7 +136,8 @@ static two_float extreme(ir *b, two_float x, two_float y, bool larger) {
   return two_float_select(b, ir_select(b, equal, by_low, by_high), x, y);
 }
 
-/* Of three tokens, axis by axis; a coordinate that is not finite counts as the description's own. */
+/* Loads the median of three tokens' coordinates, axis by axis. A coordinate that is not finite counts as the
+ * description's own. */
 static void load_median(source *s, const ir_value *own, ir_value *values) {
   ir *b = s->b;
   ir_value from[3][2 * SPEC_MAX_AXES];

@@ -60,7 +60,7 @@ void team_sum_rows(team_rows *r, row_thread *of_kept, const row_origin *origin, 
 
 /* ---- matrices by rows ---- */
 
-/* Of quad `side` of row i of the tile. */
+/* Returns the address of quad `side` of row i of the thread's tile. */
 static ir_value quad_of_line(team_rows *r, int i, int side) {
   ir *b = r->b;
   ir_value row = add(b, scaled(b, r->team->row, QUAD), i32(b, i));

@@ -52,7 +52,7 @@ void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count
 void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, two_float *values);
 /* The offset of an operand's leaf at the thread's unit and head, of block `slot` of the template. */
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot);
-/* The same of an element that is read at a computed place, inside the operand whatever was computed. */
+/* The offset of an element that is read at a computed place, inside the operand whatever was computed. */
 ir_value emit_thread_place(thread_emitter *e, const expr *element);
 /* A node of any type. */
 two_float emit_thread_value(thread_emitter *e, const expr *x, int slot);

@@ -211,7 +211,8 @@ static ir_value times(row_thread *r, bool adds, bool transposed, int slot, int c
   return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
 }
 
-/* The same of an op: of a sum its number and the channel. */
+/* Channel `component` as the op encodes it: a row of its matrix times the channels. A sum has its number plus the
+ * channel. */
 static ir_value encoded(row_thread *r, int slot, int component, const ir_value *x) {
   return times(r, r->turn->kind == OP_ADD, false, slot, component, x);
 }

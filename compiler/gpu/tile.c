@@ -87,7 +87,8 @@ two_float attend_loose_displacement(attend *t, ir_value query, ir_value key, int
   return x;
 }
 
-/* Of coordinates that are one float32, or so near the origin that its rounding is 2^-18 at most, the fourth number. */
+/* Returns a coordinate as one float32, the fourth number of its place. It serves coordinates that are one float32, or
+ * so near the origin that its rounding is 2^-18 at most. */
 static ir_value near_place(attend *t, ir_value places, ir_value index, int axis) {
   return ir_extract(t->b, load_four(t, places, index, axis), 3);
 }

@@ -10,7 +10,7 @@
 #include "program/program.h"
 
 enum { WARP_LANES = 32, WARP_MOST_SIZE = 8 };
-/* Of M, as it is scaled: that of its rows' sums of magnitudes. */
+/* The bound of M's norm as M is scaled, which is the largest of its rows' sums of magnitudes. */
 #define WARP_REACH 0.5
 
 typedef struct warp_exponential {
@@ -27,7 +27,7 @@ typedef struct warp_exponential {
   ir_value team, row;  /* i32: of the lane: its block among those at hand, its row */
 } warp_exponential;
 
-/* Of a program that applies one; what an emitter brings is still to be set, up to warp and lane. */
+/* The exponential of a program that applies one. Its emitter is still to set what it brings, up to warp and lane. */
 warp_exponential warp_exponential_of(arena *a, const program *p);
 /* Declares shared memory of so many warps, and finds the lane's place. */
 void warp_open(warp_exponential *e, int warps, ir_value thread);

@@ -1,10 +1,10 @@
 /* gpu/weight_gains: from what the weights of a polynomial bias gain to what inputs and operands do, on a GPU.
  *
- * Neighbouring lanes have a chunk of items (tokens of batches) and go through it one by one. Of what a query's weights
- * gain each lane goes back through as many of the bias' terms as the others. What a term's inputs gain is gathered by
- * element in shared memory, and what operands' halves of products gain is added to the chunk's sums, of which a lane
- * has its own terms' (gpu/finish takes them on). Rows that columns widened (gpu/widen_gains) and attention with the
- * bias in it (gpu/attention_weights) say what weights gain.
+ * Neighbouring lanes have a chunk of items (tokens of batches) and go through it one by one. Each lane takes the
+ * gradients of a query's weights back through as many of the bias' terms as the others. What a term's inputs gain is
+ * gathered by element in shared memory. What operands' halves of products gain is added to the chunk's sums, of which a
+ * lane has its own terms' (gpu/finish takes them on). Rows that columns widened (gpu/widen_gains) and attention with
+ * the bias in it (gpu/attention_weights) say what weights gain.
  */
 #pragma once
 

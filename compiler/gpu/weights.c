@@ -9,7 +9,7 @@ enum { WARP = 32, PIECE = 16 };
 
 /* ---- shared memory ---- */
 
-/* Of a token, one array after the other. */
+/* Arrays of a token, one after the other. */
 enum { MONOMIALS, GAINS, WEIGHTS, PARTS, REST, ARRAYS };
 
 static int whole_pieces(int bytes) { return (bytes + PIECE - 1) / PIECE * PIECE; }

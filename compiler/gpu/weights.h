@@ -1,8 +1,8 @@
 /* gpu/weights: a token's gains and weights of a polynomial bias (plan/widen.h), by neighbouring lanes of a warp.
  *
  * The token's first lane makes the monomials of its coordinates in two-float arithmetic, all its lanes the gains, from
- * tables, so that the code does not grow with their number. Of a query, each of the lanes evaluates as many of the
- * bias' terms as the others, and the sums over terms are gathered. What lanes tell each other lies in shared memory,
+ * tables, so that the code does not grow with their number. Each of a query's lanes evaluates as many of the bias'
+ * terms as the others, and the sums over terms are gathered. What lanes tell each other lies in shared memory,
  * between barriers of the warp. Columns that widen rows (gpu/widen) and those of a tile of attention (gpu/polynomial)
  * are made of it.
  */

@@ -61,7 +61,7 @@ static void store_part(widen *w, int tail, ir_value index, ir_value x, const cha
   ir_store(b, part_of(w, x, flag), at, element_of(w), false);
 }
 
-/* Of the token's coordinates less the origin, by its first lane. */
+/* Lays the monomials of the token's coordinates less the origin, by its first lane. */
 static void lay_monomials(widen *w) {
   ir *b = w->b;
   two_float place[SPEC_MAX_AXES];

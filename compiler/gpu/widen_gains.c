@@ -119,7 +119,7 @@ static void add_slopes(widen_gains *g, const widen_sums *slopes, int count, ir_v
   }
 }
 
-/* Of a row of q, whose weights are laid. */
+/* Adds what a row of q gives to its token's coordinates; the weights are laid. */
 static void add_places_of_query(widen_gains *g) {
   ir *b = g->w.b;
   lane_turns t = begin_turns(&g->w.lanes, g->w.lanes.tables.n_gains);
@@ -130,7 +130,7 @@ static void add_places_of_query(widen_gains *g) {
   end_turns(&g->w.lanes, t);
 }
 
-/* Of all rows of k, which hold the same keys. */
+/* Adds what rows of k give to their token's coordinates, for all heads: they hold the same keys. */
 static void add_places_of_keys(widen_gains *g, const row_origin *origin, ir_value begin, ir_value end) {
   ir *b = g->w.b;
   lane_turns t = begin_turns(&g->w.lanes, g->w.p->n_columns);

@@ -14,5 +14,5 @@
 
 /* Whether what a token has fits in shared memory. of: NULL: positions alone gain. */
 bool gpu_widen_gains_fit(arena *a, const plan_widen *p, const plan_gradient *of);
-/* Those of a call and those that finish it; their number, 0 where they do not fit. */
+/* Writes the entries of a call's gradients and those that finish it. Returns their number, 0 where they do not fit. */
 int gpu_widen_gain_entries(arena *a, const plan_widen *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries);

@@ -29,7 +29,7 @@ static void add_summand(widen_tables *t, widen_sums *s, const monomial *m, doubl
 
 static void end_sum(widen_sums *s) { s->start[++s->count] = s->n_summands; }
 
-/* Those of `gain` that are of one column: summands of one weight are neighbours in the plan. */
+/* Adds the sums of `gain` that are of one column: summands of one weight are neighbours in the plan. */
 static void add_gains(widen_tables *t, const widen_gain *gain, int count, int column, double scale) {
   int open = -1;
   for (int i = 0; i < count; i++) {

@@ -20,7 +20,7 @@ char *pegen_bytes_reserve(bytes *b, size_t size);
 /* A whole file. What is none (a pipe, a terminal) is left alone: reading takes its bytes from whoever they are for.
  * False: errno. */
 bool pegen_bytes_read_file(bytes *b, const char *path);
-/* The same of a descriptor at its beginning, which is closed; of -1: false. */
+/* Reads a whole file from a descriptor at its beginning, and closes it. False: errno, or the descriptor is -1. */
 bool pegen_bytes_read_open(bytes *b, int fd);
 /* A path from the root, so that it means the same in every folder; links stay. False where the folder is not known. */
 bool pegen_bytes_add_path(bytes *b, const char *path);

@@ -159,7 +159,7 @@ static bool read_own(const char *path, bytes *file) {
   return false;
 }
 
-/* Of a sound file that was made of just this. */
+/* Reads an object and its header from a file, if the file is sound and was made of exactly made_of. */
 static bool read_entry(const char *path, const bytes *made_of, bytes *object, bytes *header) {
   bytes file = {0};
   footer f;

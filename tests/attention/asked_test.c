@@ -16,7 +16,7 @@ static uint64_t seed = 1;
 static int count = 2;
 static const char *wanted; /* a target; NULL: all that this machine runs */
 
-/* Of polynomials GPUs have a test of their own (polynomial_backward_test). */
+/* Polynomial biases on GPUs have a test of their own (polynomial_backward_test). */
 static bool is_on(const spec *s) {
   bool is_gpu = wanted && strncmp(wanted, "sm_", 3) == 0;
   return !is_gpu || !s->polynomial;

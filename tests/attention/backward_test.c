@@ -60,8 +60,9 @@ TEST(queries_of_their_own) {
   }
 }
 
-/* Of positions of their own for each batch, added to or not, in float32; those that batches share gain the sum, and
- * k's own are apart from q's. What has a grid takes none, and what is no function of them has none. */
+/* Gradients of positions that each batch has for itself, added to or not, in float32. Positions that batches share get
+ * the sum, and k's own are apart from q's. What has a grid takes none, and what is no function of positions has no
+ * gradients of them. */
 TEST(positions) {
   enum { BATCHES = 3, PLACES = 20 };
   static const char *const names[] = {"turning", "slopes"};
@@ -304,7 +305,7 @@ TEST(refusals) {
   REFUSED(OVERLAP, c->args.workspace = c->memory[T_GV]);
 }
 
-/* Of operands: shapes, types, memory, and what is added to. */
+/* Gradients of operands: shapes, types, memory, and what is added to. */
 TEST(operands) {
   enum { TOKENS = 12, HEADS = 3 };
   SCOPED fixture f = fixture_open(wanted, 11, "./slopes heads=3");

@@ -124,7 +124,7 @@ static int64_t place_pages(paged *p, uint64_t *random) {
   return pages;
 }
 
-/* Of keys: all heads of q, those of k, or one for all. */
+/* Inputs of keys get all heads of q, those of k, or one head for all, by turns. */
 static void share_heads(fixture *f, attention_trial *t, int round) {
   const int64_t heads[] = {t->q->shape[1], t->k->shape[1], 1};
   for (int i = 0; i < f->spec->n_inputs; i++)
@@ -282,8 +282,8 @@ TEST(keyed) {
 
 /* ---- rows whose sums are taken in another order, page by page ---- */
 
-/* Of few queries whose rows fill less than four registers the sums of a page are closed at its end: near those of keys
- * that follow each other, and the same wherever pages lie. */
+/* Few queries whose rows fill less than four registers close the sums of a page at its end. Results are near those of
+ * keys that follow each other, and have the same bits wherever pages lie. */
 TEST(narrow) {
   SCOPED fixture f = fixture_open(NULL, 37, "attention head_dim=8 value_dim=20");
   for (int target = 0; target < f.n_targets; target++) {

@@ -175,7 +175,7 @@ static void pad(attention_trial *t, float value) {
   }
 }
 
-/* Of gradients of keys, those that are there. */
+/* Asserts that gradients of keys and values are 0 for every third key, which is padding. */
 static void keep_seen(const attention_gradients *g) {
   for (int64_t row = 0; row < BATCHES * K_HEADS * KEYS; row++)
     for (int64_t c = 0; c < g->forward.spec->head_dim && row % KEYS % 3 == 0; c++) {

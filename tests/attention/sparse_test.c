@@ -228,7 +228,8 @@ static void sliding(draw *d) {
   if (!s) d->failed++;
 }
 
-/* Of few queries the rows of keys that are proved unseen are not read: those behind the first page of memory. */
+/* Copies rows of keys to memory that can be read in its first page alone. Few queries do not read keys that are proved
+ * unseen, which lie behind it. */
 static DLTensor *behind_first_page(draw *d, const DLTensor *of, char **room) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), element = of->dtype.bits / 8,
          bytes = (size_t)(of->shape[2] * of->shape[3]) * element;

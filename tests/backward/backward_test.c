@@ -104,7 +104,7 @@ static void is_same_everywhere(fixture *f) {
   }
 }
 
-/* The same by a table: what encode does by it, by its transposes. */
+/* encode_backward by a table is the adjoint of encode by it, and has nearly the gradients that it has without. */
 static void is_adjoint_by_table(fixture *f, const char *name) {
   if (!f->kernel->prepare) return;
   pegen_args args = {.struct_size = sizeof args,
@@ -195,8 +195,8 @@ static void all_gradients(const fixture *f, bool of_positions, DLTensor *const *
     assert_int_equal(f->kernel->encode_backward_finish(&args, part, finishers), 0);
 }
 
-/* The same by way of a table, of two calls: what rows of q give, and then those of k; the first one twice, for what it
- * does not find there it does not add to. */
+/* Computes gradients by way of a table of torques, in two calls: for rows of q, and then for those of k. The first one
+ * runs twice: it writes the table, and does not add to what it finds. */
 static void gradients_by_table(const fixture *f, bool of_positions, DLTensor *const *kept, gradients *g) {
   arena *a = f->memory;
   const pegen_kernel *kernel = f->kernel;

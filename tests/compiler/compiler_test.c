@@ -122,7 +122,7 @@ TEST_BETWEEN(test_file_and_text, set_up, NULL) {
   expect_kernel(&file, 1);
   expect_kernel(&text, 0);
   expect_kernel(&text, 1);
-  /* The same kernel, by two names: both stay apart, and the first stays mapped after the second has gone. */
+  /* Kernels of one description by two names stay apart, and the first stays mapped after the second has gone. */
   const char *define = "head_dim=16";
   pegen_compile_request wide = text;
   wide.defines = &define, wide.n_defines = 1, wide.name = "wide";

@@ -107,7 +107,7 @@ for name in pairs(%s) do error(table.concat(names, " ")) end"""
 
 
 def fields(folder, word, arguments=""):
-    """Those of a word that takes named fields, from its error about one that is not there."""
+    """The fields of a word that takes named ones, from its error about one that is not there."""
     _, said = compile_spec(folder, f'local pe = require "pegen"\nreturn {word}({arguments}{{ QQQQQQQQQQ = 1 }})')
     listed = re.search(r"; there is: (.+)$", said.strip())
     expect(listed, f"{word} does not list its fields: {said}")

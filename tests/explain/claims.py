@@ -136,7 +136,7 @@ CLAIMS = {
         (["basis=folded"], TORUS | DIRECTED | UNTOLD, "planes alone"),
     ],
     "comrope_ld": [([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1")],
-    # Of the whole head: the change of basis is every token's, and turns the origin, too.
+    # The change of basis is of the whole head and of every token, and turns the origin, too.
     "string_cayley": [
         ([], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": (NO, PROVED)}, "STRING, as ComRoPE's theorem 1 has it")
     ],

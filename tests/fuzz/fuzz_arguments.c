@@ -60,7 +60,7 @@ static void writes(roles *r, const DLTensor *in, const DLTensor *out) {
   r->write[r->n_write++].out = out;
 }
 
-/* Of a call whose tensors have passed all checks but, of prepare, those of the table. */
+/* Finds what a call reads and writes. Its tensors have passed all checks, apart from those of prepare's table. */
 static void find_roles(const fuzz_call *c, roles *r) {
   const pegen_args *args = c->given;
   const DLTensor *of_keys = args->k_positions ? args->k_positions : args->positions;

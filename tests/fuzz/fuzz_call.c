@@ -117,7 +117,8 @@ static void place_input(reader *r, fuzz_tensor *t, layout *l, int rank, int64_t 
   place(r, t, orders[below(r, 2)], l);
 }
 
-/* Of pairs: float32, for all batches or heads, too, and of keys for each head of q or of k. */
+/* Places an input of pairs or of keys, in float32. One may serve all batches or heads, and inputs of keys each head of
+ * q or of k. */
 static void place_pair_input(reader *r, fuzz_tensor *t, layout *l, const pegen_kernel *kernel, int i) {
   layout of = *l;
   bool of_keys = kernel->key_inputs >> i & 1;

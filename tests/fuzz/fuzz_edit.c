@@ -118,7 +118,7 @@ static void edit_call(reader *r, fuzz_call *c) {
   }
 }
 
-/* Of what prepare is to write: elsewhere, over another tensor, with more or less room. */
+/* Edits the table that prepare is to write: elsewhere, over another tensor, with more or less room. */
 static void edit_room(reader *r, fuzz_call *c) {
   const DLTensor *any = &c->tensor[below(r, c->n_tensors)].dl;
   switch (below(r, 4)) {

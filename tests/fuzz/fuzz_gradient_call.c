@@ -44,8 +44,8 @@ pegen_workspace_entry *fuzz_gradient_size(const pegen_kernel *kernel, pegen_entr
 
 enum { TABLE_ROOM = 512 * 1024 };
 
-/* Of the forward call's positions and operands: args->table prepared, and room for one of torques at grad->table. False
- * where the kernel has none, or they are too large. */
+/* Prepares args->table from the forward call's positions and operands, with room for torques at grad->table. Returns
+ * false where the kernel has no tables, or they are too large. */
 static bool place_tables(fuzz_gradient_call *c) {
   static _Alignas(64) unsigned char room[2][TABLE_ROOM];
   const pegen_kernel *kernel = c->forward.kernel;
@@ -82,7 +82,7 @@ static DLTensor *place_lse(reader *r, fuzz_gradient_call *c, fuzz_layout *l, int
   return &c->forward.tensor[tensor].dl;
 }
 
-/* Of positions or k_positions. */
+/* Places a gradient of positions or k_positions, in float32 or float64. */
 static DLTensor *place_positions(reader *r, fuzz_gradient_call *c, fuzz_layout *l, const DLTensor *of, int tensor) {
   fuzz_place(r, &c->forward.tensor[tensor], l, of->ndim, of->shape, real(byte(r) & 1), in_order);
   return &c->forward.tensor[tensor].dl;
@@ -102,7 +102,7 @@ static void place_operands(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
   if (wanted || (byte(r) & 1)) c->grad.operands = c->operands;
 }
 
-/* Of the inputs' shapes and type. */
+/* Places gradients of some inputs, which have the inputs' shapes and type. */
 static void place_inputs(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
   unsigned wanted = byte(r);
   for (int i = 0; i < c->forward.kernel->n_inputs; i++) {

@@ -78,7 +78,7 @@ static bool any_input(const fuzz_args *a, const pegen_kernel *kernel) {
   return any;
 }
 
-/* Of an accepted call of prepare_backward: the table lies elsewhere. */
+/* Finds what an accepted call of prepare_backward reads and writes; the table lies elsewhere. */
 static void prepare_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   reads(r, SLOT(a->args.positions));
   reads(r, SLOT(a->args.k_positions));
@@ -86,7 +86,7 @@ static void prepare_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   write_parameters(c, a, r);
 }
 
-/* Of an accepted call; pegen.h says what is looked at. */
+/* Finds what an accepted call of encode_backward reads and writes; pegen.h says what is looked at. */
 static void encode_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   const pegen_kernel *kernel = c->forward.kernel;
   bool made = any_operand(a, kernel) || any_input(a, kernel) || a->grad.positions || a->grad.k_positions,
@@ -312,7 +312,7 @@ static void run_parts(const entries *e, const pegen_args *args, int parts) {
   for (int part = parts; part >= 0 && e->finish; part--) expect_done("finish", e->finish(args, part, parts + 1));
 }
 
-/* The same call on contiguous copies, none in the place of another: outputs in the order of roles.write. */
+/* Runs the call on contiguous copies, none in the place of another; out: its outputs in the order of roles.write. */
 static void run_copies(const fuzz_gradient_call *call, const entries *e, copies *c, const DLTensor **out) {
   static int64_t strides[READS][3];
   fuzz_args a;

@@ -15,7 +15,7 @@ static const char *const axis_names[] = {"h", "w"};
   .digest = "0123456789abcdef0123456789abcdef", .options = "", .targets = "native", .dtypes = DTYPES, .n_axes = AXES, \
   .axes = axis_names
 
-/* Of attention: NUMBERS are read by the displacement. */
+/* Attention's twins read NUMBERS by the displacement. */
 enum { VALUE_DIM = 4, VECTORS = 2, NUMBERS = 4 };
 static const int64_t slope_shape[] = {HEADS}, numbers_shape[] = {NUMBERS};
 static const char *const slope_dimension[] = {"heads"}, *const numbers_dimension[] = {"4"};

@@ -30,7 +30,7 @@ void world_restore(void);
 /* A contiguous copy, elsewhere; its owner frees it by world_copy_free. */
 DLTensor *world_copy(const DLTensor *t);
 void world_copy_free(DLTensor *copy);
-/* The same bits, or NaN in both where elements are numbers. */
+/* Expects the same bits in both, or NaN in both where elements are numbers. */
 void world_expect_same(const DLTensor *t, const DLTensor *copy);
 
 #endif

@@ -281,7 +281,7 @@ TEST(mixed_planes_agree_with_differences) {
       }
 }
 
-/* Of every operation on rotors with learned weights, and of each mean, in two and three dimensions. */
+/* Makes a function of every operation on rotors with learned weights, and of each mean, in two and three dimensions. */
 static spec_function *some_function(arena *a, spec *s, int which) {
   spec_function *f = arena_new(a, spec_function);
   const expr *half = expr_const(s->pool, 0.5), *third = expr_const(s->pool, 1.0 / 3),

@@ -1,6 +1,6 @@
 /* float8_host CODE SCALE: float32 from the standard input to float8 on the standard output, by a kernel in whose rows
- * channels from 32 on pass through, and whose first token goes by the driver's hand. CODE: DLPack's. Of nothing but
- * pegen.h, so that it runs on other processors too; float8_test.py says what must come out. */
+ * channels from 32 on pass through, and whose first token goes by the driver's hand. CODE: DLPack's. It needs nothing
+ * but pegen.h, so that it runs on other processors too; float8_test.py says what must come out. */
 #include "pegen/pegen.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* gradients.c: gradients by way of a table, asked of one kernel as a host would: two layers add to a table of
- * gradients, of which operands and positions then gain. The same bits in any number of parts; rows as without it.
+ * gradients, from which operands and positions then get theirs. Any number of parts gives the same bits, and rows are
+ * as without the table.
  */
 #include "host.h"
 #include "test.h"

@@ -210,7 +210,7 @@ static bool agrees(const place *p, const char *targets, int only) {
   return all;
 }
 
-/* The same in a process of its own, which a bug may end. */
+/* Compares a place in a process of its own, which a bug may end. */
 static bool survives(const place *p, const char *targets, int only) {
   fflush(stdout);
   pid_t child = fork();

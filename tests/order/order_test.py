@@ -18,7 +18,7 @@ HIDDEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\])\'
 
 
 def arguments(code, start):
-    """Of the call whose parenthesis ends at start."""
+    """The arguments of the call whose opening parenthesis ends at start."""
     depth, begin, at = 1, start, start
     while at < len(code) and depth:
         depth += (code[at] in "([{") - (code[at] in ")]}")

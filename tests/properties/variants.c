@@ -75,7 +75,7 @@ const pegen_kernel *variant_kernel(variant *v) {
   return run_kernel(v->loaded);
 }
 
-/* The same description with one or two more options. */
+/* Loads the variant's description with one or two more options. */
 static loaded_kernel *load_with(const variant *v, arena *a, loader_define first, loader_define second, spec **s) {
   loader_define define[VARIANT_MAX_DEFINES + 2];
   int n = v->n_defines;

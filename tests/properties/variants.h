@@ -27,8 +27,8 @@ enum { SKIPPED_TOKENS = 2 };
 /* How kernels are compiled here, unless a test says otherwise: quickly, and for float32 alone. */
 enum { VARIANT_DTYPES = PEGEN_DTYPE_F32, VARIANT_OPTIMIZE = 1 };
 
-/* Those of the spec `only` (NULL: of all), in order of names; ends the process with a message where something cannot be
- * read. */
+/* Reads the variants of the spec `only` (NULL: of all), in order of names. Ends the process with a message where
+ * something cannot be read. */
 int variants_read(arena *a, const char *specs_dir, const char *table, const char *only, variant **variants);
 
 /* The variant's kernel, compiled once. Fails the test where it does not load or compile. */

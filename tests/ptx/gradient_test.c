@@ -276,7 +276,7 @@ TEST(exponentials) {
 /* In float64, by warps. */
 TEST(exponentials_in_float64) { all_shapes("liere block=5 heads=3 head_dim=37 prepare=float64"); }
 
-/* Of Schur forms, whose rows threads have in the channels' basis: as an exponential's. */
+/* Schur forms have gradients as exponentials do; threads have their rows in the channels' basis. */
 TEST(schur_forms) {
   all_shapes_of_both("comrope_ld block=7 heads=3 skip_tokens=2", "basis=schur");
   all_shapes_of_both("comrope_ap block=12 head_dim=26", "basis=schur");

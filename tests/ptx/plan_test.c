@@ -214,7 +214,7 @@ TEST(refusals) {
   assert_null(run_threads_entry(kernel));
 }
 
-/* The same rows through entries of gradients, on any grid: the adjoint identity, and which entry ran. */
+/* Sends rows through entries of gradients, on any grid, for the adjoint identity and to see which entry ran. */
 static int backward(const fixture *f, const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *in,
                     DLTensor *out, DLTensor *sums) {
   pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = in, .q = out, .positions = sums};

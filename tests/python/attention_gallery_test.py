@@ -106,7 +106,7 @@ INPUTS = {
 
 
 def exact(q, k, v, score_mod, mask_mod):
-    """The same functions of whole matrices in float64, which have gradients."""
+    """Attention by score_mod and mask_mod on whole matrices in float64, which has gradients."""
     i, j = torch.arange(TOKENS)[:, None], torch.arange(TOKENS)[None]
     h = torch.arange(HEADS)[:, None, None]
     scores = score_mod(q @ k.transpose(-1, -2) / WIDTH**0.5, 0, h, i, j)

@@ -264,8 +264,8 @@ class Attentions(Case):
                     self.near(found.full_tensor(), expected, 2.0**-18)
 
     def test_spread_gradients(self):
-        """Of q, k, v and a learned table, cut along batches, heads, tokens and two of them; keys go around the ring, or
-        are gathered where queries alone are cut."""
+        """Gradients of q, k, v and a learned table, cut along batches, heads, tokens and two of them. Keys go around
+        the ring, or are gathered where queries alone are cut."""
         flat, square = self.mesh, init_device_mesh("cpu", (2, 2))
         cuts = [(flat, (0,), (0,)), (flat, (1,), (1,)), (flat, (2,), (2,)), (flat, (2,), (3,)), (flat, (3,), (3,)),
                 (square, (0, 1), (0, 1)), (square, (1, 2), (1, 2)), (square, (2, 0), (3, 0))]  # fmt: skip

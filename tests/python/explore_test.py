@@ -119,7 +119,7 @@ def form_of(chart):
     return 0 if type(chart) in (int, float) else chart
 
 
-# Of which there is nothing to draw: positions change nothing, or scores read what a model computes of them.
+# Descriptions with nothing to draw: positions change nothing, or scores read what a model computes of them.
 BARE = ("attention", "fox", "gpt_oss", "grape_a", "deberta", "decomposed_bias", "pair_bias")
 
 

@@ -645,7 +645,7 @@ class Matrices(Formulas):
             self.near(out[0, :, i], x[0, :, i].astype(float) @ own.T, 2e-5)
 
     def test_gradients(self):
-        """Of rows of each side, and by a table of an operand, from what encode read."""
+        """Gradients of rows of each side, and by a table those of an operand, from what encode read."""
         kernel = pk.compile(DECAY, **FAST)
         x, y, g = (rows(1, 2, 5, 4, seed=i) for i in (1, 2, 3))
         t, gate = numpy.arange(5.0)[:, None], (0.1 * rows(2, 4, seed=4)).astype("float32")

@@ -136,7 +136,7 @@ print("compiled twice")
             self.assertEqual([x.result().head_dim for x in busy], [8, 16, 24, 32])
 
     def test_threads(self):
-        """The same description at once, sound and broken."""
+        """Threads compile one description at once, sound and broken."""
         cache = self.folder / "cache"
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             kernels = list(pool.map(lambda _: pk.compile(TURN, cache=cache, **FAST), range(8)))

@@ -90,7 +90,7 @@ class Attention(Case):
         return loss(self.attend(*given, with_lse=True, **options))
 
     def apart(self, *given):
-        """The same loss of calls of one sequence each; the second has no queries."""
+        """The loss of calls of one sequence each; the second has no queries."""
         pieces = []
         for begin, end, k_begin, k_end in ((0, 5, 0, 9), (5, 12, 11, 20)):
             q, k = slice(begin, end), slice(k_begin, k_end)

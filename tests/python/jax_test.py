@@ -70,7 +70,7 @@ class Case(unittest.TestCase):
 
 class Encode(Case):
     def test_values(self):
-        """Of jit and without, the same to the bit as the kernel called on NumPy's arrays."""
+        """With jit and without, rows are the same to the bit as the kernel's on NumPy's arrays."""
         rope, care = compile("rope", ALL, head_dim=16), compile("care", ALL, head_dim=64, heads=4)
         turned = {info.name: rows(*info.shape, seed=i) for i, info in enumerate(care.operands)}
         for kernel, dtype, shape, given in [
@@ -199,7 +199,7 @@ class Gradients(Case):
             jax.grad(lambda at: loss([encode(kernel, self.q, positions=at)]))(at)
 
     def test_second(self):
-        """Of rows; what else there is of them is refused."""
+        """Rows have second derivatives; those of anything else are refused."""
         f = lambda q, *rest: (self.both(q, *rest)[0] ** 3).sum()  # noqa: E731
         g = lambda q, *rest: (self.reference(q, *rest)[0] ** 3).sum()  # noqa: E731
         twice = lambda f: jax.grad(lambda q, *rest: (jax.grad(f)(q, *rest) ** 2).sum())  # noqa: E731
@@ -281,7 +281,7 @@ class Shards(Case):
         self.close(got, expected, 1e-5)
 
     def test_heads(self):
-        """Of operands that differ from head to head every device has its heads', and a kernel for as many."""
+        """Where operands differ from head to head, every device has those of its heads, and a kernel for as many."""
         whole, half = (compile("rope_mixed", heads=heads, head_dim=16) for heads in (4, 2))
         mesh = jax.make_mesh((2,), ("heads",), axis_types=(jax.sharding.AxisType.Auto,))
         P = jax.sharding.PartitionSpec
@@ -339,7 +339,7 @@ def biased(q, k, v, at, k_at, slope, gain):
 
 
 class AttentionGradients(Case):
-    """Of q, k, v and of what a bias is a function of, beside the formula's."""
+    """Gradients of q, k, v and of what a bias is a function of, beside the formula's."""
 
     def setUp(self):
         self.kernel = compile(SLOPES, ALL, heads=4)
@@ -388,7 +388,7 @@ class AttentionGradients(Case):
         self.close(jax.grad(f, (3,))(*given), jax.grad(formula, (3,))(*given), 1e-4)
 
     def test_positions(self):
-        """Of queries and keys alike: what a token gains as both, of an encoding without operands."""
+        """Positions that queries and keys share get the sum of both gradients, in an encoding without operands."""
         kernel, given = compile("lingeope", head_dim=16), [rows(1, 2, 7, 16, seed=i) for i in range(3)]
         at = places(7, 2)
         f = lambda x, y: loss([attention(kernel, *given, x, k_positions=y)])  # noqa: E731

@@ -362,7 +362,7 @@ class Encode(unittest.TestCase):
         self.assertGreater(abs((forward * y).sum() - (x * y).sum()), 1e-2)
 
     def test_backward_by_table(self):
-        """Of two layers, against differences of the loss."""
+        """Gradients of two layers by one table, against differences of the loss."""
         care = pk.compile("care", head_dim=16, heads=2, **FAST)
         freq, positions = rows(*care.operands[1].shape), rows(5, 2, seed=4)
         axis = rows(*care.operands[0].shape, seed=5)

@@ -626,8 +626,8 @@ class Gradients(unittest.TestCase):
         self.assertTrue(torch.equal(turned[1, 0].transpose(0, 1), made[0][0].detach()))
 
     def test_gradcheck(self):
-        """Of every stock description, all that its kernel has gradients of. The kernels compute in float32, and float64
-        differences need steps of 1e-2, exact for what is linear in the rows."""
+        """Every stock description has right gradients of all that its kernel has gradients of. The kernels compute in
+        float32: float64 differences need steps of 1e-2, exact for what is linear in the rows."""
         checked = set()
         for spec in pk.stock():
             kernel, options = small(spec)
@@ -654,7 +654,7 @@ class Gradients(unittest.TestCase):
         self.assertEqual(set(pk.stock()), checked)
 
     def test_operands(self):
-        """Of every operand and of positions, by central differences in float64 sums of float32 kernels."""
+        """Gradients of every operand and of positions, by central differences in float64 sums of float32 kernels."""
         torch.manual_seed(3)
         slow = {"geope_video": {"exponent_sign": -1}}  # of frequencies that grow a step is too long
         for spec in ("care", "quatro", "rope_mixed", "geope_video"):
@@ -684,7 +684,7 @@ class Gradients(unittest.TestCase):
                         self.assertLess((slope - (gradient * direction).sum()).abs(), 2e-2 * (1 + slope.abs()))
 
     def test_columns(self):
-        """Of scores by widened rows: q, k, projection, what queries are given, positions, against the formula."""
+        """Gradients of scores by widened rows, against the formula: q, k, projection, inputs of queries, positions."""
         torch.manual_seed(5)
         m, pape = 6, Encoding("pape", head_dim=16, parabolas=6, heads=2, exact_scores=True, **FAST)
         q, k = (torch.randn(2, h, 5, 16, requires_grad=True) for h in (2, 2))

@@ -269,7 +269,7 @@ static const char *draw_map(draw *d) {
   return TEXT(d, "  pre = %s,\n", maps[below(d, sizeof maps / sizeof *maps)]);
 }
 
-/* Of two axes or more, in a group whose rotors have logarithms. */
+/* Draws a function of rotors, for two axes or more in a group whose rotors have logarithms. */
 static const char *draw_function(draw *d) {
   const char *one = d->axis[0], *other = d->axis[1];
   switch (below(d, 4)) {

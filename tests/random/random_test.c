@@ -1,5 +1,5 @@
-/* Random descriptions against the slow reference: random_test [SEED [COUNT [FIRST [TARGET | all [more]]]]]. Of every
- * GRADIENTS-th the gradients of float32 rows, of operands and of positions, as `pegen check` holds them.
+/* Random descriptions against the slow reference: random_test [SEED [COUNT [FIRST [TARGET | all [more]]]]]. Every
+ * GRADIENTS-th also has its gradients of float32 rows, operands and positions compared, as `pegen check` holds them.
  *
  * Case i of a seed is always the same, whatever the count: "random_test SEED 1 i" repeats it.
  * A failing case is printed and its spec stays in the folder as random_SEED_i.lua.

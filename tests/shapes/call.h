@@ -40,7 +40,8 @@ int sample_run(const sample *s, const pegen_args *args, int parts);
 void *sample_take(sample *s);
 bool sample_is(const sample *s, const void *taken);
 
-/* The same call of tensors without a dimension of batches, which there is one of; of positions without one of axes. */
+/* The call with tensors that lack the dimension of batches, where there is one batch, or positions that lack that of
+ * axes. */
 typedef struct reshaped {
   pegen_args args;
   pegen_grad_args grad;

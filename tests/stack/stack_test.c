@@ -60,14 +60,14 @@ static size_t stack_of(pegen_entry *entry, const pegen_args *args, int *answer) 
 
 /* ---- what is promised ---- */
 
-/* Of pegen_kernel, by entry_rows. */
+/* Offsets of the entries in pegen_kernel, in the order of entry_rows. */
 static const size_t fields[] = {
 #define X(name, role, of, option, text) offsetof(pegen_kernel, name),
     PEGEN_ENTRIES(X)
 #undef X
 };
 
-/* Of forward entries: the first size that the head's channels (dense blocks': the block's) do not pass. */
+/* A row of a table of promises: the first whose `most` the head's channels (or a dense block's) do not pass holds. */
 typedef struct promise {
   int most, kib;
 } promise;
@@ -77,7 +77,7 @@ static int promised(const promise *of, int size) {
   return of->kib;
 }
 
-/* Of rotations of pairs off a grid: of each block and each number that operands have in them. */
+/* Returns the bytes of torques where pairs rotate off a grid: 128 for each block and each of its operands' numbers. */
 static size_t torque_bytes(const spec *s) {
   SCOPED arena *a = arena_create();
   const attention_plan *p = s->pairwise->rotates && !s->grid[0] ? attention_plan_build(a, s) : NULL;

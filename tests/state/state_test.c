@@ -110,7 +110,7 @@ static void wipe(const fixture *f, pegen_entry *entry) {
   for (int i = 0; i < 2 && entry != f->kernel->prepare; i++) memset(f->out[i]->data, 0x55, (size_t)storage(f->out[i]));
 }
 
-/* The same bits in all states, and every state back; from a refusal, too. */
+/* Asserts that an entry gives the same bits in all states, and gives every state back, after a refusal, too. */
 static void assert_independent(fixture *f, pegen_entry *entry, const char *what) {
   enum { ROOM = 1 << 20 };
   char *usual = malloc(ROOM), *now = malloc(ROOM);

@@ -116,7 +116,7 @@ static DLTensor *normalised(world *w, const DLTensor *x, const DLTensor *norm, d
   return y;
 }
 
-/* The same rows in another type. */
+/* Returns the rows converted to another type. */
 static DLTensor *converted(world *w, const DLTensor *x, number_type type) {
   int64_t batch = x->shape[0], heads = x->shape[1], tokens = x->shape[2], width = x->shape[3];
   number_type from = number_type_of(x->dtype);

@@ -369,7 +369,7 @@ TEST(faults) {
 
 /* ---- passes ---- */
 
-/* Of each program each wait is needed: without any one of them it is not sound. */
+/* Each program needs each of its waits: without any one of them it is not sound. */
 TEST(waits_are_needed) {
   SCOPED arena *a = arena_create();
   const tile_program *forward = tile_forward(a, false), *columns = tile_forward(a, true),

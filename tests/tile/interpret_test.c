@@ -18,8 +18,8 @@
 
 enum { MOST_HEADS = 3, LEAST_DESCRIPTIONS = 20 };
 
-/* Of sums of long doubles, in units of the largest score (1 at least), of gradients times the sum of absolute values.
- */
+/* The bound of errors of sums of long doubles, in units of the largest score (1 at least). For gradients it is times
+ * the sum of absolute values. */
 static const long double BOUND = 0x1p-52L;
 
 static int described; /* descriptions that were compared */

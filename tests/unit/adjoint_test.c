@@ -214,7 +214,7 @@ TEST(at_kinks_the_derivative_is_zero) {
   assert_true(value(f.pool, gradient(&f, expr_binary(f.pool, EXPR_ATAN2, f.x, f.y), f.x), &origin) == 0);
 }
 
-/* Of a value that is finite where what it is made of is not, gradients are their limits. */
+/* A value that is finite where what it is made of is not has the limits of gradients as its gradients. */
 TEST(saturated_values_have_limits) {
   SCOPED fixture f = begin();
   expr_pool *pool = f.pool;

@@ -42,7 +42,7 @@ TEST(identities_are_proved) {
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 4; j++) b[i][j] = SUB(MUL(u[i], v[j]), MUL(u[j], v[i]));
   const expr *first = MUL(b[0][1], b[2][3]), *second = MUL(b[0][2], b[1][3]), *third = MUL(b[0][3], b[1][2]);
-  /* Of every block another factor, and 0 in the one where the rest is not. */
+  /* Factors differ from block to block: each of the two is 0 where the other is not. */
   const expr *chosen = expr_table(f.spec.pool, 1, (const double[]){0, 1, 0});
   const expr *others = expr_table(f.spec.pool, 1, (const double[]){2, 0, -3});
   const expr *zeros[] = {NUMBER(0),

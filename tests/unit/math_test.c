@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const long double QUARTER = 1.57079632679489661923132169163975144L; /* pi/2 */
-/* Of float32 sines with fused multiply-add; without it the polynomials round more often. */
+/* The bound of errors of float32 sines with fused multiply-add; without it the polynomials round more often. */
 static const long double SINE_BOUND = 1.25L * 0x1p-24L, SINE_WITHOUT_FMA = 1.5L / 1.25L;
 static const double FACTOR = 0.63661977236758134308;
 
@@ -37,7 +37,8 @@ static ir_value atan2_right(ir *b, ir_value x) { return math_atan2_f64(b, x, ir_
 static ir_value atan2_left(ir *b, ir_value x) { return math_atan2_f64(b, x, ir_float(b, ir_type(x), -0.3)); }
 static ir_value atan2_above(ir *b, ir_value x) { return math_atan2_f64(b, ir_float(b, ir_type(x), 2), x); }
 
-/* Of two float32, where code is scalar and every operation rounds by itself; elsewhere those of float64. */
+/* Splits a number into two float32, for functions of these, which run where code is scalar and every operation rounds
+ * by itself. Elsewhere functions of float64 stand in for them. */
 static two_float halves(ir *b, ir_value x) {
   ir_value hi = ir_cast(b, "arith.truncf", x, b->f32);
   ir_value rest = ir_op2(b, "arith.subf", x, ir_cast(b, "arith.extf", hi, b->f64));
@@ -318,7 +319,7 @@ static long double right(long double x) { return atan2l(x, 1); }
 static long double left(long double x) { return atan2l(x, -0.3); }
 static long double above(long double x) { return atan2l(2, x); }
 
-/* Of numbers of all sizes, both signs, 0, infinities and NaN: relative errors. */
+/* Relative errors of functions that saturate, for numbers of all sizes, both signs, 0, infinities and NaN. */
 TEST(saturating) {
   static const struct {
     const char *name;
@@ -587,7 +588,8 @@ TEST(f8_rounding) {
     }
 }
 
-/* Of 16 bits, from float64 and wider: every finite code, what lies halfway to the next, and the neighbours of both. */
+/* Numbers of 16 bits are rounded right from float64 and wider: every finite code, what lies halfway to the next, and
+ * the neighbours of both. */
 TEST(rounding_wide) {
   for (int type = NUMBER_BF16; type <= NUMBER_F16; type++) {
     uint16_t code = 0, next = 1, stored;

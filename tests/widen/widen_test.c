@@ -279,7 +279,7 @@ typedef struct gradient_call {
 
 enum { GRAD_BATCH = 2, GRAD_TOKENS = 70 }; /* more than go through a kernel in one block */
 
-/* Of processors, and of a GPU's threads. */
+/* Gradients are tested in the code of processors and in that of a GPU's threads. */
 static const char *const gradient_targets[] = {"native", "sm_80"};
 enum { GRADIENT_TARGETS = 2 };
 

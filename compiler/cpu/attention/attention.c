@@ -31,7 +31,7 @@ typedef struct attend {
 
 static int64_t row_bytes(const attend *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
 
-/* Of the loop's head. */
+/* Returns the emitter for the head that a loop is at, with that head's scores, output, maximum and sum. */
 static attend attend_of_head(const attend *f, const head_loop *heads) {
   const attention_emitter *e = &f->e;
   attend of = *f;
@@ -184,7 +184,8 @@ static void emit_key_tile(void *context, const key_tile *keys) {
   emit_attention_values(e, &f->rows, &t, f->output, decay);
 }
 
-/* Of what a tile knows beside its keys: on the stack, or, where it is to remember it, the next of its state. */
+/* Returns room for what a tile knows beside its keys. It is on the stack, or, where the tile is to remember it, the
+ * next of its state. */
 static ir_value state_room(const attend *f, ir_value *state, int rows) {
   if (!state->ptr) return attention_heads_room(&f->e, row_bytes(f, rows));
   ir_value room = *state;

@@ -1,9 +1,9 @@
 /* cpu/attention/columns: a bias that is a polynomial of the displacement, inside attention; see
  * cpu/attention/columns.h.
  *
- * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
- * in float32: no widened row is ever written. The driver counts positions from a query of the tile, so
- * that what is expanded is hardly larger than the displacements themselves. Weights of the queries come from a
+ * The columns are those that widen q and k elsewhere (plan/widen.h). They are computed in float32, for a tile of
+ * queries and a tile of keys at a time: no widened row is ever written. The driver counts positions from a query of the
+ * tile, so that what is expanded is hardly larger than the displacements themselves. Weights of the queries come from a
  * function of its own, one for each number type of the inputs.
  */
 #include "cpu/attention/columns.h"

@@ -13,7 +13,7 @@ typedef struct column_emitter {
 void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
 /* The queries' columns; once, at the head of the function. */
 column_emitter emit_columns_begin(const attention_emitter *e);
-/* Those of a tile of keys. */
+/* The columns of a tile of keys, before its scores. */
 void emit_columns_keys(const column_emitter *columns, const key_tile *t);
 /* A coordinate of a register of queries, from the tile's origin: float64 lanes. */
 ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector);

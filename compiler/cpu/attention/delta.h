@@ -23,7 +23,7 @@ typedef struct delta_emitter {
 } delta_emitter;
 
 delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed);
-/* Of one displacement, as float32. */
+/* Creates the emitter of one displacement that is given as float32. */
 delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, const ir_value *narrow);
 /* A description's sink: lanes that are the same. */
 ir_value emit_sink(const attention_emitter *e);

@@ -1,10 +1,10 @@
 /* cpu/attention/few_scores: q k^T of a few rows; see cpu/attention/few.h.
  *
- * Four keys at a time, whose registers of channels meet those of every row, so that what is read of a key, and what is
- * read of a row of queries, is used several times. Of a product's lanes one of every four is left when the four keys'
- * are added up, and what four keys have left is put by; lanes of as many fours as a register has become its scores
- * together, which takes a quarter of the instructions that each four would take alone. Where no four keys are left the
- * last one is read again, and its scores beyond are masked.
+ * Four keys are taken at a time, whose registers of channels meet those of every row. So what is read of a key, and
+ * what is read of a row of queries, is used several times. Adding up the products of four keys leaves one of every four
+ * lanes to each key, and what is left is put by. As many fours as fill a register's lanes become scores together, which
+ * takes a quarter of the instructions that each four would take alone. Where no four keys are left the last one is read
+ * again, and its scores beyond are masked.
  */
 #include "cpu/attention/few.h"
 

@@ -1,8 +1,8 @@
 /* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few.h.
  *
  * Scores have keys in the lanes here, and a row after the other is done: bias, mask and maximum, and then
- * p = 2^(score - maximum) and its sum. Of a bias that hides, what the tile hides is told: values are then left out key
- * by key, or the tile as a whole.
+ * p = 2^(score - maximum) and its sum. With a bias that hides keys, the tile tells whether some or all of its weights p
+ * are 0: values are then left out key by key, or the tile as a whole.
  */
 #include "cpu/attention/few.h"
 #include "cpu/attention/pairwise.h"
@@ -20,7 +20,8 @@ typedef struct soften {
   ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
 } soften;
 
-/* Of keys in pages the next tile's are elsewhere: what is asked for is at hand. */
+/* Finds the row of the next tile's first key, for prefetch. Where keys are in pages that row is elsewhere, and a row at
+ * hand stands in for it. */
 static void find_next(soften *s) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
@@ -37,8 +38,8 @@ typedef struct soften_row {
   two_float *fixed;
   ir_value place[SPEC_MAX_PLACES]; /* of the query, float32; where its row is: i64 */
   ir_value keys; /* what it is taken off: [axis][room], of coordinates */
-  ir_value asked;                /* the first key of the next tile that is asked for while the row is at hand */
-  ir_value scores, limit;        /* limit: i32, of keys from the tile's first on */
+  ir_value asked; /* the first key of the next tile that is asked for while the row is at hand */
+  ir_value scores, limit; /* limit: i32, of keys from the tile's first on */
 } soften_row;
 
 static ir_value lane_numbers(ir *b, int lanes) {

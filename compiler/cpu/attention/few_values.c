@@ -64,8 +64,8 @@ static void add_products(const value_chunk *c, const ir_value *v, const ir_value
     for (int i = 0; i < n; i++) sums[r * n + i] = attention_multiply_add(c->e->b, v[i], weights[r], sums[r * n + i]);
 }
 
-/* Adds p v of a key to sums [row][register]. Of a row that is alone what its power leaves out is not read: it may be no
- * number. */
+/* Adds p v of a key to sums [row][register]. A row that is alone does not read values whose weight p is 0: they may be
+ * infinite or NaN. */
 static void emit_key(const value_chunk *c, ir_value key, int count, ir_value *sums) {
   ir *b = c->e->b;
   int n = chunk_registers(c);

@@ -134,8 +134,8 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_end_for(b, vectors);
 }
 
-/* What operands of the sink gain: the score of a key that all see, whose value is 0. Of panels of keys the first one
- * gives it. */
+/* Computes the gradients of operands of the sink, which is the score of a key that all queries see and whose value is
+ * 0. Where keys come in panels, only the first panel adds them. */
 static void emit_sink_gains(const gradient_emitter *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
@@ -370,7 +370,7 @@ static void emit_queries(const gradient_emitter *f) {
   emit_rows_of_queries(f, g, &f->g, one);
 }
 
-/* Of pairs that are turned: the queries once more, without a factor. */
+/* Where pairs are rotated, reads the queries once more, without a factor. */
 static void emit_turned(gradient_emitter *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
@@ -457,7 +457,7 @@ static void emit_tiles(attention_emitter e, unsigned dtypes) {
   emit_tiles(e, dtypes);
 }
 
-/* Of a plan beside that of rows; NULL: there is none. */
+/* Emits the functions of a plan beside that of rows; NULL: there is none. */
 static void emit_beside(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
   if (!p) return;
   attention_emitter e = attention_emitter_create(b, a, p, target);

@@ -15,7 +15,7 @@
 #include "cpu/attention/delta.h"
 #include "mlir/arith.h"
 
-/* Of tables of entries, in the nearest cache. */
+/* Bytes of the tables of entries, which stay in the nearest cache. */
 enum { TABLE_ROOM = 16384 };
 
 static int64_t width_of(const attention_plan *p) { return p->spec->grid[p->spec->n_axes - 1]; }

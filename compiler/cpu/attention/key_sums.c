@@ -1,12 +1,12 @@
 /* cpu/attention/key_sums: see cpu/attention/key_sums.h.
  *
- * The transpose of the product that makes scores: weights are read as scalars along a row of queries and spread over
- * the lanes, rows of queries stand in memory as they came. A tile of keys is as short a sum as it has queries, so the
- * sums stay in memory between tiles and come into registers for a group of keys and two registers of channels. Values
- * gain so, and then keys: one function of the module for both, where their rows are as long. What queries gain is the
- * same with the two sides exchanged. Of a group of eight, four of which are left, those alone are summed. What else it
- * depends on (lanes, rows of a group, numbers of a row of weights) is the target's, the same for tiles of all plans,
- * wide and narrow.
+ * Gradients of keys and values are the transpose of the product that makes scores. Weights are read as scalars along a
+ * row of queries and spread over the lanes, and rows of queries stand in memory as they came. A tile of keys is as
+ * short a sum as it has queries. So the sums stay in memory between tiles and come into registers for a group of keys
+ * and two registers of channels. One function of the module serves gradients of values and then of keys, where their
+ * rows are as long. Gradients of queries come with the two sides exchanged. Where only four of a group of eight are
+ * left, those alone are summed. What else it depends on (lanes, rows of a group, numbers of a row of weights) is the
+ * target's: tiles of all plans share it, wide and narrow.
  */
 #include "cpu/attention/key_sums.h"
 

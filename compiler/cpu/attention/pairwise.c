@@ -141,7 +141,7 @@ ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir
   return p->score ? value : add(e->b, product, value);
 }
 
-/* Of a pair that is not seen nothing, whatever its product is. */
+/* Stores the gradient of a pair's product. A pair that is not seen has 0, whatever its product is. */
 static void give_product(void *context, delta_emitter *d) {
   const pair_emitter *pairs = context;
   const attention_emitter *e = pairs->e;

@@ -12,7 +12,7 @@ void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target
 pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *places);
 /* Before the scores of a tile of keys: the coordinates of its keys, or their tables. */
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
-/* The same in two steps, of a plan by_tiles: coordinates, and from these the biases. */
+/* A plan by_tiles does this in two steps: coordinates of the keys, and from these the biases. */
 void emit_pairs_places(const pair_emitter *pairs, const key_tile *t);
 void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */

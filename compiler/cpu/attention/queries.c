@@ -207,7 +207,8 @@ static void emit_rows_of_lanes(const attention_emitter *e, const turned_rows *t,
   ir_end_for(b, lanes);
 }
 
-/* The same by one call where the register's tokens, which ascend, follow each other. */
+/* Reads the rows of a register's queries, by one call where its tokens, which ascend, follow each other. Elsewhere they
+ * are read lane by lane. */
 static void emit_register_rows(const attention_emitter *e, const turned_rows *t, ir_value vector, ir_value to) {
   ir *b = e->b;
   int lanes = e->shape.lanes;

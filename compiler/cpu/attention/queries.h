@@ -11,7 +11,7 @@ ir_value attention_query_factor(const attention_emitter *e);
 ir_value attention_natural_scale(const attention_emitter *e);
 /* Rows of the tile's queries, scaled (but for dot products); 0 in empty lanes. */
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r);
-/* The same of those of register `vector` (i64), which come as float32 [lanes][head_dim]. */
+/* Scales the queries of register `vector` (i64), whose rows come as float32 [lanes][head_dim]. */
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows);
 /* output / sums as rows of the tensor; 0 where a query saw nothing. */
 void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums);
@@ -63,8 +63,8 @@ void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_fac
 
 /* ---- as many registers as a register has lanes, turned or summed ---- */
 
-/* turn_T and sum_lanes_T, which emitters with calls_squares call; once for each target. Of dot products turn_pairs_T,
- * which turns without a factor. */
+/* Emits turn_T and sum_lanes_T, once for each target, which emitters with calls_squares call. Dot products also need
+ * turn_pairs_T, which turns without a factor. */
 void emit_square_functions(const attention_emitter *e);
 
 /* Where squares of float32 stand: the first one's first row, bytes from row to row and from square to square. */

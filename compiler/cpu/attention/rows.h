@@ -30,12 +30,13 @@ void emit_dot_rows(attention_emitter *e);
  * store_values. */
 const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype);
 
-/* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, attend_narrow_gradient_T of the
- * emitter's narrow shape, attend_operands_gradient_T of its plan of operands alone; a number type's functions (those of
- * emit_row_functions, which come first, are shared) for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those
- * that call the emitter's own. */
+/* Opens the emitter's function of gradients. attend_gradient_T has a `write` for rows of q's gradient;
+ * attend_narrow_gradient_T is that of the narrow shape, attend_operands_gradient_T that of a plan of operands alone. */
 attention_rows emit_gradient_begin(attention_emitter *e);
+/* A number type's functions for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE. They share those of
+ * emit_row_functions, which come first. */
 void emit_gradient_rows(attention_emitter *e, int dtype);
+/* A number type's entry, which calls the emitter's own function. */
 void emit_gradient_entry(attention_emitter *e, int dtype);
 /* What rows that come turned are read and added to by, whatever the types of the call. */
 void emit_turned_gradient_rows(attention_emitter *e, unsigned dtypes);

@@ -12,8 +12,8 @@ typedef struct score_emitter {
   ir_value products; /* of a score: where products are kept, [key][queries]; null: nowhere */
 } score_emitter;
 
-/* The tile's scores, and their maxima with those so far: [register]. Of a tile that is rotated, those of channels that
- * no rotation turns, and no maxima yet; of one with a score its products, and none either. */
+/* The tile's scores, and their maxima with those so far: [register]. A rotated tile has the scores of channels that no
+ * rotation turns, and no maxima yet. A tile with a score of its own has its products, and no maxima either. */
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);
 /* The maxima when rotations have been added, with biases, scores and masks. */
 void emit_final_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima);

@@ -81,7 +81,7 @@ void emit_unseen_blocks(attention_emitter *e) {
   ir_end_for(b, vectors);
 }
 
-/* Of all blocks with keys in [begin, end). */
+/* Writes the states of all blocks with keys in [begin, end). */
 static void emit_all_states(const pair_emitter *pairs, ir_value seen, ir_value begin, ir_value end) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;

@@ -92,7 +92,7 @@ ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
 /* A field of the tile: a pointer, or 64 bits. */
 #define ATTENTION_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
-/* The same of the gradient's tile. */
+/* A field of the gradient's tile: a pointer, or 64 bits. */
 #define GRADIENT_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_gradient_tile, name)), 8)
 /* Whether a pointer is not 0: i1. */

@@ -1,9 +1,9 @@
 /* cpu/attention/turned_gains: see cpu/attention/turned_gains.h.
  *
- * A block at a time, with the queries in the lanes as where scores are made: what queries gain stays in registers over
- * the keys of a tile; what a key gains is a sum over lanes. Those of as many keys as a register has lanes are added
- * pairwise, so that a register of sums takes its lanes less one additions, and is a channel of those keys. Channels
- * become rows when all blocks are done.
+ * A block at a time is computed, with the queries in the lanes as where scores are made. Gradients of queries stay in
+ * registers over the keys of a tile; the gradient of a key is a sum over lanes. Sums of as many keys as a register has
+ * lanes are made together, pairwise: a register of them takes one addition less than it has lanes. It is a channel of
+ * those keys, and channels become rows when all blocks are done.
  *
  * Channels that no pair turns are blocks of one component. Off the grid a rotation costs more than all else, and
  * whatever has S' = 0 is left out always; on it there is code for both.
@@ -70,8 +70,8 @@ static ir_value partial_at(const turned_gains *s, int component, ir_value key) {
   return nth(b, ir_offset_const(b, s->partial, (int64_t)component * lanes * lanes * 4), key, lanes * 4);
 }
 
-/* sum + x, where x counts. Of two products it is left to the back end which of them is rounded, so that guarded code
- * and the other would give different bits: where x may be one the first is added to 0. */
+/* sum + x, where x counts. Where both are products, the back end chooses which of them is rounded, so guarded and
+ * unguarded code would give different bits. So the first product is added to 0. */
 static ir_value emit_counted(const attention_emitter *e, ir_value counts, ir_value sum, ir_value x, bool is_product) {
   ir *b = e->b;
   ir_value zero = ir_float(b, e->lanes, 0);

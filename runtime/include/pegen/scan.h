@@ -1,7 +1,7 @@
 /* scan.h: running sums over the tokens of a sequence, in float64.
  *
- * Of angles that tokens choose (Selective RoPE, CARoPE: the inputs of specs/more/selective_rope.lua and carope.lua) and
- * of the logarithms of forget gates (Forgetting Transformer, FoX):
+ * The numbers that are summed may be angles that tokens choose (Selective RoPE, CARoPE: the inputs of
+ * specs/more/selective_rope.lua and carope.lua) or logarithms of forget gates (Forgetting Transformer, FoX):
  *
  *     out[t] = state_in + in[0] + ... + in[t]
  *
@@ -49,7 +49,7 @@ typedef struct pegen_scan {
  * parts together are the whole. SCAN: shapes, a period, flags; DTYPE, SEQUENCES, OVERLAP and the like as of kernels. */
 int pegen_scan_tokens(const pegen_scan *scan, int part, int parts);
 
-/* The same in so many parts at once, on threads of its own, as pegen_parallel. */
+/* Computes the whole scan in so many parts at once, on threads of its own, as pegen_parallel. */
 int pegen_scan_parallel(const pegen_scan *scan, int threads);
 
 #ifdef __cplusplus
