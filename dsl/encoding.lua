@@ -420,7 +420,8 @@ local function written_blocks(given, block, described, axes, blocks, channels)
     phases[a], positions[a], order[a] = core.merge(0, 1), core.merge(core.position(a - 1), 1), a - 1
   end
   return {
-    matrices = matrices, rounds_phases = false, products = products_of(given, block), algebra = block.algebra, size = block.size, dense = false, map = "",
+    matrices = matrices, rounds_phases = false, products = products_of(given, block), algebra = block.algebra,
+    size = block.size, dense = false, map = "",
     is_f64 = false, blades = block.masks, signs = block.signs, blocks = blocks, channels = channels, combine = "sum",
     order = order, generators = generators, phases = phases, positions = positions, amplitude = 1.0, dual_axes = 0,
   }

@@ -45,7 +45,7 @@ static const char *leftover_text(arena *a, const explanation *e) {
 
 static const char *const PRODUCTS[] = {
     [PRODUCTS_FLOAT32] = "rounded to float32, then added",
-    [PRODUCTS_ROUNDED] = "rounded to the rows' type, as are the matrix's entries: three half units of a block's norm at most",
+    [PRODUCTS_ROUNDED] = "rounded to the rows' type, as are the matrix's entries, then added",
 };
 
 /* What turns, or what is in place of it. */

@@ -1,5 +1,5 @@
-"""patch(model, like_model=True): outputs are those of the model's own code to the bit, in bfloat16, float16 and float32,
-and so are gradients; its cosines and sines are its own, its products are rounded as its own code rounds them."""
+"""patch(model, like_model=True): outputs and gradients are those of the model's own code to the bit, in bfloat16,
+float16 and float32. Cosines and sines are the model's own, products are rounded as its own code rounds them."""
 import copy
 import unittest
 

@@ -1,5 +1,5 @@
-"""Products that are rounded: rows and their gradients are, to the bit, those of operators of PyTorch that multiply, round
-and add; in every number type, on every processor target, and where products are rounded to float32 alone."""
+"""Products that are rounded: rows and their gradients are, to the bit, those of PyTorch's operators, which multiply,
+round and add. That holds in every number type, and where products are rounded to float32 alone."""
 import sys
 import unittest
 

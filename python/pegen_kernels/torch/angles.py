@@ -114,8 +114,8 @@ for _name in (*_UNARY, *_COMPARED, *(f"{side}{name}" for name in _BINARY for sid
 
 _FUSED = (("fused", False),)
 _LIKE_MODEL = tuple(itertools.product(("rounded", "float32"), (False, True)))
-"""What a patch that is to be like the model tries: the field `products` of a description, by which a model's own code may
-round, and whether the two cosines of a pair stand side by side."""
+"""What a patch that is to be like the model tries: the field `products` of a description, by which a model's own code
+may round, and whether the two cosines of a pair stand side by side."""
 
 _LAYOUTS = ("split", "interleaved", "woven")
 """Which channels are a pair: (j, j + n/2), (2j, 2j+1), or the latter, which come back as the former."""
@@ -173,8 +173,8 @@ def _same(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequenc
 
 
 def _pairs_of(made: Tensor, rotary_dim: int, side_by_side: bool) -> Tensor:
-    """A number for each pair of channels, [B,1,N,pairs], of a model's cosines or sines, which stand there once, twice in
-    halves or twice side by side."""
+    """A number for each pair of channels, [B,1,N,pairs], of a model's cosines or sines, which stand there once, twice
+    in halves or twice side by side."""
     if made.shape[-1] == rotary_dim:
         made = made[..., ::2] if side_by_side else made[..., : rotary_dim // 2]
     return made.reshape(-1, 1, *made.shape[-2:])
