@@ -29,7 +29,7 @@ set(DEFAULT_THOUGH_LONG
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^explain(_numbers)?$" "^attention_(far|few|prefix|score_inputs|values)_sm_80$"
   "^compatibility" "^float_state_${native}$" "^bench_json$"
-  "^python_(formulas|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples|specs_options)$"
+  "^python_(formulas|papers|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples|specs_options)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.
@@ -84,8 +84,8 @@ set(LONG_UNDER_SANITIZERS
   "^interface.(float8|care|spherical|rope_mixed|geope3d|twin)$"
   "^(table|precision|shapes|float_state|compatibility)"
   # other programs
-  "^python_(formulas|conform|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config|vit)"
-  "^python_(packed|cuda)"
+  "^python_(formulas|papers|conform|explore|workbench|lab|torch|attention|distributed|jax|models|checkpoints|config)"
+  "^python_(vit|packed|cuda)"
   "^(valgrind|growth|package|static|stock|mutation|docs|examples)"
   # listings of machine code and text of other tools: sass_code and the checks run the same code of pegen
   "^(sass_measured|emit|ptx_text|explain(_numbers)?)$"

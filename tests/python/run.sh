@@ -4,7 +4,7 @@ python=$1 test=$2
 cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
 case $module in
-  kernel | hostile | formulas | conform) modules="numpy" ;;
+  kernel | hostile | formulas | papers | conform) modules="numpy" ;;
   jax_sequences) modules="jax" ;;
   jax_cuda) modules="jax torch" ;;
   explore) modules="numpy pandas altair vl_convert" ;;

@@ -8,7 +8,7 @@ import sys
 
 pegen, source = sys.argv[1], pathlib.Path(sys.argv[2])
 page = (source / "docs" / "papers.md").read_text()
-formulas = (source / "tests" / "python" / "formulas_test.py").read_text()
+formulas = (source / "tests" / "python" / "papers_test.py").read_text()
 failures, found = [], 0
 
 
@@ -32,7 +32,7 @@ for section in re.split(r"^## ", page, flags=re.M)[1:]:
 for test in re.findall(r"`(test_\w+)`", page):
     found += 1
     if f"def {test}(" not in formulas:
-        failures.append(f"{test}: is no test of formulas_test.py")
+        failures.append(f"{test}: is no test of tests/python/papers_test.py")
 for study in re.findall(r"\((\.\./[^)#]+)\)", page):
     found += 1
     if not (source / "docs" / study).exists():

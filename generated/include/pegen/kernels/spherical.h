@@ -1,7 +1,7 @@
 /* spherical: Spherical RoPE (van de Geijn et al.; CARE, section 3.3)
  *
  * Made by pegen 0.2.0 from the description spherical with
- *   head_dim=64 base=100 exponent_sign=-1 layout=interleaved turns=paper skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 axes=2 base=100 exponent_sign=-1 layout=interleaved turns=paper skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

@@ -1,0 +1,146 @@
+"""Descriptions of the five papers of docs/papers.md against their formulas, in NumPy and float64."""
+import importlib
+import importlib.util
+import unittest
+
+import numpy
+
+import pegen_kernels as pk
+from formulas_test import FAST, Formulas, cells, rows
+
+
+class Papers(Formulas):
+    """Options that choose what a paper leaves open, sets aside or has in its code: docs/papers.md names them."""
+
+    def rotated(self, x, matrices):
+        """Triples of x [..., N, D], each by its own matrix [N, D/3, 3, 3]; what is left over stays."""
+        whole = x.shape[-1] // 3 * 3
+        triples = x[..., :whole].astype(float).reshape(*x.shape[:-1], -1, 3)
+        made = numpy.einsum("nbij,...nbj->...nbi", matrices, triples).reshape(*x.shape[:-1], whole)
+        return numpy.concatenate([made, x[..., whole:]], -1)
+
+    def about(self, angles):
+        """exp of the cross product with angles [..., 3], by Rodrigues."""
+        length = numpy.linalg.norm(angles, axis=-1)[..., None, None]
+        zero = numpy.zeros(angles.shape[:-1])
+        x, y, z = numpy.moveaxis(angles, -1, 0)
+        k = numpy.stack([zero, -z, y, z, zero, -x, -y, x, zero], -1).reshape(*angles.shape[:-1], 3, 3)
+        safe = numpy.where(length == 0, 1, length)
+        return numpy.eye(3) + numpy.sin(length) / safe * k + (1 - numpy.cos(length)) / safe**2 * k @ k
+
+    def test_spherical(self):
+        """Turns as matrices, about x, z, y and x again as printed: e1 towards e3 and e2 as in the code. The first axis
+        acts last."""
+        x = rows(1, 2, 12, 14)  # of which two channels are left over
+        for turns, planes in (("paper", [(1, 2), (0, 1), (2, 0)]), ("code", [(1, 2), (0, 2), (0, 1)])):
+            for axes in (1, 2, 3, 4):
+                r = numpy.random.default_rng(2).uniform(-3, 3, (12, axes))
+                matrices = numpy.tile(numpy.eye(3), (12, 4, 1, 1))
+                for a in range(axes):
+                    angle = r[:, a, None] * 100.0 ** (-2 * numpy.arange(4) / 14)
+                    i, j = planes[a % 3]
+                    one = numpy.tile(numpy.eye(3), (12, 4, 1, 1))
+                    one[..., i, i] = one[..., j, j] = numpy.cos(angle)
+                    one[..., j, i], one[..., i, j] = numpy.sin(angle), -numpy.sin(angle)
+                    matrices = matrices @ one
+                kernel = pk.compile("spherical", head_dim=14, turns=turns, axes=axes, **FAST)
+                self.near(kernel.encode(x, positions=r), self.rotated(x, matrices), 3e-6)
+
+    def test_geope(self):
+        """Means and foils, i from 1, d of the embedding, triples across heads."""
+        x, r = rows(1, 2, 12, 64), cells(3, 4) * 0.25
+        for options in [{}, {"first": 1}, {"schedule_dim": 768}, {"first": 1, "exponent_sign": -1, "schedule_dim": 96}]:
+            i, d = numpy.arange(21) + options.get("first", 0), options.get("schedule_dim", 64)
+            phase = 100.0 ** (options.get("exponent_sign", 1) * 2 * i / d)
+            h, w = (
+                r[:, a, None, None] * phase[:, None] * numpy.array(unit)
+                for a, unit in ((0, [0.0, 1, 0]), (1, [0.0, 0, 1]))
+            )
+            expected = {
+                "generators": self.about((h + w) / 2), "sum": self.about(h + w),
+                "product": self.about(h) @ self.about(w),
+                "symmetric": self.about(h / 2) @ self.about(w) @ self.about(h / 2),
+            }  # fmt: skip
+            u, _, v = numpy.linalg.svd(self.about(h) + self.about(w))
+            expected["chordal"] = u @ (v * numpy.linalg.det(u @ v)[..., None, None] ** [[0], [0], [1]])
+            for mean, matrices in expected.items():
+                if mean == "chordal" and "exponent_sign" not in options:
+                    continue  # at growing angles some are at a cut, where two rotations are as near
+                kernel = pk.compile("geope2d", mean=mean, **options, **FAST)
+                self.near(kernel.encode(x, positions=r), self.rotated(x, matrices), 4e-6)
+        x = rows(1, 1, 12, 192)  # three heads of 64 channels: triple 21 has channels of two of them
+        phase = 100.0 ** (2 * numpy.arange(64) / 192)
+        mean = r[:, None, :] * phase[:, None] / 2
+        matrices = self.about(numpy.concatenate([0 * mean[..., :1], mean], -1))
+        kernel = pk.compile("geope2d", head_dim=192, **FAST)
+        self.near(kernel.encode(x, positions=r), self.rotated(x, matrices), 4e-6)
+
+    def test_frameworks(self):
+        """CARE, table 1: Mixed and Spherical in both; any number of axes."""
+        x, speeds = rows(1, 2, 12, 12), rows(4, 2, 4, seed=3)
+        units = {"orthogonal": numpy.eye(3)[[2, 1, 0, 2]], "parallel": numpy.eye(3)[[2, 2, 2, 2]]}
+        for axes in (1, 2, 3, 4):
+            r = numpy.random.default_rng(2).uniform(-3, 3, (12, axes))
+            for about, unit in units.items():
+                for spec, sense, order in (("quatro", 2, 1), ("care", -1, -1)):
+                    expected = numpy.empty(x.shape)
+                    for head in range(2):
+                        matrix = numpy.eye(3)
+                        for a in range(axes)[::order]:
+                            turn = sense * r[:, a, None, None] * speeds[a, head].astype(float)[:, None] * unit[a]
+                            matrix = matrix @ self.about(turn)
+                        expected[:, head] = self.rotated(x[:, head], matrix)
+                    options = {"head_dim": 12, "heads": 2, "axes": axes, "about": about}
+                    options |= {"grades": (1,)} if spec == "care" else {}
+                    kernel = pk.compile(spec, **options, **FAST)
+                    name = "theta" if spec == "quatro" else "freq"
+                    self.near(kernel.encode(x, positions=r, operands={name: speeds[:axes]}), expected, 6e-6)
+
+    def test_parabolas(self):
+        """PaPE, table 2: what is left out of the score. Four axes, too."""
+        q, k, v = rows(1, 2, 9, 8), rows(1, 2, 9, 8, seed=2), rows(1, 2, 9, 8, seed=3)
+        for axes, without in [(2, w) for w in ("nothing", "a", "b", "content", "softplus", "projection")] + [(4, "b")]:
+            m = axes if without == "projection" else 5
+            r = numpy.random.default_rng(4).uniform(-1, 1, (9, axes))
+            weights, a, b = 0.4 * rows(2, m, axes, seed=5), rows(1, 2, 9, m, seed=6), rows(1, 2, 9, m, seed=7)
+            operands = {} if without == "projection" else {"projection": weights}
+            inputs = {"a": a, "b": b}
+            if without == "projection":
+                weights = numpy.tile(numpy.eye(axes), (2, 1, 1))
+            if without == "content":
+                a, b, inputs = rows(2, m, seed=8), rows(2, m, seed=9), {}
+                operands |= {"a": a, "b": b}
+                a, b = a[None, :, None], b[None, :, None]
+            inputs.pop(without, None)
+            delta = numpy.einsum("hla,ija->hijl", weights.astype(float), r[None] - r[:, None])
+            curve = 0 if without == "a" else a.astype(float) if without == "softplus" else -numpy.logaddexp(0, a)
+            bias = ((curve * numpy.ones(1))[:, :, :, None] * delta**2).sum(-1) if without != "a" else 0
+            if without != "b":
+                bias = bias + (b.astype(float)[:, :, :, None] * delta).sum(-1)
+            scores = (q.astype(float) @ k.swapaxes(-1, -2).astype(float) + bias) / 8**0.5
+            share = numpy.exp(scores - scores.max(-1, keepdims=True))
+            expected = share / share.sum(-1, keepdims=True) @ v
+            options = {"head_dim": 8, "heads": 2, "axes": axes, "without": without, "role": "pairwise"}
+            options |= {} if without == "projection" else {"parabolas": m}
+            kernel = pk.compile("pape", **options, **FAST)
+            found = kernel.attention(q, k, v, r, operands=operands, inputs=inputs)
+            self.near(found[0] if isinstance(found, tuple) else found, expected, 2e-5)
+
+    def test_learned_absolute(self):
+        """A table as it is, and resampled as PyTorch does for other sizes."""
+        table, x = rows(4, 5, 8, seed=2), rows(1, 1, 63, 8)
+        kernel = pk.compile("learned_absolute", channels=8, table=(4, 5), grid=(4, 5), **FAST)
+        self.near(kernel.encode(x[:, :, :20], operands={"vectors": table}), x[:, :, :20] + table.reshape(20, 8), 1e-6)
+        if not importlib.util.find_spec("torch"):
+            self.skipTest("PyTorch is not installed")
+        torch = importlib.import_module("torch")
+        image = torch.tensor(table).double().permute(2, 0, 1)[None]
+        for rule, mode in (("linear", "bilinear"), ("cubic", "bicubic")):
+            kernel = pk.compile("learned_absolute", channels=8, table=(4, 5), image=(7, 9), grid=(7, 9),
+                                interpolation=rule, **FAST)  # fmt: skip
+            resampled = torch.nn.functional.interpolate(image, size=(7, 9), mode=mode)[0].flatten(1).T.numpy()
+            self.near(kernel.encode(x, operands={"vectors": table}), x + resampled, 2e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()
