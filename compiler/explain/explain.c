@@ -1,6 +1,7 @@
 /* explain/explain: fills an explanation and prints it; see explain/explain.h. */
 #include "explain/explain.h"
 
+#include "algebra/clifford.h"
 #include "base/json.h"
 #include "explain/map.h"
 #include "explain/numbers.h"
@@ -8,6 +9,7 @@
 #include "forms/form.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -253,6 +255,23 @@ static void json_block(json_writer *w, const explanation *e) {
   json_end(w, '}');
 }
 
+/* Marks the grades of a description's own channels; tells whether there are any. */
+static bool mark_grades(const spec *s, double *grades) {
+  if (s->dense || s->entries[0]) return false;
+  for (int i = 0; i < s->n_components * s->n_blocks; i++)
+    grades[s->channel[i]] = clifford_grade(s->component[i / s->n_blocks].blade);
+  return s->n_components > 0;
+}
+
+/* The grade of each channel, null where it has none, by which programs tell apart what scores are sums of. */
+static void json_grades(arena *a, json_writer *w, const spec *s) {
+  double *grades = arena_array(a, double, s->head_dim);
+  for (int c = 0; c < s->head_dim; c++) grades[c] = NAN;
+  bool found = !s->n_parts && mark_grades(s, grades);
+  for (int i = 0; i < s->n_parts; i++) found |= mark_grades(s->part[i].of, grades);
+  if (found) json_numbers(w, "grades", grades, s->head_dim);
+}
+
 static void json_axes(arena *a, json_writer *w, const spec *s, const explanation *e) {
   json_begin(w, "axes", '[');
   for (int i = 0; i < s->n_axes; i++) {
@@ -325,6 +344,7 @@ static void json_description(arena *a, json_writer *w, const spec *s, const expl
   json_integer(w, "head_dim", s->head_dim);
   json_integer(w, "heads", s->heads);
   json_block(w, e);
+  json_grades(a, w, s);
   json_axes(a, w, s, e);
   if (e->score) json_text(w, "score", e->score);
   if (e->bias) json_text(w, "bias", e->bias);

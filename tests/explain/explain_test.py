@@ -103,6 +103,20 @@ def check_settings():
     expect(told["base"]["range"] == [2, 1e6] and "range" not in told["head_dim"], told["base"])
 
 
+def check_grades():
+    """Grades stand where the layout has put channels; what passes through has none, nor has what is no multivector."""
+    of_care = json.loads(explain(specs / "care.lua", ["head_dim=17", "grades=0,1,3"], "json"))["grades"]
+    expect(of_care == [0, 1, 1, 1, 3] * 3 + [None] * 2, of_care)
+    split = json.loads(explain(specs / "geope2d.lua", ["head_dim=4", "layout=split"], "json"))["grades"]
+    expect(split == [1, 1, 1, None], split)
+    whole = json.loads(explain(specs / "more" / "geope_video.lua", [], "json"))
+    passed = whole["block"]["leftover_channels"] + sum(p["block"]["leftover_channels"] for p in whole["parts"])
+    expect(whole["grades"].count(1) == whole["head_dim"] - passed, whole["grades"])
+    for name, options in (("liere", ["block=8"]), ("pape", []), ("alibi", []), ("sincos", []), ("more/prope", [])):
+        facts = json.loads(explain(specs / f"{name}.lua", options, "json"))
+        expect("grades" not in facts, f"{name}: {facts.get('grades')}")
+
+
 def check_inputs():
     """Specs made to be awkward, each beside what must come out of it."""
     for file in sorted(inputs.glob("*.lua")):

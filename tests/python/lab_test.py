@@ -18,7 +18,7 @@ import pandas
 import torch
 
 from explore_test import opened
-from pegen_kernels.lab import lab, statistics, train
+from pegen_kernels.lab import inside, lab, statistics, train
 from pegen_kernels.lab.data import SETS, Part, _bits, _shape_bias
 from pegen_kernels.lab.engine import tasks_of, tuned, tuning_of
 from pegen_kernels.lab.model import build
@@ -431,11 +431,101 @@ def check_distances(folder):
         for layer in model.layers:
             torch.nn.init.zeros_(layer.qkv.weight[:64])
             torch.nn.init.zeros_(layer.qkv.bias)
-        found[name] = train.distances(model, part)
+        found[name] = inside.measured(model, part)["distances"]
     assert numpy.allclose(found["none"], apart) and numpy.allclose(found["rope"], apart), (found, apart)
     near = numpy.array(found["near"])  # of each layer and head
     assert near.shape == (2, 2) and near[:, 0].max() < 0.3 and near[:, 1].max() < 0.97 * apart, found
     assert found["rotated"] == [None, None], found
+
+
+PARTS = """
+[variants.care]
+spec = "care"
+options = { grades = [0, 1, 2] }
+[variants.pape]
+spec = "pape"
+options = { parabolas = 4, role = "pairwise" }
+[variants.columns]
+spec = "pape"
+options = { parabolas = 4 }
+[variants.rotated]
+spec = "gta"
+"""
+
+
+def looked_into(folder):
+    """Models of variants, not trained, whose scores are large, and what is measured in their layers."""
+    file = folder / "parts.toml"
+    file.write_text(SHORT + PARTS)
+    study = load(file)
+    data = study.data.make(0)
+    part = next(iter(data.tests.values()))
+    for name, variant in study.variants.items():
+        model = build(study, variant, data, 0)
+        for layer in model.layers:
+            layer.qkv.weight.data *= 3
+            for linear in layer.of_token:
+                if hasattr(linear, "weight"):
+                    linear.weight.data *= 3
+        with torch.no_grad():
+            given = next(iter(model.inside(part.tokens[:20], part.positions)))
+            yield name, *given, inside.measured(model, part)
+            model.layers[0].qkv.weight.data[0] = torch.nan  # as where training has diverged
+            found = inside.measured(model, part)
+            assert all(of_layers == [None] for of_layers in found.values()), (name, found)
+
+
+def check_grades_and_balance(folder):
+    """Each grade's share in scores (CARE, discussion), and the weight of places and content (PaPE, eq. 15-16), as of
+    loops over pairs; of other variants there is nothing to say."""
+    balances = {}
+    for name, layer, x, places, found in looked_into(folder):
+        balances[name] = found["balance"][0]
+        assert (found["grades"][0] is not None) == (name == "care"), (name, found)
+        q, k, _ = (y.detach().double().numpy() for y in layer.rows(x, places))
+        if name == "care":
+            blocks = [(0, 0), (1, 1), (2, 1), (3, 2), (4, 1), (5, 2), (6, 2)]  # 1, e1, e2, e12, e3, e31, e23; twice
+            of = {str(g): [c + n for c, own in blocks for n in (0, 7) if own == g] for g in range(3)} | {
+                "none": [14, 15]
+            }
+            products = {g: q[..., of[g]] @ k[..., of[g]].swapaxes(-1, -2) for g in of}
+            for layer.causal in (True, False):  # of text a query sees no later keys
+                seen = numpy.tri(len(places)) if layer.causal else numpy.ones((len(places), len(places)))
+                own = {g: (s - (s * seen).sum(-1, keepdims=True) / seen.sum(-1)[:, None]) * seen
+                       for g, s in products.items()}  # fmt: skip
+                whole = sum(own.values())
+                shares = {g: (s * whole).sum() / (whole**2).sum() for g, s in own.items()}
+                told = inside._grades(layer, x, places)
+                assert math.isclose(sum(shares.values()), 1) and shares.keys() == told.keys()
+                assert all(math.isclose(told[g], shares[g], abs_tol=1e-9) for g in of), (told, shares)
+            assert told == found["grades"][0]
+        if name == "pape":
+            a, b = (y.detach().double().numpy() for y in layer.inputs(0, x))
+            apart = numpy.einsum("hla,ija->hijl", layer.attention.projection.detach().double().numpy(),
+                                 (places[None] - places[:, None]).double().numpy())  # fmt: skip
+            total, count = numpy.zeros(2), numpy.zeros(2)
+            for n, head, i in itertools.product(range(20), range(2), range(len(places))):
+                bias = apart[head, i] ** 2 @ -numpy.logaddexp(0, a[n, head, i]) + apart[head, i] @ b[n, head, i]
+                p, y = numpy.exp(bias / 4), numpy.exp(k[n, head] @ q[n, head, i] / 4)
+                weights, reached = p * y / (p @ y), 0
+                for j in numpy.argsort(-weights):
+                    if reached >= 0.8:
+                        break
+                    reached += weights[j]
+                    total[head] += (p[j] - y[j]) / (p @ y)
+                    count[head] += 1
+            assert numpy.allclose(found["balance"][0], total / count, atol=1e-4), (found, total / count)
+    assert numpy.allclose(balances["pape"], balances["columns"], atol=1e-3), balances
+    assert [balances[name] for name in ("none", "rope", "care", "rotated")] == [None] * 4, balances
+    file, out = folder / "parts.toml", folder / "parts"
+    out.mkdir()
+    file.write_text((SHORT + PARTS).replace("seeds = [0, 1]", "seeds = [0]").replace("epochs = 4", "epochs = 1"))
+    run(file, "-o", out)
+    (shares,) = (row["grades"][0] for row in results(out)["runs"] if row["variant"] == "care")
+    text, page = (out / "results.md").read_text(), (out / "report.html").read_text()
+    assert "| variant | layer | grade 0 | grade 1 | grade 2 | passed through |" in text
+    assert f"| care | 1 | {' | '.join(f'{shares[g]:.3f}' for g in ('0', '1', '2', 'none'))} |" in text
+    assert 'id="grades"' in page and 'id="balance"' in page
 
 
 def check_refusals(folder):
@@ -493,6 +583,7 @@ if __name__ == "__main__":
         check_tuned(pathlib.Path(name))
         check_extended(pathlib.Path(name))
         check_distances(pathlib.Path(name))
+        check_grades_and_balance(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))
         whole = check_killed(pathlib.Path(name))

@@ -4,7 +4,7 @@ What all variants share has the same first values for a seed: it is made first, 
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -42,24 +42,42 @@ class Layer(nn.Module):
         parts = made.split([size or 1 for size in sizes], -1)
         return [part if size else part.squeeze(-1) for part, size in zip(parts, sizes)]
 
-    def attend(self, x: Tensor, positions: Tensor, values: Tensor | None = None) -> Tensor:
-        """values: in place of the layer's own."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        v = v if values is None else values
-        scale = q.shape[-1] ** -0.5  # of what they are before columns are added
-        for number, encoding in enumerate(self.encodings):
-            if isinstance(encoding, Attention):
-                return encoding(q, k, v, positions, inputs=self.inputs(number, x))
-            q, k = encoding(q, k, positions, inputs=self.inputs(number, x))
-        return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=scale)
+    @property
+    def attention(self) -> Attention | None:
+        """The kernel of attention itself, where an encoding is one."""
+        return self.encodings[-1] if self.encodings and isinstance(self.encodings[-1], Attention) else None
 
-    def weights(self, x: Tensor, positions: Tensor) -> Tensor:
+    @property
+    def scale(self) -> float:
+        """By which products of queries and keys are multiplied."""
+        kernel = self.attention
+        return (self.qkv.in_features // self.heads) ** -0.5 if kernel is None else kernel.scale or kernel.kernel.scale
+
+    def rows(self, x: Tensor, positions: Tensor, content: bool = True, encode: bool = True) -> tuple[Tensor, ...]:
+        """Queries, keys and values as attention takes them. content: without it, queries are 0."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q = q if content else torch.zeros_like(q)
+        for number, encoding in enumerate(self.encodings):
+            if encode and isinstance(encoding, Encoding):
+                q, k = encoding(q, k, positions, inputs=self.inputs(number, x))
+        return q, k, v
+
+    def attend(self, x: Tensor, positions: Tensor, values: Tensor | None = None, content: bool = True) -> Tensor:
+        """values: in place of the layer's own."""
+        q, k, v = self.rows(x, positions, content)
+        v = v if values is None else values
+        if self.attention is not None:
+            return self.attention(q, k, v, positions, inputs=self.inputs(-1, x))
+        return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=self.scale)
+
+    def weights(self, x: Tensor, positions: Tensor, content: bool = True) -> Tensor:
         """What attention gives each value, [B,H,N,N], read from outputs of values that are unit vectors. An encoding
         that rotates values mixes these, so that some are negative."""
         tokens, width = x.shape[1], self.qkv.in_features // self.heads
         units = torch.eye(tokens, device=x.device).split(width, -1)
         values = [nn.functional.pad(u, (0, width - u.shape[-1])).expand(len(x), self.heads, -1, -1) for u in units]
-        return torch.cat([self.attend(x, positions, v.contiguous()) for v in values], -1)[..., :tokens]
+        made = [self.attend(x, positions, v.contiguous(), content) for v in values]
+        return torch.cat(made, -1)[..., :tokens]
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         made = self.attend(self.of_attention(x), positions)
@@ -91,18 +109,12 @@ class Transformer(nn.Module):
             x = self.added(x[:, None], positions=positions)[:, 0]
         return x, positions
 
-    def distances(self, tokens: Tensor, positions: Tensor) -> list[list[float] | None]:
-        """How far each head of each layer looks: the mean distance of keys from their query by attention weights, in
-        units of positions (Linear GeoPE, fig. 3). None of a layer whose values are rotated."""
-        apart = torch.cdist(positions, positions)
+    def inside(self, tokens: Tensor, positions: Tensor) -> Iterator[tuple[Layer, Tensor, Tensor]]:
+        """Layers, with what attention of each is given."""
         x, positions = self.begin(tokens, positions)
-        found: list[list[float] | None] = []
         for layer in self.layers:
-            weights = layer.weights(layer.of_attention(x), positions)
-            mean = (weights * (apart if apart.dim() == 2 else apart[:, None])).sum(-1) / weights.sum(-1)
-            found.append(mean.mean((0, 2)).tolist() if weights.min() > -1e-4 else None)
+            yield layer, layer.of_attention(x), positions
             x = layer(x, positions)
-        return found
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x, positions = self.begin(tokens, positions)

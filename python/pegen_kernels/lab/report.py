@@ -189,6 +189,26 @@ def _costs(found: Findings) -> Table:
     return Table("costs", "Cost", text, head, rows)
 
 
+def _grades(found: Findings) -> Table | None:
+    rows = [
+        {"variant": task.variant, "layer": layer + 1, **shares}
+        for task, result in found.results.items()
+        for layer, shares in enumerate(result.get("grades") or [])
+        if shares
+    ]
+    if not rows:
+        return None
+    means = pandas.DataFrame(rows).groupby(["variant", "layer"], sort=False).mean().sort_index(axis=1)
+    names = ["passed through" if name == "none" else f"grade {name}" for name in means.columns]
+    cells = [[variant, str(layer), *map(_number, row)] for (variant, layer), *row in means.itertuples()]
+    text = (
+        f"What channels of each grade share in the variance of a query's scores, '{next(iter(found.measures))}':"
+        " covariances with the whole, which add up to 1; means over seeds (CARE, discussion). Positions do not change"
+        " scalars (grade 0)."
+    )
+    return Table("grades", "Use of grades", text, ["variant", "layer", *names], cells)
+
+
 # ---- pictures ----
 
 
@@ -243,24 +263,39 @@ def _curves(found: Findings) -> Picture:
     return picture
 
 
-def _distances(found: Findings) -> Picture:
-    first = next(iter(found.measures))
-    said = f"The distance of keys by attention weights, '{first}': a head is a point, the mean a line."
-    picture = Picture("distances", "How far layers look", said)
+def _of_heads(found: Findings, key: str, title: str, said: str, unit: str, scale: str = "linear") -> Picture:
+    """What is measured of each head of each layer; older results have none."""
+    picture = Picture(key, title, said)
     rows = [
-        {"variant": task.variant, "seed": task.seed, "layer": layer + 1, "head": head + 1, "distance": distance}
+        {"variant": task.variant, "seed": task.seed, "layer": layer + 1, "head": head + 1, "value": value}
         for task, result in found.results.items()
-        for layer, of_layer in enumerate(result.get("distances") or [])  # older results have none
-        for head, distance in enumerate(of_layer or [])
+        for layer, of_layer in enumerate(result.get(key) or [])
+        for head, value in enumerate(of_layer or [])
     ]
     if rows:
         base = altair.Chart(pandas.DataFrame(rows)).encode(x=altair.X("layer:O", axis=altair.Axis(labelAngle=0)))
-        tips = ["variant:N", "seed:O", "layer:O", "head:O", altair.Tooltip("distance:Q", format=".3f")]
-        y, look = altair.Y("distance:Q", title="distance, in units of positions"), _colour(found)
+        tips = ["variant:N", "seed:O", "layer:O", "head:O", altair.Tooltip("value:Q", format=".3f")]
+        y, look = altair.Y("value:Q", title=unit, scale=altair.Scale(type=scale)), _colour(found)
         points = base.mark_point(filled=True, size=30, opacity=0.6).encode(y=y, tooltip=tips, **look)
-        lines = base.mark_line().encode(y="mean(distance):Q", color=look["color"])
+        lines = base.mark_line().encode(y="mean(value):Q", color=look["color"])
         picture.charts.append((points + lines).properties(width=_SIZE, height=_SIZE))
     return picture
+
+
+def _distances(found: Findings) -> Picture:
+    first = next(iter(found.measures))
+    said = f"The distance of keys by attention weights, '{first}': a head is a point, the mean a line."
+    return _of_heads(found, "distances", "How far layers look", said, "distance, in units of positions")
+
+
+def _balance(found: Findings) -> Picture:
+    first = next(iter(found.measures))
+    said = (
+        f"Where scores are sums of a bias and a product, '{first}': the mean of (P - Y) / sum(P Y) over each query's"
+        " top keys (80 % of its attention), P and Y their exponentials. Above 0 a head leans on positions, below on"
+        " content (PaPE, eq. 16). A head is a point, the mean a line."
+    )
+    return _of_heads(found, "balance", "Positions or content", said, "z", "symlog")
 
 
 def _cost(found: Findings) -> Picture:
@@ -295,8 +330,9 @@ def _json(found: Findings, command: str) -> str:
 
 def write(folder: pathlib.Path, found: Findings, command: str) -> None:
     """Old files stay until the new ones are complete. Raises ArgumentError where they cannot be written."""
-    tables = [_values(found), _comparisons(found), _costs(found)]
-    pictures = [_by_test(found), _curves(found), _distances(found), _cost(found)] if len(found.runs) else []
+    tables = [table for table in (_values(found), _comparisons(found), _costs(found), _grades(found)) if table]
+    each = (_by_test, _curves, _distances, _balance, _cost)
+    pictures = [picture_of(found) for picture_of in each] if len(found.runs) else []
     pictures = [picture for picture in pictures if picture.charts]
     charts = [(at, c.to_dict()) for picture in pictures for at, c in zip(picture.places, picture.charts)]
     facts = found.facts(command)

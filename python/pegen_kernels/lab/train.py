@@ -12,12 +12,12 @@ from typing import Any, Callable, Iterator
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
+from . import inside
 from .data import MEASURES, Data, Part
 from .model import Transformer, build
 from .study import Study, Variant
 
 _TESTED_AT_ONCE = 100  # samples
-_LOOKED_AT = 20  # samples of which attention's distances are the mean
 _SECONDS = 5.0  # between two states that are kept
 
 
@@ -60,13 +60,6 @@ def measure(model: Transformer, part: Part) -> float | None:
             total, count = total + found, count + n
     value = total / count if count else None
     return value if value is None or value == value else None
-
-
-def distances(model: Transformer, part: Part) -> list[list[float] | None]:
-    """How far heads look on a test's first samples (Transformer.distances)."""
-    positions = part.positions if part.positions.dim() == 2 else part.positions[:_LOOKED_AT]
-    with torch.no_grad():
-        return model.distances(part.tokens[:_LOOKED_AT], positions)
 
 
 def kept_for_backward(model: Transformer, positions: torch.Tensor, batch: Any) -> int:
@@ -159,7 +152,7 @@ class Run:
         return {
             "values": {name: measure(self.model, part) for name, part in self.data.tests.items()},
             "curve": curve,
-            "distances": distances(self.model, next(iter(self.data.tests.values()))),
+            **inside.measured(self.model, next(iter(self.data.tests.values()))),
             "diverged": any(x is None for x, _ in curve),
             "step_seconds": statistics.median(self.done["steps"]),
             "seconds": self.done["seconds"],
