@@ -1,12 +1,15 @@
 """Descriptions of the five papers of docs/papers.md against their formulas, in NumPy and float64."""
 import importlib
 import importlib.util
+import pathlib
 import unittest
 
 import numpy
 
 import pegen_kernels as pk
 from formulas_test import FAST, Formulas, cells, rows
+
+POSES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "poses.lua"
 
 
 class Papers(Formulas):
@@ -140,6 +143,50 @@ class Papers(Formulas):
                                 interpolation=rule, **FAST)  # fmt: skip
             resampled = torch.nn.functional.interpolate(image, size=(7, 9), mode=mode)[0].flatten(1).T.numpy()
             self.near(kernel.encode(x, operands={"vectors": table}), x + resampled, 2e-6)
+
+    def motions(self, poses):
+        """D = [R t; 0 1] of rows of a quaternion (w, i, j, k) and a place, R by what it does to vectors."""
+        found = numpy.tile(numpy.eye(4), (len(poses), 1, 1))
+        unit = poses[:, :4] / numpy.linalg.norm(poses[:, :4], axis=-1, keepdims=True)
+        w, u, v = unit[:, None, :1], unit[:, None, 1:], numpy.eye(3)[None]
+        moved = v + 2 * numpy.cross(u, numpy.cross(u, v) + w * v)
+        found[:, :3, :3], found[:, :3, 3] = moved.swapaxes(-1, -2), poses[:, 4:]
+        return found
+
+    def test_poses(self):
+        """LieRE's limits: scores of poses by matrices of 4 x 4, the same where one rigid motion moves all of them; and
+        what a query gathers, in its frame."""
+        n, random = 9, numpy.random.default_rng(5)
+        q, k, v = (rows(1, 2, n, 16, seed=i) for i in (1, 2, 3))
+        poses, moves = random.normal(0, 1, (n, 7)), random.normal(0, 1, (1, 7))
+        d, g = self.motions(poses), self.motions(moves)[0]
+        # The product of two motions, as a quaternion and a place.
+        (w, *u), (a, *b) = moves[0, :4], poses[:, :4].T
+        u, b = numpy.array(u), numpy.array(b).T
+        turned = numpy.c_[w * a - b @ u, w * b + a[:, None] * u + numpy.cross(u, b)]
+        moved = numpy.c_[turned, (g @ d)[:, :3, 3]]
+        self.near(self.motions(moved), g @ d, 1e-12)
+        kernel, out = (pk.compile(POSES, head_dim=16, rows=rows_of, **FAST) for rows_of in ("scores", "out"))
+        fours = lambda x: x.astype(float).reshape(1, 2, n, 4, 4)  # noqa: E731  blocks of four channels
+        relative = numpy.linalg.inv(d)[:, None] @ d
+        expected = numpy.einsum("zhica,ijab,zhjcb->zhij", fours(q), relative, fours(k))
+        gathered = numpy.einsum("zhij,ijab,zhjcb->zhica", expected, relative, fours(v)).reshape(1, 2, n, 16)
+        for at in (poses, moved):
+            q_out, k_out = kernel.encode(q, k, at)
+            scores = q_out.astype(float) @ k_out.swapaxes(-1, -2)
+            self.near(scores, expected, 2e-5 * numpy.abs(expected).max())
+            _, v_out = kernel.encode(q, v, at)
+            made = out.encode((scores @ v_out).astype("float32"), positions=at)
+            self.near(made, gathered, 2e-5 * numpy.abs(gathered).max())
+        # Poses apart from a common motion are other poses; a quaternion of 0 turns nothing.
+        other = numpy.c_[poses[:, :4], poses[:, 4:] * 2]
+        q_out, k_out = kernel.encode(q, k, other)
+        self.assertGreater(numpy.abs(q_out @ k_out.swapaxes(-1, -2) - expected).max(), 0.1)
+        still = numpy.zeros((n, 7))
+        self.near(kernel.encode(q, k, still)[0], q, 1e-6)
+        halved = pk.compile(POSES, head_dim=16, length=2.0, **FAST).encode(q, k, other)
+        for one, two in zip(halved, kernel.encode(q, k, poses)):
+            self.near(one, two, 1e-6)
 
 
 if __name__ == "__main__":
