@@ -78,6 +78,132 @@ class Papers(Formulas):
         kernel = pk.compile("geope2d", head_dim=192, **FAST)
         self.near(kernel.encode(x, positions=r), self.rotated(x, matrices), 4e-6)
 
+    def vector(self, matrices):
+        """The rotation vectors of matrices [..., 3, 3] that turn by less than pi."""
+        cos = (numpy.trace(matrices, axis1=-2, axis2=-1) - 1) / 2
+        angle = numpy.arccos(numpy.clip(cos, -1, 1))[..., None]
+        odd = matrices - matrices.swapaxes(-1, -2)
+        along = numpy.stack([odd[..., 2, 1], odd[..., 0, 2], odd[..., 1, 0]], -1) / 2
+        return along * numpy.where(angle < 1e-6, 1, angle / numpy.maximum(numpy.sin(angle), 1e-12))
+
+    def test_karcher(self):
+        """GeoPE's mean of rotations by distances on the sphere: where the logarithms from it to all sum to nothing."""
+        x, r = rows(1, 2, 12, 64), cells(3, 4) * 0.4
+        phase = 100.0 ** (-2 * numpy.arange(21) / 64)
+        h, w = (self.about(r[:, a, None, None] * phase[:, None] * numpy.eye(3)[a + 1]) for a in (0, 1))
+        mean = h
+        for _ in range(60):
+            back = mean.swapaxes(-1, -2)
+            mean = self.about((self.vector(h @ back) + self.vector(w @ back)) / 2) @ mean
+        kernel = pk.compile("geope2d", mean="karcher", exponent_sign=-1, **FAST)
+        self.near(kernel.encode(x, positions=r), self.rotated(x, mean), 4e-6)
+        average = pk.compile("geope2d", exponent_sign=-1, **FAST)
+        self.assertGreater(numpy.abs(average.encode(x, positions=r) - self.rotated(x, mean)).max(), 1e-2)
+
+    def test_geope_of_three(self):
+        """What the paper's average of three axes sets aside: the generators' sum, a product in their order, and one
+        that is the same backwards."""
+        x, r = rows(1, 2, 24, 64), cells(2, 3, 4) * 0.25
+        for sign in (1, -1):
+            phase = 100.0 ** (sign * 2 * numpy.arange(21) / 64)
+            d, h, w = (r[:, a, None, None] * phase[:, None] * numpy.eye(3)[a] for a in range(3))
+            half = [self.about(axis / 2) for axis in (d, h)]
+            for mean, matrices in {
+                "generators": self.about((d + h + w) / 3), "sum": self.about(d + h + w),
+                "product": self.about(d) @ self.about(h) @ self.about(w),
+                "symmetric": half[0] @ half[1] @ self.about(w) @ half[1] @ half[0],
+            }.items():  # fmt: skip
+                kernel = pk.compile("geope3d", mean=mean, exponent_sign=sign, **FAST)
+                self.near(kernel.encode(x, positions=r), self.rotated(x, matrices), 5e-6)
+
+    def test_lingeope(self):
+        """Scores by the rotor of the displacement, with frequencies that grow, as printed, or decay."""
+        for axes, sign in ((2, 1), (2, -1), (3, 1), (3, -1)):
+            r = cells(*[2, 3, 2][:axes]) * 0.3
+            n, units = len(r), numpy.eye(3)[3 - axes :]
+            q, k, v = (rows(1, 2, n, 16, seed=i) for i in (1, 2, 3))
+            phase = 100.0 ** (sign * 2 * numpy.arange(5) / 16)
+            turn = self.about((r[None] - r[:, None])[:, :, None] @ units * phase[:, None] / axes)  # [N,N,5,3,3]
+            triples = lambda x: x[..., :15].astype(float).reshape(1, 2, n, 5, 3)  # noqa: E731
+            scores = numpy.einsum("zhita,ijtab,zhjtb->zhij", triples(q), turn, triples(k))
+            scores = (scores + q[..., None, 15].astype(float) * k[..., None, :, 15]) / 4
+            share = numpy.exp(scores)
+            kernel = pk.compile("lingeope", head_dim=16, axes=axes, exponent_sign=sign, **FAST)
+            self.near(kernel.attention(q, k, v, r), share / share.sum(-1, keepdims=True) @ v, 1e-5)
+
+    def drawn(self, kernel, name):
+        """First values of an operand, as its description says."""
+        (operand,) = (o for o in kernel.operands if o.name == name)
+        values = kernel.explain()["numbers"]["operands"][name]["values"]
+        return numpy.array(values).reshape(operand.shape)
+
+    def uniform(self, values, most):
+        self.assertTrue(((0 <= values) & (values < most)).all())
+        self.assertLess(abs(values.mean() - most / 2), most / 12**0.5 / values.size**0.5 * 4)
+        self.assertGreater(numpy.ptp(values), 0.8 * most)
+
+    def test_first_values(self):
+        """The codes begin so, and LieRE's table 7; and what these values turn by."""
+        r = numpy.random.default_rng(2).uniform(-1, 1, (12, 2))
+        x = rows(1, 2, 12, 96)
+        kernel = pk.compile("quatro", head_dim=96, heads=2, half_angle=True, defines={"first": "code"}, **FAST)
+        theta = self.drawn(kernel, "theta")
+        speeds = numpy.stack([theta[0, ..., 2], theta[1, ..., 1]])  # of x about k, of y about j
+        self.uniform(speeds, 1)
+        self.assertEqual(numpy.count_nonzero(theta), numpy.count_nonzero(speeds))
+        expected = [
+            self.rotated(x[:, head], self.about(r[:, :1, None] * speeds[0, head][:, None] * numpy.eye(3)[2])
+                         @ self.about(r[:, 1:, None] * speeds[1, head][:, None] * numpy.eye(3)[1]))
+            for head in (0, 1)
+        ]  # fmt: skip
+        operands = {"theta": theta.astype("float32")}
+        self.near(kernel.encode(x, positions=r, operands=operands), numpy.stack(expected, 1), 4e-6)
+
+        kernel = pk.compile("care", head_dim=96, heads=2, grades=(1,), speeds="uniform", **FAST)
+        axis, freq = self.drawn(kernel, "axis"), self.drawn(kernel, "freq")
+        self.uniform(freq, 1)
+        self.near(numpy.linalg.norm(axis, axis=-1), numpy.ones(axis.shape[:-1]), 1e-6)
+        expected = [
+            self.rotated(x[:, head], self.about(-r[:, 1:, None] * (freq[..., None] * axis)[1, head])
+                         @ self.about(-r[:, :1, None] * (freq[..., None] * axis)[0, head]))
+            for head in (0, 1)
+        ]  # fmt: skip
+        operands = {"axis": axis.astype("float32"), "freq": freq.astype("float32")}
+        self.near(kernel.encode(x, positions=r, operands=operands), numpy.stack(expected, 1), 4e-6)
+
+        for first, most in (("two_pi", 2 * numpy.pi), ("one", 1)):
+            kernel = pk.compile("liere", head_dim=96, heads=2, block=8, defines={"first": first}, **FAST)
+            raw = self.drawn(kernel, "generators")
+            above = raw[(..., *numpy.triu_indices(8, 1))]
+            self.uniform(above, most)
+            upper = numpy.triu(raw, 1)
+            skew = numpy.einsum("na,ahgij->hngij", r, upper - upper.swapaxes(-1, -2))
+            expected = self.blocks(x, self.exponential(skew))
+            operands = {"generators": raw.astype("float32")}
+            self.near(kernel.encode(x, positions=r, operands=operands), expected, 2e-5)
+
+    def exponential(self, skew):
+        """exp of skew matrices: i times one is Hermitian."""
+        values, vectors = numpy.linalg.eigh(1j * skew)
+        return (vectors * numpy.exp(-1j * values)[..., None, :] @ vectors.conj().swapaxes(-1, -2)).real
+
+    def blocks(self, x, matrices):
+        """x [B, H, N, D] by matrices [H, N, D/b, b, b]."""
+        of = x.astype(float).reshape(*x.shape[:-1], *matrices.shape[2:4])
+        return numpy.einsum("hngij,zhngj->zhngi", matrices, of).reshape(x.shape)
+
+    def test_multipliers(self):
+        """ComRoPE-LD, a block's factors the same in all heads, or each head's own (appendix E.2.4)."""
+        x, r, raw = rows(1, 2, 12, 16), numpy.random.default_rng(2).uniform(0, 1, (12, 2)), rows(2, 4, 4, 4, seed=5)
+        turn = (raw - raw.swapaxes(-1, -2)).astype(float)
+        for multiplier, shape in (("shared", (2, 4)), ("heads", (2, 2, 4))):
+            factors = rows(*shape, seed=6)
+            speed = numpy.einsum("na,ahg->hng", r, factors.astype(float).reshape(2, -1, 4) + numpy.zeros((2, 2, 4)))
+            expected = self.blocks(x, self.exponential(speed[..., None, None] * turn[:, None]))
+            kernel = pk.compile("comrope_ld", head_dim=16, heads=2, block=4, multiplier=multiplier, **FAST)
+            operands = {"generators": raw, "multiplier": factors}
+            self.near(kernel.encode(x, positions=r, operands=operands), expected, 4e-6)
+
     def test_frameworks(self):
         """CARE, table 1: Mixed and Spherical in both; any number of axes."""
         x, speeds = rows(1, 2, 12, 12), rows(4, 2, 4, seed=3)
