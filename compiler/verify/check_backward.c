@@ -549,14 +549,15 @@ static long double rounded_bound(const checker *c, const call *of) {
 static long double sum_bound(const checker *c, const call *of, operand_set set) {
   long double exact = fmaxl(SUM_BOUND, phase_bound(c, set));
   if (is_rebased(c->spec) && finest_type(c) != NUMBER_F32) exact += 2 * number_half_ulp(finest_type(c), 1);
-  return fmaxl(exact, rounded_bound(c, of)) + check_product_rounding(c, of->type);
+  return fmaxl(exact, rounded_bound(c, of)) + trial_product_rounding(c->spec, of->type);
 }
 
 /* Rows' gradients of a call; `way`: by which calls they came, in words. */
 static void check_rows(checker *c, const call *of, operand_set set, const char *way, const gradients *got) {
   const answer *exact = &c->gradients->answer[set];
   bool rounds = of->type != NUMBER_F32, encoded = is_rebased(c->spec);
-  long double bound = fmaxl(ROW_BOUND, c->spec->dense ? 0 : phase_bound(c, set)) + check_product_rounding(c, of->type);
+  long double bound =
+      fmaxl(ROW_BOUND, c->spec->dense ? 0 : phase_bound(c, set)) + trial_product_rounding(c->spec, of->type);
   trial_error worst = {0};
   if (encoded) {
     compare_encoded(c, exact, of, got, &worst);

@@ -145,10 +145,6 @@ long double check_phase_rounding(const checker *c, const trial_operands *operand
   return largest * (c->kernel->ptx ? 0x1p-45L : 0x1p-51L);
 }
 
-long double check_product_rounding(const checker *c, number_type type) {
-  return spec_rounds_products(c->spec) && type != NUMBER_F32 ? 3 * number_half_ulp(type, 1) : 0;
-}
-
 /* ---- types ---- */
 
 void check_each_type(checker *c, void (*visit)(checker *, number_type)) {

@@ -89,9 +89,6 @@ void check_keep_moderate(const checker *c, const trial_operands *operands, doubl
  * float32. positions: [tokens][axes]; NULL: the grid's. */
 long double check_phase_rounding(const checker *c, const trial_operands *operands, const double *positions,
                                  int64_t from, int64_t to);
-/* What products that are rounded to `type` leave of a block's channels, in units of the block's norm: a rounding of the
- * matrix's entry and one of the product, and a third of what comes near a power of two. */
-long double check_product_rounding(const checker *c, number_type type);
 /* A position in a random direction whose largest phase is `phase` radians, or as large as it gets. */
 void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);
 

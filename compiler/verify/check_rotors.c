@@ -255,7 +255,7 @@ static void check_rows(checker *c, number_type type) {
   trial_compare_rows(t->oracle, q, q_out, &worst);
   trial_compare_rows(t->of_keys, k, k_out, &worst);
   check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place",
-               row_bound(c) + check_product_rounding(c, type), &worst);
+               row_bound(c) + trial_product_rounding(s, type), &worst);
   if (s->function && !s->basis && !s->gain[0] && type == NUMBER_F32) check_lengths(c, q, q_out);
 
   DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);

@@ -263,6 +263,10 @@ static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int6
   }
 }
 
+long double trial_product_rounding(const spec *s, number_type type) {
+  return spec_rounds_products(s) && type != NUMBER_F32 ? 3 * number_half_ulp(type, 1) : 0;
+}
+
 /* Which channels belong to a block. */
 static bool *blocked_channels(arena *a, const spec *s) {
   bool *blocked = arena_array(a, bool, s->head_dim);

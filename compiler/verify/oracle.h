@@ -49,6 +49,10 @@ void trial_note(trial_error *worst, trial_error now);
  * which the basis leaves no trace. */
 void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst);
 
+/* What products that are rounded to `type` leave of a block's channels, in units of the block's norm: a rounding of the
+ * matrix's entry and one of the product, and a third of what comes near a power of two. */
+long double trial_product_rounding(const spec *s, number_type type);
+
 /* Tensor whose batch j has a one in component j of every block: then rows are matrix columns. */
 DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens);
 /* `out` of such a tensor against the reference; tokens of [from, to) only. */

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -298,6 +299,22 @@ shared = ["generators"]
 """
 
 
+def check_memory(folder):
+    """What is kept for a backward pass is counted, and then free again: a study of many runs needs no more than one."""
+    file = folder / "memory.toml"
+    file.write_text(SHORT)
+    study = load(file)
+    data = study.data.make(0)
+    batch = next(train.Batches(data.train, 640, 0).of(0))
+    for variant in study.variants.values():
+        model = build(study, variant, data, 0)
+        once = train.kept_for_backward(model, data.train.positions, batch)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert all(train.kept_for_backward(model, data.train.positions, batch) == once for _ in range(20))
+        grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        assert grown < 5 * once, (variant.name, once, grown)
+
+
 def check_shared(folder):
     """Generators that layers share are one tensor: trained as one, kept and counted as one (LieRE, table 4)."""
     file = folder / "shared.toml"
@@ -578,6 +595,7 @@ if __name__ == "__main__":
     check_studies()
     with tempfile.TemporaryDirectory() as name:
         check_list(pathlib.Path(name))
+        check_memory(pathlib.Path(name))
         check_shared(pathlib.Path(name))
         check_perturbed(pathlib.Path(name))
         check_tuned(pathlib.Path(name))

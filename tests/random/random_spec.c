@@ -282,6 +282,12 @@ static const char *draw_function(draw *d) {
   }
 }
 
+/* Draws nothing at random, so that descriptions without the field are as they would be. */
+static const char *choose_products(const draw *d) {
+  static const char *const products[] = {"fused", "float32", "rounded"};
+  return d->head_dim % 5 ? "" : TEXT(d, "  products = \"%s\",\n", products[d->head_dim / 5 % 3]);
+}
+
 static const char *draw_order(draw *d) { return chance(d, 50) ? "split" : "interleaved"; }
 
 /* The blocks as one part, and planes of one axis behind them as another. */
@@ -378,8 +384,8 @@ random_spec random_spec_draw(arena *a, uint64_t *random, bool with_more) {
   s.text = TEXT(&d,
                 "local pe = require \"pegen\"\n%sreturn pe.encoding {\n  name = \"random\",\n  axes = { %s },\n  heads "
                 "= %d,\n%s%s%s%s%s%s}\n",
-                operands, axes, d.heads, f.block ? TEXT(&d, "  block = %s,\n", f.block) : "", f.channels,
-                shown(f.generators), shown(f.combine), shown(f.phase), shown(f.more));
+                operands, axes, d.heads, f.block ? TEXT(&d, "  block = %s,\n%s", f.block, choose_products(&d)) : "",
+                f.channels, shown(f.generators), shown(f.combine), shown(f.phase), shown(f.more));
   draw_options(&d, &s, f.stays);
   return s;
 }

@@ -69,11 +69,11 @@ def kept_for_backward(model: Transformer, positions: torch.Tensor, batch: Any) -
     alive = []  # while they are counted, so that no address is used again
 
     def pack(x: torch.Tensor) -> torch.Tensor:
-        storage = x.untyped_storage()
+        storage, bare = x.untyped_storage(), x.detach()
         if storage.data_ptr() not in own:
             sizes[storage.data_ptr()] = storage.nbytes()
-            alive.append(x.detach())
-        return x
+            alive.append(bare)
+        return bare  # an output that is kept with its graph would keep that graph, and itself, for ever
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         loss_of(model, positions, batch)
