@@ -214,6 +214,33 @@ class Axial(Formulas):
         angle = r[:, axis] * 5e6 ** (-2 * numpy.arange(8) / 16)
         self.encoded("rope_axial", x, angle, "split", grid=(2, 3, 4), axes=3, arrangement="woven", sections=(4, 2, 2))
 
+    def test_partial(self):
+        """Of 20 channels 12 turn, as those of a head of 12 do; the others pass through."""
+        x = rows(1, 2, 24, 20)
+        two, three = {"grid": (4, 6), "axes": 2}, {"grid": (2, 3, 4), "axes": 3}
+        for options in (
+            {"arrangement": "sequential", **three},
+            {"arrangement": "sequential", **two, "sections": (4, 2), "order": (1, 0)},
+            {"arrangement": "alternating", **two, "layout": "split"},
+            {"arrangement": "sections", **three, "sections": (2, 3, 1)},
+            {"arrangement": "woven", **three, "sections": (2, 2, 2)},
+        ):
+            r = cells(*options.pop("grid"))
+            whole = pk.compile("rope_axial", head_dim=12, **options, **FAST)
+            found = pk.compile("rope_axial", head_dim=20, rotary_dim=12, **options, **FAST).encode(x, positions=r)
+            self.near(found[..., :12], whole.encode(x[..., :12], positions=r), 1e-7)
+            self.near(found[..., 12:], x[..., 12:], 1e-9)
+        for given, words in (
+            ({"rotary_dim": 7}, "'rotary_dim' is 7, an even number up to head_dim"),
+            ({"rotary_dim": 66}, "'rotary_dim' is 66, an even number up to head_dim"),
+            ({"rotary_dim": -2}, "'rotary_dim' is -2, an even number up to head_dim"),
+            ({"rotary_dim": 4, "axes": 3}, "'rotary_dim' is 4, at least 6 was expected: a pair of each axis"),
+            ({"rotary_dim": 32, "sections": (8, 4)}, "names 12 pairs, the 16 of 'rotary_dim' were"),
+            ({"rotary_dim": 32, "sections": (16, 16)}, "names 32 pairs, 1 to 16 were"),
+        ):
+            with self.assertRaisesRegex(pk.CompileError, words):
+                pk.compile("rope_axial", **given, **FAST)
+
     def test_spherical(self):
         """Rot(theta r_h) Rot(theta r_w) x as matrices: about x and z as printed; e1 towards e3 as in the code."""
         x, r = rows(1, 2, 12, 12), cells(3, 4)
