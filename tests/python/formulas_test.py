@@ -215,7 +215,7 @@ class Axial(Formulas):
         self.encoded("rope_axial", x, angle, "split", grid=(2, 3, 4), axes=3, arrangement="woven", sections=(4, 2, 2))
 
     def test_partial(self):
-        """Of 20 channels 12 turn, as those of a head of 12 do; the others pass through."""
+        """12 of 20 channels turn, as those of a head of 12 do; the others pass through."""
         x = rows(1, 2, 24, 20)
         two, three = {"grid": (4, 6), "axes": 2}, {"grid": (2, 3, 4), "axes": 3}
         for options in (
