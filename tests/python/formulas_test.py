@@ -841,6 +841,34 @@ class Biases(Formulas):
             with self.assertRaisesRegex(pk.CompileError, "'directions'"):
                 pk.compile("lookhere", directions=words, heads=heads, **FAST)
 
+    def test_relative_rows(self):
+        """Transformer-XL's scores as NeMo's and its authors' code has them, [N,2N-1] products that are shifted; those
+        of causal layers; and Shaw's, whose distances are clipped."""
+        self.n, n, d = 30, 30, 16
+        q, k, v, places = *rows(3, 1, 2, n, d), numpy.arange(n, dtype=float)[:, None]
+        wide = lambda x: x.astype(float)  # noqa: E731
+        u, v_bias, table = rows(2, 1, d, seed=7), rows(2, 1, d, seed=8), rows(2, 2 * n - 1, d, seed=9)
+        products = numpy.einsum("bhic,hrc->bhir", wide(q + v_bias), table)
+        padded = numpy.pad(products, ((0, 0), (0, 0), (0, 0), (1, 0))).reshape(1, 2, 2 * n, n)
+        shifted = padded[:, :, 1:].reshape(1, 2, n, 2 * n - 1)[..., :n]
+        content = numpy.einsum("bhic,bhjc->bhij", wide(q + u), k)
+        past = numpy.where(self.delta() <= 0, 0, -numpy.inf)
+        for behind, ahead, hidden in ((n - 1, n - 1, 0), (n - 1, 0, past)):
+            kernel = pk.compile("relative_rows", head_dim=d, behind=behind, ahead=ahead, **FAST)
+            given = products[..., : behind + ahead + 1].astype("float32")
+            out = kernel.attention(q + u, k, v, places, inputs=[given], causal=ahead == 0)
+            self.near(out, self.softmax((content + shifted) / d**0.5 + hidden) @ v, 5e-6)
+        clipped = rows(2, 9, d, seed=10)
+        index = numpy.clip(self.delta(), -4, 4).astype(int) + 4
+        scores = numpy.einsum("bhic,bhjc->bhij", wide(q), k)
+        scores += numpy.einsum("bhic,hijc->bhij", wide(q), clipped[:, index])
+        kernel = pk.compile("relative_rows", head_dim=d, behind=4, ahead=4, **FAST)
+        found = kernel.attention(q, k, v, places, inputs=[numpy.einsum("bhic,hrc->bhir", q, clipped)])
+        self.near(found, self.softmax(scores / d**0.5) @ v, 5e-6)
+        for name in ("behind", "ahead"):
+            with self.assertRaisesRegex(pk.CompileError, f"option '{name}' is -1, 0 or more tokens were"):
+                pk.compile("relative_rows", **{name: -1}, **FAST)
+
     def test_rounded_table(self):
         """LookHere's biases as its authors keep them, in bfloat16 and with the largest number of that where nothing is
         seen: a table of displacements for relative_bias_table."""
