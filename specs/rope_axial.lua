@@ -1,5 +1,5 @@
 -- Axial RoPE: every pair of channels turns with one axis of a grid.
--- The arrangement says which pair listens to which axis, and at what frequency (P axes, D channels):
+-- The arrangement says which pair listens to which axis, and at what frequency (P axes, D channels that turn):
 --   sequential   the pairs of axis 0 first, then axis 1, ...; base^(-2Pj/D), j counted anew on each axis.
 --                "Rotary Position Embedding for Vision Transformer" (Heo et al.), eq. 9-10; base 100. The default.
 --                With `sections`, axis a has n = sections[a] pairs, which turn at base^(-j/n): FLUX, Wan, HunyuanVideo
@@ -28,10 +28,15 @@ local layout = pe.option("layout", is_mrope and "split" or "interleaved",
   "pairs (2j, 2j+1) or (j, j + n/2); split for sections and woven", { "interleaved", "split" })
 local sections = pe.option("sections", {}, "pairs of each axis: mrope_section of sections and woven; half of axes_dim",
   { needs = { arrangement = { "sequential", "sections", "woven" } } })
+local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all, or those of sections")
 local stretch = pe.option("stretch", {}, "NTK factor of each axis: its n pairs have the base base * s^(n / (n - 1))",
   { needs = { arrangement = "sequential" } })
 local factor = pe.option("factor", 1.0, "of all frequencies; 2 pi where coordinates are whole turns (DINOv3)")
 
+if rotary < 0 or rotary % 2 == 1 or rotary > D then
+  error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected")
+end
+local R = rotary > 0 and rotary or D
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
 if #stretch ~= 0 and #stretch ~= P then error("option 'stretch' needs the factor of each of the " .. P .. " axes") end
 for _, s in ipairs(stretch) do
@@ -46,12 +51,18 @@ local order = require "order" (axes)
 local position = pe.coordinates(axes)
 local first, total = {}, 0 -- pair of each axis, counted from 0
 for a = 1, P do
-  local count = sections[a] or D // (2 * P)
+  local count = sections[a] or R // (2 * P)
   if count < 0 then error "option 'sections' has a negative number of pairs" end
   first[a], total = total, total + count
 end
-if #sections > 0 and (total == 0 or 2 * total > D) then
-  error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected")
+if #sections > 0 and (total == 0 or 2 * total > R) then
+  error("option 'sections' names " .. total .. " pairs, 1 to " .. R // 2 .. " were expected")
+end
+if rotary > 0 and #sections > 0 and 2 * total ~= rotary then
+  error("option 'sections' names " .. total .. " pairs, the " .. rotary // 2 .. " of 'rotary_dim' were expected")
+end
+if rotary > 0 and total == 0 then
+  error("option 'rotary_dim' is " .. rotary .. ", at least " .. 2 * P .. " was expected: a pair of each axis")
 end
 
 -- The axis of pair i, counted from 1.
@@ -65,9 +76,9 @@ end
 
 local function frequency_of(i)
   if is_mrope then return base ^ (-i / total) end
-  if arrangement == "alternating" then return base ^ (-2 * P * (i // P) / D) end
+  if arrangement == "alternating" then return base ^ (-2 * P * (i // P) / R) end
   local a = axis_of(i)
-  local n = sections[a] or D / (2 * P)
+  local n = sections[a] or R / (2 * P)
   local ntk = stretch[a] and stretch[a] > 1 and stretch[a] ^ (n / (n - 1)) or 1
   return (ntk * base) ^ (-(i - first[a]) / n)
 end

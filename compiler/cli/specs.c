@@ -10,12 +10,14 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { STOCK_MOST = 1024 };
+static const int64_t WHOLE = INT64_MAX; /* how new what was asked for by its whole name is */
 
 /* Below the folder of descriptions: those with a kernel in libpegen_kernels, and those without. */
 static const char *const folders[] = {"", "more/"};
@@ -26,6 +28,8 @@ typedef struct stock {
   const spec *spec;
   bool named;         /* what was asked for is in its name or text */
   const bool *models; /* [n_models]: the same of its models */
+  const int *order;   /* [n_models]: indices of models, the newest first */
+  int64_t newest;     /* how new the newest of the models is that were asked for: newness_of */
 } stock;
 
 /* Below which the folders lie. */
@@ -102,32 +106,80 @@ static const char *plain(arena *a, const char *text) {
 
 static bool is_sign(char c) { return !isalnum((unsigned char)c); }
 
-/* Whether text goes on with a plain word here, signs left out. A number is meant as a whole: 1 is not 12. */
-static bool begins(const char *text, const char *word) {
+/* Where a plain word ends with which text goes on here, signs left out; NULL: it goes on with another. A number is
+ * meant as a whole: 1 is not 12. */
+static const char *begins(const char *text, const char *word) {
   const char *last = text;
   for (; *word && *text; text++) {
     if (is_sign(*text)) continue;
-    if (tolower((unsigned char)*text) != *word++) return false;
+    if (tolower((unsigned char)*text) != *word++) return NULL;
     last = text;
   }
-  return !*word && !(isdigit((unsigned char)*last) && isdigit((unsigned char)last[1]));
+  return *word || (isdigit((unsigned char)*last) && isdigit((unsigned char)last[1])) ? NULL : last + 1;
 }
 
-/* Whether one of the text's words begins what was asked for: "wan" is not in "Vaswani". */
-static bool has(const char *text, const char *word) {
+/* Where one of the text's words begins what was asked for, or NULL: "wan" is not in "Vaswani". */
+static const char *find(const char *text, const char *word) {
   for (const char *at = text; *at; at++)
-    if (!is_sign(*at) && (at == text || is_sign(at[-1])) && begins(at, word)) return true;
-  return false;
+    if (!is_sign(*at) && (at == text || is_sign(at[-1])) && begins(at, word)) return at;
+  return NULL;
 }
 
+/* Reads the version that a name has from `at` on, before other words than those up to `end`: 3.1 as 3 and 1; 0 where
+ * there is none. A size is no version: Mistral 7B v0.3 has 0 and 3. */
+static int64_t read_version(const char *at, const char *end) {
+  enum { MOST = 1 << 20 };
+  for (; *at && (at < end || is_sign(*at) || tolower((unsigned char)*at) == 'v' || isdigit((unsigned char)*at)); at++) {
+    if (!isdigit((unsigned char)*at)) continue;
+    char *next;
+    long major = strtol(at, &next, 10), minor = 0;
+    if (*next == '.' && isdigit((unsigned char)next[1])) minor = strtol(next + 1, &next, 10);
+    bool is_size = tolower((unsigned char)*next) == 'b' && !isalnum((unsigned char)next[1]);
+    if (!is_size) return 1 + (int64_t)(major < MOST ? major : MOST) * MOST + (minor < MOST ? minor : MOST - 1);
+    at = next;
+  }
+  return 0;
+}
+
+/* How new a model of this name is among those that a word finds, by the family's number that follows: of "qwen",
+ * Qwen3.5 is newer than Qwen3. A name that is what was asked for as a whole stands before all. -1: the word does not
+ * find it. */
+static int64_t newness_of(arena *a, const char *name, const char *word) {
+  const char *at = word ? find(name, word) : name;
+  if (!at || !word) return at ? 0 : -1;
+  return strcmp(plain(a, name), word) ? read_version(at, begins(at, word)) : WHOLE;
+}
+
+/* Finds the word in a description, and puts its models in order. */
 static bool matches(arena *a, stock *s, const char *word) {
-  bool *models = arena_array(a, bool, s->spec->n_models + 1), any = false;
-  for (int i = 0; i < s->spec->n_models; i++)
-    for (int k = 0; k < s->spec->model[i].n_names; k++)
-      if (!word || has(s->spec->model[i].name[k], word)) models[i] = any = true;
+  int n = s->spec->n_models, *order = arena_array(a, int, n + 1);
+  int64_t *newness = arena_array(a, int64_t, n + 1);
+  bool *models = arena_array(a, bool, n + 1);
+  s->newest = -1;
+  for (int i = 0; i < n; i++) {
+    newness[i] = -1;
+    for (int k = 0; k < s->spec->model[i].n_names; k++) {
+      int64_t one = newness_of(a, s->spec->model[i].name[k], word);
+      if (one > newness[i]) newness[i] = one;
+    }
+    models[i] = newness[i] >= 0;
+    if (newness[i] > s->newest) s->newest = newness[i];
+    int at = i;
+    for (; at && newness[order[at - 1]] < newness[i]; at--) order[at] = order[at - 1];
+    order[at] = i;
+  }
   s->models = models;
-  s->named = !word || has(s->name, word) || has(s->spec->doc, word);
-  return any || s->named;
+  s->order = order;
+  s->named = !word || find(s->name, word) || find(s->spec->doc, word);
+  bool found = s->named || s->newest >= 0;
+  if (word && !strcmp(plain(a, s->name), word)) s->newest = WHOLE;
+  return found;
+}
+
+/* Those with the newest models first, then in the order of names. */
+static int by_newness(const void *x, const void *y) {
+  int64_t one = ((const stock *)x)->newest, other = ((const stock *)y)->newest;
+  return one == other ? by_name(x, y) : one < other ? 1 : -1;
 }
 
 /* Whether two words have the same digits. Another number is another model, and no misspelling. */
@@ -177,8 +229,8 @@ static void print_text(const stock *s, bool models) {
   bool some = false;
   for (int i = 0; i < s->spec->n_models; i++) some = some || s->models[i];
   for (int i = 0; models && i < s->spec->n_models; i++) {
-    const spec_model *m = &s->spec->model[i];
-    if (some && !s->models[i]) continue;
+    const spec_model *m = &s->spec->model[s->order[i]];
+    if (some && !s->models[s->order[i]]) continue;
     printf("  ");
     print_names(m);
     printf("\n    pegen %s", s->name);
@@ -220,7 +272,7 @@ static void print_json(arena *a, json_writer *w, const stock *s) {
   json_end(w, ']');
   json_begin(w, "models", '[');
   for (int i = 0; i < s->spec->n_models; i++)
-    if (s->models[i] || s->named) print_model(a, w, &s->spec->model[i]);
+    if (s->models[s->order[i]] || s->named) print_model(a, w, &s->spec->model[s->order[i]]);
   json_end(w, ']');
   json_end(w, '}');
 }
@@ -237,13 +289,15 @@ int specs_list(arena *a, const char *dsl, const char *word, bool json) {
     diag_error(NULL, 0, "'%s' has no letter or digit to look for", word);
     return STATUS_ERROR;
   }
+  stock *found = arena_array(a, stock, count);
+  for (int i = 0; i < count; i++)
+    if (matches(a, &list[i], asked)) found[told++] = list[i];
+  if (asked) qsort(found, (size_t)told, sizeof *found, by_newness);
   json_writer w = {.out = stdout};
   if (json) json_begin(&w, NULL, '[');
-  for (int i = 0; i < count; i++) {
-    if (!matches(a, &list[i], asked)) continue;
-    told++;
-    if (json) print_json(a, &w, &list[i]);
-    else print_text(&list[i], asked != NULL);
+  for (int i = 0; i < told; i++) {
+    if (json) print_json(a, &w, &found[i]);
+    else print_text(&found[i], asked != NULL);
   }
   if (json) json_end(&w, ']');
   if (told) return STATUS_OK;

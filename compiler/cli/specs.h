@@ -13,5 +13,5 @@ const char *specs_find(arena *a, const char *dsl, const char *name);
 const char *specs_nearest(arena *a, const char *dsl, const char *word);
 
 /* Prints what there is, a line each, or of what `word` is in the name, the text or a model's name of, all of it; an
- * exit status. word: NULL for everything. */
+ * exit status. What its whole name is stands first, then the newest versions. word: NULL for everything. */
 int specs_list(arena *a, const char *dsl, const char *word, bool json);

@@ -94,8 +94,18 @@ static dual saturated(long double value, dual a, long double slope) {
   return (dual){value, through(a.tangent, slope), through(a.size, fabsl(slope))};
 }
 
+/* A slope that is computed as a sum of terms, of which near its zeros rounding leaves what is small beside them. */
+static dual cancelling(long double value, dual a, long double slope, long double terms) {
+  return (dual){value, through(a.tangent, slope), slope == 0 ? 0 : times(a.size, terms)};
+}
+
 /* The tangents of two arguments through their slopes are added. */
 static dual added(long double value, dual a, dual b) { return (dual){value, a.tangent + b.tangent, a.size + b.size}; }
+
+/* A sine's slope is exact beside 1. */
+static dual turned(long double value, dual a, long double slope) {
+  return (dual){value, times(a.tangent, RADIANS_PER_QUARTER_TURN * slope), times(a.size, RADIANS_PER_QUARTER_TURN)};
+}
 
 static dual constant(long double value) { return (dual){value, 0, 0}; }
 
@@ -109,11 +119,11 @@ static dual unary(expr_op op, dual a) {
   case EXPR_EXP: return y = expl(x), saturated(y, a, y);
   case EXPR_LOG: return sloped(logl(x), a, 1 / x);
   case EXPR_LOG1P: return sloped(log1pl(x), a, 1 / (1 + x));
-  case EXPR_TANH: return y = 1 / coshl(x), saturated(tanhl(x), a, y * y);
+  case EXPR_TANH: return y = 1 / coshl(x), cancelling(tanhl(x), a, y * y, 2 - y * y); /* 1 - tanh^2 */
   case EXPR_SIGMOID: return y = expl(-fabsl(x)), saturated((x < 0 ? y : 1) / (1 + y), a, y / (1 + y) / (1 + y));
   case EXPR_SOFTPLUS: return y = expl(-fabsl(x)), saturated((0 > x ? 0 : x) + log1pl(y), a, (x < 0 ? y : 1) / (1 + y));
-  case EXPR_SINQ: return sloped(sine(x, 0), a, RADIANS_PER_QUARTER_TURN * sine(x, 1));
-  case EXPR_COSQ: return sloped(sine(x, 1), a, -RADIANS_PER_QUARTER_TURN * sine(x, 0));
+  case EXPR_SINQ: return turned(sine(x, 0), a, sine(x, 1));
+  case EXPR_COSQ: return turned(sine(x, 1), a, -sine(x, 0));
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED: {
     long double rest = 2 * (x - rintl(x)); /* quarters */

@@ -52,6 +52,10 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def is_contiguous(seen: View) -> bool:
+    return all(size == 1 or step == full for size, step, full in zip(*seen.key[4:], contiguous(seen.shape)))
+
+
 _numpy_seen: dict[Any, tuple[int, int]] = {}  # asking a dtype for its name takes ten times as long as a small kernel
 _torch_seen: dict[Any, tuple[int, int]] = {}
 

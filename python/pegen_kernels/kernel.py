@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from . import _native
 from ._native import library
-from .arrays import CPU, CUDA, View, empty_like, give_back, has_room_beside, view, zeros_like
+from .arrays import CPU, CUDA, View, contiguous, empty_like, give_back, has_room_beside, is_contiguous, view, zeros_like
 from .calls import Call, cuda_workspace, entry_of, run
 from .config import described
 from .errors import ArgumentError, CheckFailed, CompileError
@@ -152,6 +152,13 @@ def in_order(kernel: str, what: str, infos: Sequence[Any], given: Any) -> list[A
     return [given[name] for name in names]
 
 
+def _as_described(operand: Operand, seen: View) -> View:
+    """Memory in the shape that the description has for it, where an array of another rank is that."""
+    if len(seen.shape) == len(operand.shape) or not operand.is_shaped_as(seen.shape) or not is_contiguous(seen):
+        return seen
+    return seen._replace(key=(*seen.key[:4], operand.shape, contiguous(operand.shape)))
+
+
 def _views(**given: Any) -> dict[str, View]:
     """Views of those tensors that are given, by their names."""
     return {name: view(name, x) for name, x in given.items() if x is not None}
@@ -247,9 +254,14 @@ class Kernel:
 
     # ---- calls ----
 
-    def _named(self, what: str, infos: Sequence[Any], given: Any) -> list[View]:
-        """Operands or inputs in their order, from a mapping by name or a sequence."""
-        return [view(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(self.name, what, infos, given))]
+    def _parameters(self, given: Any) -> list[View]:
+        """Operands in their order, from a mapping by name or a sequence."""
+        arrays = in_order(self.name, "operand", self.operands, given)
+        return [_as_described(info, view(f"operand '{info.name}'", x)) for info, x in zip(self.operands, arrays)]
+
+    def _inputs(self, given: Any) -> list[View]:
+        arrays = in_order(self.name, "input", self.inputs, given)
+        return [view(f"input '{info.name}'", x) for info, x in zip(self.inputs, arrays)]
 
     def _entry(self, name: str) -> Any:
         entry = self._entries[name]
@@ -330,7 +342,8 @@ class Kernel:
         positions: [N,P] or [B,N,P] of float32, float64, int32 or int64, in the units of the description's phases; P is
         len(axes); of one axis also [N] or [B,N]. None where a grid is built in. k_positions: those of k where they are
         others.
-        operands: by name, or in the order of `operands`; float32, float64, float16 or bfloat16.
+        operands: by name, or in the order of `operands`; float32, float64, float16 or bfloat16. Contiguous ones may
+        have neighbouring dimensions in one, or one as several: [(2H-1)(2W-1),heads] for [2H-1,2W-1,heads].
         inputs: of each query token, [B,H,N,size]; where rows turn by them, of the tokens of q and of k alike, float32,
         B and H may be 1. table: of `prepare`, in place of positions and operands.
         out: arrays to write to, [B,H,N,out_dim] each; in_place=True: q and k themselves. Without both, new ones.
@@ -367,8 +380,8 @@ class Kernel:
             positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens,
             origin=origin,
         )  # fmt: skip
-        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), _first(first_token),
+        parameters = [] if table is not None and operands is None else self._parameters(operands)
+        self._call("encode", tensors, parameters, self._inputs(inputs), _first(first_token),
                    threads=threads, stream=stream, table=table)  # fmt: skip
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)
@@ -417,8 +430,8 @@ class Kernel:
         }  # fmt: skip
         tensors |= {name: view(name, x) for name, x in given.items() if x is not None}
         tensors |= _views(positions=positions, k_positions=k_positions)
-        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        self._call("append", tensors, parameters, self._named("input", self.inputs, inputs),
+        parameters = [] if table is not None and operands is None else self._parameters(operands)
+        self._call("append", tensors, parameters, self._inputs(inputs),
                    {"norm_epsilon": float(epsilon)} | _first(first_token), threads=threads, table=table)  # fmt: skip
         return None if q is None else give_back(q, made)
 
@@ -452,9 +465,9 @@ class Kernel:
             positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens,
             origin=origin,
         )  # fmt: skip
-        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
+        parameters = [] if table is not None and operands is None else self._parameters(operands)
         of_k, widens = grad_q is None, self.out_dim != self.head_dim
-        given = [] if of_k and widens else self._named("input", self.inputs, inputs)
+        given = [] if of_k and widens else self._inputs(inputs)
         flags = _FROM_INPUT * self.needs_input
         if self.needs_input:
             for name in sources:
@@ -518,8 +531,8 @@ class Kernel:
         if self.splits_keys and (tensors["q"].key[0] == CPU or has_room_beside(tensors["q"])):
             numbers["split_keys"] = 1
             more = {"workspace": "attention_workspace", "finish": "attention_finish"}
-        self._call("attention", tensors, self._named("operand", self.operands, operands),
-                   self._named("input", self.inputs, inputs), numbers, threads=threads, stream=stream,
+        self._call("attention", tensors, self._parameters(operands),
+                   self._inputs(inputs), numbers, threads=threads, stream=stream,
                    **more)  # fmt: skip
         return give_back(q, made)
 
@@ -529,7 +542,7 @@ class Kernel:
         """Computes once what `encode` needs of positions and operands. The table holds for every call with as many
         tokens, until positions or operands change."""
         tensors = _views(positions=positions, k_positions=k_positions)
-        parameters = self._named("operand", self.operands, operands)
+        parameters = self._parameters(operands)
         table = Table(*self._table_room("prepare", "table_bytes", tensors, parameters))
         self._call("prepare", tensors, parameters, [], {}, threads=threads, table=table)
         return table
@@ -549,7 +562,7 @@ class Kernel:
     def gradient_table(self, positions: Any = None, *, operands: Any = None, k_positions: Any = None) -> GradientTable:
         """Room for what the rows of many calls of `encode_backward` give the tokens of a table. Arguments as in
         `prepare`, of the same shapes."""
-        parameters = self._named("operand", self.operands, operands)
+        parameters = self._parameters(operands)
         places = _views(positions=positions, k_positions=k_positions)
         address, size, room = self._table_room("prepare_backward", "gradient_table_bytes", places, parameters)
         if not size:
@@ -567,8 +580,7 @@ class Kernel:
         are gradients of is float64, else float32; `gradients` stay as they are."""
         if isinstance(gradients, GradientTable) and not gradients.is_begun:
             raise ArgumentError("gradients: nothing was added; expected encode_backward with these gradients before")
-        given = in_order(self.name, "operand", self.operands, operands)
-        parameters = [view(f"operand '{info.name}'", x) for info, x in zip(self.operands, given)]
+        given, parameters = in_order(self.name, "operand", self.operands, operands), self._parameters(operands)
         places = _views(positions=positions, k_positions=k_positions)
         sources = {f"grad.operand.{i}": (x, seen) for i, (x, seen) in enumerate(zip(given, parameters))}
         if of_positions:
@@ -584,6 +596,8 @@ class Kernel:
             for name, (x, seen) in sources.items()
         }
         outputs = {name: view(f"out of {name}", x, True) for name, x in made.items()}
+        for i, info in enumerate(self.operands):
+            outputs[f"grad.operand.{i}"] = _as_described(info, outputs[f"grad.operand.{i}"])
         finish = "prepare_backward_finish" if parameters else ""
         self._call("prepare_backward", outputs | places, parameters, [], {}, threads=threads, gradients=gradients,
                    workspace="prepare_backward_workspace", finish=finish)  # fmt: skip

@@ -1,7 +1,10 @@
 """What kernels have and hand out: operands, inputs, tables, gradients."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import itertools
+import math
+import operator
+from typing import Any, NamedTuple, Sequence
 
 
 class Operand(NamedTuple):
@@ -13,6 +16,14 @@ class Operand(NamedTuple):
     initializer: str  # how its authors initialise it, in words; "" where they do not say
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]  # what each counts: "axes", "heads", "blocks", or a number
+
+    def is_shaped_as(self, shape: Sequence[int]) -> bool:
+        """Whether a contiguous array of that shape, whose rank is another one, has the operand's numbers in its order:
+        some neighbouring dimensions are one there, or some of its dimensions are several."""
+        if len(shape) == len(self.shape) or math.prod(shape) != math.prod(self.shape):
+            return False
+        ends, own = (set(itertools.accumulate(sizes, operator.mul)) for sizes in (shape, self.shape))
+        return ends <= own or own <= ends
 
 
 class Input(NamedTuple):

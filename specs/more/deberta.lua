@@ -44,7 +44,12 @@ return pe.encoding {
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   scale = (3 * D) ^ -0.5,
-  models = { { "DeBERTa-v3-xsmall", "DeBERTa-v3-small", "DeBERTa-v3-base", "DeBERTa-v3-large" } },
+  models = {
+    {
+      "DeBERTa-v3-xsmall", "DeBERTa-v3-small", "DeBERTa-v3-base", "DeBERTa-v3-large", "DeBERTa-v2-xlarge",
+      "DeBERTa-v2-xxlarge", "mDeBERTa-v3-base",
+    },
+  },
   bias = function(delta)
     local place = bucket(-delta.t) + S
     return (c2p(place) + p2c(place)) * (3 * D) ^ -0.5

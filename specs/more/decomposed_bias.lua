@@ -29,8 +29,11 @@ return pe.encoding {
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   models = {
-    { "SAM (windows)", "ViTDet (windows)", window_h = 14, window_w = 14 },
-    { "SAM ViT-B (global layers)", "SAM ViT-L (global layers)", window_h = 64, window_w = 64 },
+    { "SAM (windows)", "ViTDet (windows)", "DeepSeek-OCR (SAM's windows)", window_h = 14, window_w = 14 },
+    {
+      "SAM ViT-B (global layers)", "SAM ViT-L (global layers)", "DeepSeek-OCR (SAM's global layers, 1024 pixels)",
+      window_h = 64, window_w = 64,
+    },
     { "SAM ViT-H (global layers)", window_h = 64, window_w = 64, head_dim = 80 },
   },
   bias = function(delta) return rel_h(H - 1 - delta.h) + rel_w(W - 1 - delta.w) end,

@@ -4,7 +4,7 @@ local pe = require "pegen"
 local D = pe.option("head_dim", 16, "channels of a head")
 local heads = pe.option("heads", 1, "heads that differ")
 local kind = pe.option("kind", "forgetting", "which score", { "forgetting", "padding", "documents", "tempered", "mixed",
-  "turned", "stays", "values", "padded", "leaning", "differs", "pairs" })
+  "turned", "stays", "values", "padded", "leaning", "differs", "pairs", "flat" })
 local turns = kind == "turned" or kind == "stays" or kind == "values"
 
 local own = pe.input { name = "own", shape = {}, doc = "a number of the query", test_scale = 2 }
@@ -16,8 +16,10 @@ if fused then
   slope = pe.learned { name = "slope", shape = { "heads", 3 }, doc = "what they are of", test_scale = 0.5 }
 end
 local pair
-if kind == "pairs" then
+if kind == "pairs" or kind == "flat" then
   pair = pe.input { name = "pair", shape = {}, of = "pair", doc = "a number of the query and the key", test_scale = 2 }
+end
+if kind == "pairs" then
   slope = pe.learned { name = "slope", shape = { "heads" }, doc = "what that counts in a head", test_scale = 2 }
   key_rows = pe.input { name = "key_rows", shape = { 4 }, of = "key", doc = "numbers behind that of the pair" }
 end
@@ -41,6 +43,7 @@ local scores = {
   pairs = function(s, d, h)
     return s + pair() * slope(h) - of_key() * pe.tanh(pair() + own()) + key_rows(1 + d.t) - pe.abs(d.t) / 16
   end,
+  flat = function(s) return s + pe.tanh(4 * pair()) + pe.sin(4 * pair()) + pe.cos(4 * of_key()) * own() end,
   padded = function(s, d, h, q, k)
     return pe.where(of_key(), 0.5, pe.where(pe.abs(own() - q.i + k.j), 30, s, pe.masked), pe.masked)
   end,

@@ -77,6 +77,7 @@ CLAIMS = {
         ([], TORUS | DIRECTED, "PaPE, section 4.2: axial RoPE combines translation invariance with distance decay"),
         (["axes=3", "head_dim=96"], TORUS | DIRECTED, "the same"),
         (["arrangement=alternating"], TORUS | DIRECTED, "the same"),
+        (["rotary_dim=32"], TORUS | DIRECTED, "the same of a part of the head"),
         (
             ["arrangement=sections", "axes=3", "sections=8,12,12"],
             TORUS | DIRECTED | UNTOLD,

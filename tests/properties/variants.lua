@@ -2,7 +2,7 @@
 -- A spec that is not listed is checked with its defaults alone.
 return {
   rope = { { layout = "split" }, { layout = "interleaved", rotary_dim = 32, head_dim = 48 } },
-  rope_axial = { { axes = 2 }, { axes = 3, head_dim = 48 } },
+  rope_axial = { { axes = 2 }, { axes = 3, head_dim = 48 }, { rotary_dim = 24, head_dim = 48, layout = "split" } },
   rope_mixed = { { heads = 3, layout = "split" } },
   geope2d = { { exponent_sign = -1, head_dim = 48, layout = "split" } },
   geope3d = { { exponent_sign = -1, head_dim = 96 }, { exponent_sign = -1, head_dim = 12, mean = "chordal" },

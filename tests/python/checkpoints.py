@@ -74,6 +74,7 @@ from transformers.models.swin.modeling_swin import SwinRelativePositionBias
 from transformers.models.t5.modeling_t5 import T5Attention
 from transformers.models.vit_mae import modeling_vit_mae as vit_mae
 from transformers.models.vjepa2 import modeling_vjepa2 as vjepa2
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
 
 import pegen_kernels as pk
 from pegen_kernels import _native
@@ -504,6 +505,22 @@ def of_deberta(model):
     return used, apart(found, theirs.reshape(1, 700, heads, 64).transpose(1, 2))
 
 
+def of_wav2vec2_bert(model):
+    """An attention layer of Wav2Vec2-BERT, whose rows of distances are clipped to 64 frames behind and 8 ahead."""
+    used, heads = Used(model), 2
+    config = transformers.Wav2Vec2BertConfig(
+        hidden_size=64 * heads, num_attention_heads=heads, position_embeddings_type="relative_key"
+    )
+    layer, x = Wav2Vec2BertSelfAttention(config).eval(), rows(1, 200, 64 * heads)
+    layer.linear_out = torch.nn.Identity()
+    by_head = lambda y: y.reshape(1, 200, heads, 64).transpose(1, 2)  # noqa: E731
+    with torch.no_grad():
+        theirs = by_head(layer(x)[0])
+        q, k, v = (by_head(project(x)) for project in (layer.linear_q, layer.linear_k, layer.linear_v))
+        products = {"products": q @ layer.distance_embedding.weight.T}
+    return used, apart(used.attended(q, k, v, torch.arange(200), inputs=products), theirs)
+
+
 def of_alibi(model, make):
     used = Used(model)
     bias = make(int(used.options["heads"])).expand(-1, 200, 200)
@@ -560,6 +577,7 @@ REST = {
     "T5-base (decoder)": (HUGGING, of_t5, True),
     "SAM (windows)": (HUGGING, of_sam),
     "DeBERTa-v3-base": (HUGGING, of_deberta),
+    "Wav2Vec2-BERT 2.0": (HUGGING, of_wav2vec2_bert),
     "MPT-7B": (HUGGING, of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),
     "BLOOM 176B": (HUGGING, of_alibi, lambda heads: build_alibi_tensor(torch.ones(1, 200), heads, torch.float32)),
 }  # fmt: skip

@@ -120,7 +120,7 @@ def form_of(chart):
 
 
 # Descriptions with nothing to draw: positions change nothing, or scores read what a model computes of them.
-BARE = ("attention", "fox", "gpt_oss", "grape_a", "deberta", "decomposed_bias", "pair_bias")
+BARE = ("attention", "fox", "gpt_oss", "grape_a", "deberta", "decomposed_bias", "pair_bias", "relative_rows")
 
 
 def check_every_description():

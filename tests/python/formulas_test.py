@@ -214,6 +214,33 @@ class Axial(Formulas):
         angle = r[:, axis] * 5e6 ** (-2 * numpy.arange(8) / 16)
         self.encoded("rope_axial", x, angle, "split", grid=(2, 3, 4), axes=3, arrangement="woven", sections=(4, 2, 2))
 
+    def test_partial(self):
+        """12 of 20 channels turn, as those of a head of 12 do; the others pass through."""
+        x = rows(1, 2, 24, 20)
+        two, three = {"grid": (4, 6), "axes": 2}, {"grid": (2, 3, 4), "axes": 3}
+        for options in (
+            {"arrangement": "sequential", **three},
+            {"arrangement": "sequential", **two, "sections": (4, 2), "order": (1, 0)},
+            {"arrangement": "alternating", **two, "layout": "split"},
+            {"arrangement": "sections", **three, "sections": (2, 3, 1)},
+            {"arrangement": "woven", **three, "sections": (2, 2, 2)},
+        ):
+            r = cells(*options.pop("grid"))
+            whole = pk.compile("rope_axial", head_dim=12, **options, **FAST)
+            found = pk.compile("rope_axial", head_dim=20, rotary_dim=12, **options, **FAST).encode(x, positions=r)
+            self.near(found[..., :12], whole.encode(x[..., :12], positions=r), 1e-7)
+            self.near(found[..., 12:], x[..., 12:], 1e-9)
+        for given, words in (
+            ({"rotary_dim": 7}, "'rotary_dim' is 7, an even number up to head_dim"),
+            ({"rotary_dim": 66}, "'rotary_dim' is 66, an even number up to head_dim"),
+            ({"rotary_dim": -2}, "'rotary_dim' is -2, an even number up to head_dim"),
+            ({"rotary_dim": 4, "axes": 3}, "'rotary_dim' is 4, at least 6 was expected: a pair of each axis"),
+            ({"rotary_dim": 32, "sections": (8, 4)}, "names 12 pairs, the 16 of 'rotary_dim' were"),
+            ({"rotary_dim": 32, "sections": (16, 16)}, "names 32 pairs, 1 to 16 were"),
+        ):
+            with self.assertRaisesRegex(pk.CompileError, words):
+                pk.compile("rope_axial", **given, **FAST)
+
     def test_dinov3(self):
         """DINOv3's code: coords 2 (p + 1/2) / n - 1, angles 2 pi coords / base^(4j/D), tiled over both halves."""
         x, r = rows(1, 2, 12, 16), 2 * (cells(3, 4) + 0.5) / numpy.array([3, 4]) - 1
@@ -681,6 +708,34 @@ class Biases(Formulas):
         for words, heads in [("halves", 6), ("none-halves", 6), ("halves-none-zero", 8)]:
             with self.assertRaisesRegex(pk.CompileError, "'directions'"):
                 pk.compile("lookhere", directions=words, heads=heads, **FAST)
+
+    def test_relative_rows(self):
+        """Transformer-XL's scores as NeMo's and its authors' code has them, [N,2N-1] products that are shifted; those
+        of causal layers; and Shaw's, whose distances are clipped."""
+        self.n, n, d = 30, 30, 16
+        q, k, v, places = *rows(3, 1, 2, n, d), numpy.arange(n, dtype=float)[:, None]
+        wide = lambda x: x.astype(float)  # noqa: E731
+        u, v_bias, table = rows(2, 1, d, seed=7), rows(2, 1, d, seed=8), rows(2, 2 * n - 1, d, seed=9)
+        products = numpy.einsum("bhic,hrc->bhir", wide(q + v_bias), table)
+        padded = numpy.pad(products, ((0, 0), (0, 0), (0, 0), (1, 0))).reshape(1, 2, 2 * n, n)
+        shifted = padded[:, :, 1:].reshape(1, 2, n, 2 * n - 1)[..., :n]
+        content = numpy.einsum("bhic,bhjc->bhij", wide(q + u), k)
+        past = numpy.where(self.delta() <= 0, 0, -numpy.inf)
+        for behind, ahead, hidden in ((n - 1, n - 1, 0), (n - 1, 0, past)):
+            kernel = pk.compile("relative_rows", head_dim=d, behind=behind, ahead=ahead, **FAST)
+            given = products[..., : behind + ahead + 1].astype("float32")
+            out = kernel.attention(q + u, k, v, places, inputs=[given], causal=ahead == 0)
+            self.near(out, self.softmax((content + shifted) / d**0.5 + hidden) @ v, 5e-6)
+        clipped = rows(2, 9, d, seed=10)
+        index = numpy.clip(self.delta(), -4, 4).astype(int) + 4
+        scores = numpy.einsum("bhic,bhjc->bhij", wide(q), k)
+        scores += numpy.einsum("bhic,hijc->bhij", wide(q), clipped[:, index])
+        kernel = pk.compile("relative_rows", head_dim=d, behind=4, ahead=4, **FAST)
+        found = kernel.attention(q, k, v, places, inputs=[numpy.einsum("bhic,hrc->bhir", q, clipped)])
+        self.near(found, self.softmax(scores / d**0.5) @ v, 5e-6)
+        for name in ("behind", "ahead"):
+            with self.assertRaisesRegex(pk.CompileError, f"option '{name}' is -1, 0 or more tokens were"):
+                pk.compile("relative_rows", **{name: -1}, **FAST)
 
     def test_rounded_table(self):
         """LookHere's biases as its authors keep them, in bfloat16 and with the largest number of that where nothing is

@@ -367,6 +367,18 @@ class AttentionGradients(Case):
         alone = jax.grad(lambda *x: loss([self.run_kernel(*x)]), (0, 2, 5))(*self.given)
         self.close(alone, jax.grad(lambda *x: loss([biased(*x)[0]]), (0, 2, 5))(*self.given), 5e-5)
 
+    def test_shapes_of_operands(self):
+        """Swin's table as its authors have it, [(2H-1)(2W-1), heads]: the same bits, and a gradient of that shape."""
+        swin = compile("relative_bias_table", ALL, heads=4, head_dim=16, window_h=3, window_w=3)
+        q, k, v = (rows(1, 4, 9, 16, seed=i) for i in range(3))
+        at, table = jnp.stack(jnp.indices((3, 3)), -1).reshape(9, 2), rows(5, 5, 4, seed=3)
+        f = lambda x: loss([attention(swin, q, k, v, at, operands=[x])])  # noqa: E731
+        whole, flat = (jax.jit(jax.value_and_grad(f))(x) for x in (table, table.reshape(25, 4)))
+        self.assertEqual((whole[0], flat[1].shape), (flat[0], (25, 4)))
+        self.assertTrue((whole[1].reshape(25, 4) == flat[1]).all() and flat[1].any())
+        with self.assertRaisesRegex(pk.ArgumentError, "^operand 'relative_position_bias_table' has the shape"):
+            f(table.reshape(4, 25))
+
     def test_polynomial(self):
         """PaPE's projection and its inputs."""
         kernel = compile("pape", head_dim=32, heads=2, role="pairwise", parabolas=3)

@@ -353,6 +353,30 @@ class Encode(unittest.TestCase):
         with self.assertRaisesRegex(pk.ArgumentError, "^table: the table was not made by"):
             care.encode(rows(2, 2, 6, 16), table=table)
 
+    def test_shapes_of_operands(self):
+        """Neighbouring dimensions in one, or one as several, with the same bits; gradients come in the shape given."""
+        swin = pk.compile("relative_bias_table", head_dim=16, heads=4, window_h=3, window_w=2, **FAST)
+        q, table, places = rows(3, 1, 4, 6, 16), rows(5, 3, 4, seed=2), rows(6, 2, seed=3).round()
+        attend = lambda x: swin.attention(*q, places, operands=[x])  # noqa: E731
+        for shape in ((15, 4), (5, 12), (60,), (5, 3, 2, 2), (1, 5, 3, 4)):
+            self.assertTrue(numpy.array_equal(attend(table.reshape(shape)), attend(table)), shape)
+        for wrong in (table.reshape(10, 6), table.reshape(4, 15), table.reshape(3, 5, 4), table.reshape(6, 5, 2, 1),
+                      table[:4].reshape(12, 4), numpy.asfortranarray(table.reshape(15, 4))):  # fmt: skip
+            with self.assertRaisesRegex(pk.ArgumentError, r"bias_table' has the shape .*; expected \[5, 3, 4\]"):
+                attend(wrong)
+        care = pk.compile("care", head_dim=16, heads=2, **FAST)
+        given, gained = [rows(*info.shape, seed=4) for info in care.operands], []
+        for operands in (given, [x.reshape(-1) for x in given]):
+            table = care.prepare(places, operands=operands)
+            gradients = care.gradient_table(places, operands=operands)
+            x = rows(1, 2, 6, 16, seed=5)
+            care.encode_backward(x, table=table, gradients=gradients, q=x, from_input=True)
+            gained.append(care.prepare_backward(gradients, places, operands=operands).operands)
+        for info in care.operands:
+            whole, flat = (of[info.name] for of in gained)
+            self.assertEqual((whole.shape, flat.shape), (info.shape, (whole.size,)))
+            self.assertTrue(numpy.array_equal(whole.reshape(-1), flat) and whole.any())
+
     def test_backward(self):
         """<y, R x> = <R^T y, x>."""
         geope = pk.compile("geope3d", head_dim=24, **FAST)

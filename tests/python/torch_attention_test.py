@@ -311,6 +311,35 @@ class LearnedTable(unittest.TestCase):
                     (right,) = torch.autograd.grad((scores.softmax(-1) @ v.double() * weight).sum(), wide)
                     self.assertLess((made - right).norm() / right.norm(), tolerance)
 
+    def test_authors_shape(self):
+        """Swin's table [(2H-1)(2W-1), heads] is read by its authors' index: as a first value, from a checkpoint, and as
+        the parameter itself, which has the gradient then."""
+        torch.manual_seed(14)
+        name, options = "relative_position_bias_table", dict(head_dim=16, heads=3, window_h=3, window_w=4, **BOTH)
+        table = torch.nn.Parameter(torch.randn(5 * 7, 3))
+        at = torch.cartesian_prod(torch.arange(3), torch.arange(4))
+        far = at[:, None] - at + torch.tensor([2, 3])
+        q, k, v, weight = torch.randn(4, 2, 3, 12, 16)
+        bias = table[far[..., 0] * 7 + far[..., 1]].permute(2, 0, 1)
+        right = torch.softmax(q @ k.mT / 4 + bias, -1) @ v
+        (expected,) = torch.autograd.grad((right * weight).sum(), table)
+        first, read, own = (Attention("relative_bias_table", init=init, **options) for init in ({name: table}, {}, {}))
+        torch.nn.ModuleDict({"attn": read}).load_state_dict({f"attn.{name}": table.detach().clone()})
+        setattr(own, name, table)
+        for module, shape in ((first, (5, 7, 3)), (read, (5, 7, 3)), (own, (35, 3))):
+            out = module(q, k, v, at)
+            self.assertLess((out - right).abs().max(), 2e-6)
+            (made,) = torch.autograd.grad((out * weight).sum(), module.parameters())
+            self.assertEqual(made.shape, shape)
+            self.assertLess((made.reshape(35, 3) - expected).abs().max(), 2e-5)
+        with self.assertRaisesRegex(RuntimeError, "size mismatch"):
+            read.load_state_dict({name: torch.randn(3, 35)})
+        with self.assertRaisesRegex(pk.ArgumentError, r"'relative_position_bias_table' has the shape \[3, 35\]; exp"):
+            Attention("relative_bias_table", init={name: torch.randn(3, 35)}, **options)
+        own.relative_position_bias_table = torch.nn.Parameter(torch.randn(3, 35))
+        with self.assertRaisesRegex(pk.ArgumentError, r"'relative_position_bias_table' has the shape \[3, 35\]; exp"):
+            own(q, k, v, at)
+
     def test_scale(self):
         """Without one of the caller's it is what the description states: of T5 1, of others 1/sqrt(head_dim)."""
         torch.manual_seed(13)

@@ -181,6 +181,7 @@ def prepared(kernel: Kernel, entry: str, rows: dict[str, Any], positions: Any, k
         tuple(_array(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(kernel.name, what, infos, of)))
         for what, infos, of in (("operand", kernel.operands, operands), ("input", kernel.inputs, inputs))
     ]
+    lists[0] = tuple(x.reshape(o.shape) if o.is_shaped_as(x.shape) else x for o, x in zip(kernel.operands, lists[0]))
     if is_flat:
         given = {name: x[None] for name, x in given.items()}
         lists[1] = tuple(x.swapaxes(0, 1)[None] if x.ndim > 1 else x for x in lists[1])

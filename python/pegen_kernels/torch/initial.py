@@ -61,6 +61,8 @@ def _given(operand: Operand, given: Any) -> torch.Tensor:
             " not know it; expected its parameter to be written by the caller"
         )
     value = torch.as_tensor(given(operand.shape) if callable(given) else given, dtype=torch.float32)
+    if operand.is_shaped_as(value.shape):
+        value = value.reshape(operand.shape)
     if tuple(value.shape) != operand.shape:
         raise ArgumentError(
             f"init: '{operand.name}' has the shape {list(value.shape)}; expected {list(operand.shape)}"

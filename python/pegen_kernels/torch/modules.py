@@ -32,6 +32,7 @@ class _Module(nn.Module):
         self.kernel_name = register(spec, **options)
         found = self.kernel
         self._names = [info.name for info in found.operands]
+        self._ranks = [len(info.shape) for info in found.operands]
         self._n_inputs = len(found.inputs)
         self._init = {name: Given(value) for name, value in (init or {}).items()}
         learned = self._learned()
@@ -75,10 +76,22 @@ class _Module(nn.Module):
         """The kernel, with what it says of itself."""
         return kernel_of(self.kernel_name)
 
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Reads checkpoints that have an operand's numbers in another shape, too."""
+        for info in self.kernel.operands:
+            found, own = state.get(prefix + info.name), getattr(self, info.name)
+            if isinstance(found, Tensor) and own.shape == info.shape and info.is_shaped_as(found.shape):
+                state[prefix + info.name] = found.reshape(info.shape)
+        super()._load_from_state_dict(state, prefix, *rest)
+
     def _operands(self) -> list[Tensor]:
-        """Operands as kernels take them: those of 16 bits in float32, as a table of displacements has to be."""
+        """Operands as kernels take them: those of 16 bits in float32, as a table of displacements has to be. What a
+        caller put in a parameter's place may have another shape of its numbers."""
         own = self._parameters  # where one that is parametrized is not
         given = [own[name] if name in own else getattr(self, name) for name in self._names]
+        for i, (x, rank) in enumerate(zip(given, self._ranks)):
+            if x.ndim != rank and (info := self.kernel.operands[i]).is_shaped_as(x.shape):
+                given[i] = x.reshape(info.shape)
         return [x.float() if x.dtype in _NARROW else x for x in given]
 
     def _in_order(self, inputs: Any) -> Sequence[Tensor]:

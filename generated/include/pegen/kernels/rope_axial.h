@@ -1,7 +1,7 @@
 /* rope_axial: axial rotary position embedding (Heo et al., eq. 9-10; VisionLLaMA; M-RoPE)
  *
  * Made by pegen 0.2.0 from the description rope_axial with
- *   head_dim=64 axes=2 arrangement=sequential base=100 layout=interleaved sections= stretch= factor=1 order= coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 axes=2 arrangement=sequential base=100 layout=interleaved sections= rotary_dim=0 stretch= factor=1 order= coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
