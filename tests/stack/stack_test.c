@@ -95,7 +95,7 @@ static bool has_strips(const spec *s) {
 static size_t limit_of(const spec *s, const entry_row *entry) {
   static const promise of_rotors[] = {{256, 160}, {1024, 256}, {0, 1229}}, of_dense[] = {{32, 128}, {64, 384}, {0, 0}},
                        of_basis[] = {{64, 128}, {128, 448}, {0, 0}},
-                       of_attention[] = {{64, 96}, {256, 192}, {1024, 512}, {0, 1741}},
+                       of_attention[] = {{64, 100}, {256, 192}, {1024, 512}, {0, 1741}},
                        of_rotated_pairs[] = {{256, 256}, {1024, 512}, {0, 1741}},
                        of_attention_backward[] = {{64, 160}, {256, 320}, {1024, 1024}, {0, 3328}},
                        of_rotated_pairs_backward[] = {{256, 512}, {1024, 1280}, {0, 4608}},
