@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""diffusers_flux: FLUX of diffusers with its rotation by a pegen kernel.
-
-    python3 diffusers_flux.py    how far apart the two are, and what rotating takes
+"""FLUX of diffusers with its rotation by a pegen kernel; as a program: how far apart the two are, and what they take.
 
 FLUX makes cosines and sines once a call, by which each block rotates queries and keys. Here the blocks get a function
 in their place, which calls a kernel with the tokens' positions. Gradients go through it.
@@ -14,9 +12,7 @@ from diffusers.models.transformers import transformer_flux
 from pegen_kernels.torch import Encoding
 
 
-class Rotation(torch.nn.Module):
-    """In the place of FluxPosEmbed, with the same numbers."""
-
+class Rotation(torch.nn.Module):  # in the place of FluxPosEmbed, with the same numbers
     def __init__(self, theirs, **options):
         super().__init__()
         sections = ",".join(str(channels // 2) for channels in theirs.axes_dim)
@@ -36,8 +32,7 @@ def _apply(theirs, rows, rotation, **options):
 
 
 def use_pegen(model, **options):
-    """Makes a FluxTransformer2DModel rotate by a kernel; other models stay as they are. options: of
-    `pegen_kernels.compile`."""
+    """Makes one FluxTransformer2DModel rotate by a kernel. options: of `pegen_kernels.compile`."""
     if getattr(transformer_flux.apply_rotary_emb, "func", None) is not _apply:
         transformer_flux.apply_rotary_emb = functools.partial(_apply, transformer_flux.apply_rotary_emb)
     if not isinstance(model.pos_embed, Rotation):
