@@ -10,11 +10,15 @@ case $module in
   explore) modules="numpy pandas altair vl_convert" ;;
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
-  cuda | gpu | packed | distributed | engines | torch_attention | attention_gallery) modules="torch" ;;
+  cuda | gpu | packed | products | distributed | engines | torch_attention | attention_gallery) modules="torch" ;;
   conform_engines) modules="torch transformers torchvision timm diffusers jax" ;;
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
-  models | transformers | config | vit) modules="torch transformers torchvision timm" ;;
-  *) modules=$module ;;
+  models | like_model | transformers | config | vit) modules="torch transformers torchvision timm" ;;
+  torch | jax | tvm_ffi) modules=$module ;;
+  *)
+    echo "run.sh does not say which packages $test needs"
+    exit 1
+    ;;
 esac
 for module in $modules; do
   "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" || {
