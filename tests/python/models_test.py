@@ -325,7 +325,7 @@ class Families(Case):
             with self.subTest(name):
                 hooks = [hook for x in ours.modules() for hook in x._forward_hooks.values()]
                 (change,) = [hook for hook in hooks if hasattr(hook, "rules")]
-                self.assertEqual((set(change.rules), {x for x, _ in change.layouts.values()}), (frequencies, {layout}))
+                self.assertEqual((set(change.rules), {x for x, *_ in change.layouts.values()}), (frequencies, {layout}))
                 made = [model(ids)[0] for model in (own, ours)]
                 self.near(made[1].detach(), made[0].detach())
                 self.near(ours(ids, position_ids=far)[0].detach(), own(ids, position_ids=far)[0].detach())
