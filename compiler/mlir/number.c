@@ -153,10 +153,8 @@ void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x
 }
 
 ir_value emit_rounded(ir *b, unsigned native, int type, ir_value v) {
-  v = narrowed(b, native, type, v);
-  bool is_typed = type != NUMBER_F32 && native & NUMBER_BIT(type);
-  if (is_typed && !reads_natively(native, type)) v = ir_cast(b, "arith.bitcast", v, number_bits(b, type));
-  return widened(b, native, type, v);
+  if (reads_natively(native, type)) return widened(b, native, type, narrowed(b, native, type, v));
+  return emit_number_value(b, native, type, emit_number_bits(b, native, type, v));
 }
 
 /* ---- registers, as GPUs have them ---- */
