@@ -59,15 +59,6 @@ class Angles:
             f" {what}. pegen_kernels.torch.unpatch(model) gives it its own code back"
         )
 
-    @property
-    def _is_like_model(self) -> bool:
-        return bool(self._of.options.get("like_model"))
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """Options of kernels."""
-        return {name: value for name, value in self._of.options.items() if name != "like_model"}
-
     def to(self, device: Any, *rest: Any, **named: Any) -> Angles:
         """On another device, where a model lies on several."""
         if not isinstance(device, (torch.device, str, int)):
@@ -138,7 +129,7 @@ def _compare(own: Any, ways: Sequence[Any], rows: Sequence[Tensor], angles: Sequ
     """The first of our ways that does to random rows, of the shape and type of the model's, what its own function does
     to them. rest: of its arguments, by position and by name."""
     rows = [torch.rand_like(x) * 2 - 1 for x in rows]
-    if angles[0]._is_like_model:
+    if angles[0]._of.is_like_model:
         return _same(own, ways, rows, angles, rest)
     made = (x._own if x._own.is_complex() else x._own.float() for x in angles)
     expected = own(*(x.float() for x in rows), *made, *rest[0], **rest[1])
@@ -239,11 +230,15 @@ class _Rotate:
         rule, head_dim = angles[0]._rule, rows[0].shape[-1]
         if rule.rotary_dim > head_dim:
             raise angles[0]._refused(f"a rotation of {rule.rotary_dim} channels of {head_dim}")
-        pairs, options, places = "interleaved" if layout == "woven" else layout, angles[0]._options, angles[0]._places
+        pairs, options, places = (
+            "interleaved" if layout == "woven" else layout,
+            angles[0]._of.kernel_options,
+            angles[0]._places,
+        )
 
         def encoded(rows: Sequence[Tensor]) -> Sequence[Tensor]:
             """Encodes [B,H,N,D]."""
-            if angles[0]._is_like_model:
+            if angles[0]._of.is_like_model:
                 numbers = tuple(_pairs_of(x, rule.rotary_dim, how[1]) for x in places)
                 return _turned(rows, numbers, pairs, how[0], options)
             at = _with_prefix(places, rows[0].shape[2]) if rule.has_prefix else places
@@ -262,7 +257,7 @@ class _Rotate:
         layouts = angles[0]._of.layouts
         if angles[0]._own is not None:
             known = layouts.get(self.key)
-            hows = _LIKE_MODEL if angles[0]._is_like_model else _FUSED
+            hows = _LIKE_MODEL if angles[0]._of.is_like_model else _FUSED
             tried = [x for x in itertools.product(_LAYOUTS, dims, hows) if known is None or x[0] == known[0]]
             ways = {functools.partial(self.rotated, layout=x[0], dim=x[1], how=x[2]): x for x in tried}
             rest = given[len(rows) + len(angles) :], named
@@ -282,8 +277,8 @@ class _RotateOne:
 
     @staticmethod
     def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool, how: tuple[str, bool]) -> Tensor:
-        layout, options = "split" if half else "interleaved", angles[0]._options
-        if angles[0]._is_like_model:
+        layout, options = "split" if half else "interleaved", angles[0]._of.kernel_options
+        if angles[0]._of.is_like_model:
             (embed,) = angles[0]._places
             sines, cosines = embed.reshape(1, -1, *embed.shape[-2:]).tensor_split(2, -1)
             n = cosines.shape[-1] // 2
@@ -299,7 +294,7 @@ class _RotateOne:
         if others:
             raise others[0]._refused("a rotation with other arguments")
         if emb._own is not None:
-            tried = _LIKE_MODEL if emb._is_like_model else _FUSED
+            tried = _LIKE_MODEL if emb._of.is_like_model else _FUSED
             ways = {functools.partial(self.rotated, half=half, how=how): how for how in tried}
             found = ways[_compare(self.own, list(ways), [x], [emb], ((half,), {}))]
             emb._of.layouts[ROTATION_OF_IMAGES] = (half, 1, found)

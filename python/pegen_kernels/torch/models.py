@@ -232,6 +232,15 @@ class _Change:
         self.layouts: dict[Any, tuple[Any, int, tuple[str, bool]]] = {}  # of functions, as the trial finds them
         self.probe: Any = None  # of the trial: a copy of the module, which computes the model's own
 
+    @property
+    def is_like_model(self) -> bool:
+        """Whether cosines and sines are the model's own, and products are rounded as by its code."""
+        return bool(self.options.get("like_model"))
+
+    @property
+    def kernel_options(self) -> dict[str, Any]:
+        return {name: value for name, value in self.options.items() if name != "like_model"}
+
     def rotate_by(self, functions: list[tuple[str, str]]) -> None:
         """The model's functions that are given the angles."""
         self.functions = functions
@@ -277,7 +286,7 @@ class _Rotary(_Hook):
         rule = self.rules.get(name)
         if rule is None:
             return made
-        if self.options.get("like_model"):
+        if self.is_like_model:
             own = made if self.trial else None
             numbers = (made.real, made.imag) if isinstance(made, Tensor) else tuple(made)
             return _angles(self, made, numbers, own, rule)
@@ -335,13 +344,17 @@ class _Patches(_Hook):
         moved = ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale")
         if module.training and any(getattr(module.config, name, None) for name in moved):
             return made  # coordinates of training are others each time
-        centres, frequencies = _centres(module, *given, **named), self.rule.frequencies(2 * math.pi * module.inv_freq)
+        places = tuple(made)
+        if self.trial or not self.is_like_model:
+            centres = _centres(module, *given, **named)
+            frequencies = self.rule.frequencies(2 * math.pi * module.inv_freq)
         if self.trial:
             angles = torch.einsum("na,ahj->nj", centres, frequencies)
             own = torch.cat([angles, angles], -1)
             if made[0].shape != own.shape or (made[0] - own.cos()).abs().max() > _SAME_COSINES:
                 raise ArgumentError(f"{self.path}, a {type(module).__name__}, makes cosines that are not known")
-        places = tuple(made) if self.options.get("like_model") else (centres, frequencies)
+        if not self.is_like_model:
+            places = (centres, frequencies)
         owns = made if self.trial else (None, None)
         return tuple(Angles(self, part, places, own, self.rule) for part, own in zip(("cosines", "sines"), owns))
 
@@ -395,11 +408,11 @@ class _Embed(_Change):
             module.get_embed = self.own
 
     def __call__(self, shape: Any = None, *rest: Any, **named: Any) -> Any:
-        of, own, is_like = self.original, None, self.options.get("like_model")
+        of, own = self.original, None
         has_layers = hasattr(of, "freqs")
-        if self.trial or is_like:
+        if self.trial or self.is_like_model:
             own = (self.own or type(of).get_embed.__get__(of))(shape, *rest, **named)
-        if is_like:
+        if self.is_like_model:
             made = [Angles(self, "angles", (x,), x if self.trial else None) for x in (own if has_layers else [own])]
             return made if has_layers else made[0]
         if has_layers:

@@ -103,14 +103,19 @@ class Rule(NamedTuple):
 _kernels: dict[Any, str] = {}
 
 
+def _known(spec: str, **options: Any) -> str:
+    """The name under which the operators know a description with these options."""
+    key = (spec, *sorted(options.items()))
+    if key not in _kernels:
+        _kernels[key] = register(spec, **options)
+    return _kernels[key]
+
+
 def kernel(head_dim: int, rotary_dim: int, axes: int, heads: int, layout: str, amplitude: float, **options: Any) -> str:
     """The name under which the operators know the kernel. options: `precision`, targets and the like, of
     `pegen_kernels.compile`."""
-    key = (head_dim, rotary_dim, axes, heads, layout, amplitude, tuple(sorted(options.items())))
-    if key not in _kernels:
-        made = {"head_dim": head_dim, "rotary_dim": rotary_dim, "axes": axes, "heads": heads, "layout": layout}
-        _kernels[key] = register(_TEXT, **made, amplitude=amplitude, **options)
-    return _kernels[key]
+    made = {"head_dim": head_dim, "rotary_dim": rotary_dim, "axes": axes, "heads": heads, "layout": layout}
+    return _known(_TEXT, **made, amplitude=amplitude, **options)
 
 
 def encode(name: str, q: Tensor, k: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,11 +129,7 @@ def encode_one(name: str, x: Tensor, positions: Tensor, frequencies: Tensor) -> 
 
 def given_kernel(head_dim: int, rotary_dim: int, layout: str, products: str, **options: Any) -> str:
     """As `kernel`, of cosines and sines that the model computes (specs/more/cos_sin.lua)."""
-    key = (head_dim, rotary_dim, layout, products, tuple(sorted(options.items())))
-    if key not in _kernels:
-        made = {"head_dim": head_dim, "rotary_dim": rotary_dim, "layout": layout, "products": products}
-        _kernels[key] = register("cos_sin", **made, **options)
-    return _kernels[key]
+    return _known("cos_sin", head_dim=head_dim, rotary_dim=rotary_dim, layout=layout, products=products, **options)
 
 
 def turn(name: str, rows: Sequence[Tensor], cosines: Tensor, sines: Tensor) -> Sequence[Tensor]:
