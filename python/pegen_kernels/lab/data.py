@@ -19,6 +19,9 @@ from torch import Tensor
 from ..errors import ArgumentError
 
 
+LATER = {"later": True}  # metadata of a setting that came when there were results already
+
+
 @dataclass(frozen=True)
 class Part:
     tokens: Tensor
@@ -84,7 +87,7 @@ class Digits:
     offsets: list[float] = field(default_factory=list)  # tests where all positions have moved by so much
     shuffled: bool = False  # a test where tokens have changed places
     held_out: int = 597  # images that are tested and not trained on
-    samples: int = 1797  # images that are trained on at most
+    samples: int = field(default=1797, metadata=LATER)  # images that are trained on at most
 
     def make(self, seed: int) -> Data:
         from sklearn.datasets import load_digits

@@ -15,7 +15,7 @@ import torch
 from ..errors import ArgumentError, PegenError
 from ..explore.facts import run_explain
 from ..request import request_of
-from .data import SETS, Digits
+from .data import LATER, SETS
 
 try:
     import tomllib
@@ -52,7 +52,9 @@ class Training:
     rates: List[float] = field(default_factory=list)  # of which each variant has the best one, instead of `rate`
     tuning_seed: int = 1000  # of the runs that find it
     weight_decay: float = 0.05
-    perturbation: float = 0.0  # by half of which positions move at most, anew in each step and for each token
+    perturbation: float = field(
+        default=0.0, metadata=LATER
+    )  # by half of which positions move at most, anew in each step and for each token
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,17 @@ class Study:
 
     def settings(self, variant: Variant, rate: float) -> dict[str, Any]:
         """What decides a run, but for its encoding and seed."""
-        parts = {"data": self.data, "model": self.model, "training": self.training}
-        told = {"set": self.data_set} | {name: dataclasses.asdict(part) for name, part in parts.items()}
-        told["training"] |= {"rate": rate, "perturbation": self.perturbation(variant)}
+        training = dataclasses.replace(self.training, rate=rate, perturbation=self.perturbation(variant))
+        parts = {"data": self.data, "model": self.model, "training": training}
+        told = {"set": self.data_set} | {name: _deciding(part) for name, part in parts.items()}
         del told["training"]["rates"], told["training"]["tuning_seed"]  # a run at a rate is the same run, tuned or not
-        if not told["training"]["perturbation"]:  # results of before there was any are still right
-            del told["training"]["perturbation"]
-        if self.data_set == "digits" and self.data.samples == Digits.samples:
-            del told["data"]["samples"]
         return told
+
+
+def _deciding(part: Any) -> dict[str, Any]:
+    """Fields by name, but those that came LATER and say what was so before: results of before are still right."""
+    fields = [(f, getattr(part, f.name)) for f in dataclasses.fields(part)]
+    return {f.name: value for f, value in fields if not (f.metadata == LATER and value == f.default)}
 
 
 def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -175,10 +175,9 @@ class Run:
         return self.result()
 
 
-def _expected(study: Study, variant: Variant, data: Data) -> float:
+def _expected(run: Run) -> float:
     """Seconds of a run, from one step: a test is a forward pass, a third of a step by tokens."""
-    run, epochs = Run(study, variant, 0, data, pathlib.Path(os.devnull)), study.training.epochs
-    first = next(run.batches.of(0))
+    data, epochs, first = run.data, run.study.training.epochs, next(run.batches.of(0))
     run.step(first)  # which makes what later steps find
     start = time.perf_counter()
     run.step(first)
@@ -191,7 +190,8 @@ def _expected(study: Study, variant: Variant, data: Data) -> float:
 def rehearse(study: Study, variant: Variant, data: Data) -> tuple[str, float]:
     """A step of training and a sample of every test, so that what cannot be is told before hours are spent. Returns the
     digest of what is trained and the seconds that a run will take."""
-    model = build(study, variant, data, seed=0)
+    run = Run(study, variant, 0, data, pathlib.Path(os.devnull))
+    model = run.model
     few = Part(data.train.tokens[:2], data.train.positions[:2] if data.train.positions.dim() == 3 else
                data.train.positions, data.train.targets[:2])  # fmt: skip
     loss_of(model, few.positions, next(Batches(few, 2, 0, study.perturbation(variant)).of(0))).backward()
@@ -200,4 +200,4 @@ def rehearse(study: Study, variant: Variant, data: Data) -> tuple[str, float]:
         with torch.no_grad():
             model(part.tokens[:2], positions)
     digest = "-".join(encoding.kernel.digest for encoding in model.encodings())
-    return digest, _expected(study, variant, data)
+    return digest, _expected(run)
