@@ -689,11 +689,13 @@ end
 
 ---- the whole ----
 
--- Refuses inputs that nothing reads, where there is no polynomial.
+-- Refuses inputs that nothing reads, but a polynomial's of queries, whose gradients are zeros.
 local function refuse_inputs(given, described, role)
-  if given.score ~= nil or (role == "pairwise" and given.bias ~= nil) then
+  if given.score ~= nil or given.bias ~= nil then
+    local may_rest = given.score == nil and polynomial.is(given.bias)
     for _, input in ipairs(inputs.list()) do
-      if not input.is_read then check.fail("input '%s' is read by no score and no bias", input.name) end
+      local rests = may_rest and not input.of_keys
+      if not (input.is_read or rests) then check.fail("input '%s' is read by no score and no bias", input.name) end
     end
     return
   end
@@ -754,7 +756,7 @@ function encoding.encoding(given)
   else
     check.wrong(WORD, "role", role, "\"separable\", \"pairwise\" or \"additive\"" .. check.hint(role, ROLES))
   end
-  if not is_polynomial or given.score ~= nil then refuse_inputs(given, described, role) end
+  refuse_inputs(given, described, role)
   described.operands, described.inputs = operands.list(described.axes), inputs.list()
   options.settle()
   described.models = models.list(given.models)

@@ -12,7 +12,7 @@ local inputs = {}
 local Input = { __metatable = "input" }
 local hidden = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
 local declared = {} -- in order
-local are_open, are_wide, are_of_pairs = false, false, false
+local are_open, are_wide, are_of_pairs, are_of_keys = false, false, false, false
 
 local PAIR = -1 -- a size: as many numbers as there are keys
 
@@ -47,20 +47,21 @@ Input.__call = core.word(function(handle, ...)
   if not are_open then
     check.fail("input '%s' has elements only inside the functions that pe.encoding calls", input.name)
   end
-  if (input.of_keys or input.size == PAIR) and not are_of_pairs then
-    check.fail("input '%s' is of %s, which scores read, and biases that are functions; elsewhere of = \"query\" was "
-      .. "expected", input.name, input.of_keys and "keys" or "pairs")
+  if (input.of_keys or input.size == PAIR) and not (are_of_pairs or input.of_keys and are_of_keys) then
+    check.fail("input '%s' is of %s, which %s of attention (role = \"pairwise\") read; elsewhere of = \"query\" was "
+      .. "expected", input.name, input.of_keys and "keys" or "pairs", are_of_keys and "scores" or "scores and biases")
   end
   local given = { ... }
   local wanted = input.size <= 0 and 0 or 1
   if #given ~= wanted then
     check.fail("input '%s' takes %d indices, it was given %d", input.name, wanted, #given)
   end
-  if input.is_read and input.is_of_pairs ~= are_of_pairs then
+  local is_of_pairs = are_of_pairs or input.of_keys
+  if input.is_read and input.is_of_pairs ~= is_of_pairs then
     check.fail("input '%s' is read by the pe.polynomial and by the score, which take rows of their own; two inputs "
       .. "were expected", input.name)
   end
-  input.is_read, input.is_of_pairs = true, are_of_pairs
+  input.is_read, input.is_of_pairs = true, is_of_pairs
   if wanted == 0 then return core.input(input.index, 0, are_wide) end
   if core.is_traced(given[1]) then
     if not are_of_pairs then
@@ -91,8 +92,11 @@ Input.__index = core.word(function(handle)
   check.fail("input '%s' is read with parentheses: %s", input.name, reading(input))
 end)
 
--- wide: what is computed of them is float64, as phases are; else float32. of_pairs: of a query and a key.
-function inputs.open(wide, of_pairs) are_open, are_wide, are_of_pairs = true, wide or false, of_pairs or false end
+-- wide: what is computed of them is float64, as phases are; else float32. of_pairs: of a query and a key. of_keys: a
+-- polynomial's, which reads a query and a key, each at known indices.
+function inputs.open(wide, of_pairs, of_keys)
+  are_open, are_wide, are_of_pairs, are_of_keys = true, wide or false, of_pairs or false, of_keys or false
+end
 function inputs.close() are_open = false end
 -- For core.finish.
 function inputs.list() return declared end

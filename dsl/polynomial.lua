@@ -84,7 +84,7 @@ function polynomial.describe(given, described, fused)
   end
   core.begin(terms)
   operands.open(axes, heads, terms)
-  inputs.open()
+  inputs.open(false, false, fused)
   local delta = place.coordinates_of("displacement", axes)
   local rows = core.parameters(bias.value) < 3 and 1 or heads
   local values = {}

@@ -124,7 +124,7 @@ PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_
 /* Fills the parameters of operands' gradients: address, 0 where it is not wanted, and type. */
 PEGEN_HIDDEN void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, const pegen_grad_args *grad);
 /* Fills the parameters of inputs' gradients, from the first one on, whose types are those of the inputs themselves at
- * `in`. The address is 0 where a gradient is not wanted. */
+ * `in`. The address is 0 where a gradient is not wanted, or is one of pairs. */
 PEGEN_HIDDEN void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
                                                  const struct pegen_view *gained);
 
@@ -145,6 +145,7 @@ PEGEN_HIDDEN void pegen_launch_set_attention(int64_t *parameter, const pegen_lau
                                              const struct pegen_attention_call *call);
 PEGEN_HIDDEN int pegen_launch_lse_parameter(const pegen_kernel *kernel);
 PEGEN_HIDDEN int pegen_launch_has_pair_inputs(const pegen_kernel *kernel);
+PEGEN_HIDDEN int pegen_launch_is_pair_input(const pegen_kernel *kernel, int input);
 /* How many an attention entry has; those of gradients begin there. */
 PEGEN_HIDDEN int pegen_launch_attention_parameters(const pegen_kernel *kernel);
 /* Blocks of so many rows each for those of heads; -1: more than can be counted. */

@@ -485,7 +485,7 @@ static int finish_inputs(const finish *f) {
   int64_t first = 0, pair = 0;
   int error = 0;
   for (int i = 0; gives_inputs(kernel) && i < kernel->n_inputs && !error; i++) {
-    if (!f->p->call->g_input[i].empty) error = launch_input(f, i, first, pair);
+    if (!f->p->call->g_input[i].empty && pegen_launch_is_pair_input(kernel, i)) error = launch_input(f, i, first, pair);
     first += pegen_launch_input_size(kernel, i);
     pair += kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS;
   }

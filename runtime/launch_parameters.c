@@ -153,7 +153,8 @@ void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kern
                                     const pegen_view *gained) {
   for (int i = 0; i < pegen_launch_inputs_of(kernel); i++) {
     int at = i * PEGEN_PTX_INPUT_COUNT;
-    if (!gained[i].empty) set_input(parameter + at, &gained[i], in[at + PEGEN_PTX_INPUT_TYPE], 0);
+    if (!gained[i].empty && !pegen_launch_is_pair_input(kernel, i))
+      set_input(parameter + at, &gained[i], in[at + PEGEN_PTX_INPUT_TYPE], 0);
   }
 }
 
@@ -162,6 +163,10 @@ void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kern
 /* Whether attention's score reads inputs; older kernels' do not. */
 int pegen_launch_has_pair_inputs(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, key_inputs) && kernel->pair_inputs;
+}
+
+int pegen_launch_is_pair_input(const pegen_kernel *kernel, int input) {
+  return pegen_launch_has_pair_inputs(kernel) && pegen_input_is_of_pairs(kernel, input);
 }
 
 int pegen_launch_lse_parameter(const pegen_kernel *kernel) {

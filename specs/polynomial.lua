@@ -2,6 +2,7 @@
 -- "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas" (PaPE), appendix C, names
 -- polynomials as what parabolas could become; with a projection to one coordinate a term:
 --   score(i, j) = <q_i, k_j> + sum over l of sum over n of c_i[n, l] x_l^n,  x_l = W_l (r_j - r_i), 1 <= n <= degree.
+-- of = "both" multiplies what power n adds by h_j[n] of the key's token: coefficients h_q(x_i) h_k(x_j).
 -- Even degrees must be negative for attention to decay: leading = "softplus" takes -softplus of their coefficients.
 local pe = require "pegen"
 
@@ -13,6 +14,8 @@ local m = pe.option("terms", 8, "projections that polynomials are taken of")
 local leading = pe.option("leading", "free", "what even powers have as coefficients", { "free", "softplus" })
 
 local bias = require "bias_role"
+local of = pe.option("of", "query", "tokens that coefficients are of: the query's, or the query's and the key's",
+  { "query", "both", needs = { role = "pairwise" } })
 
 local axes = require "axes" (P)
 
@@ -35,6 +38,17 @@ for n = 1, degree do
   }
 end
 
+local of_key = {}
+for n = 1, of == "both" and degree or 0 do
+  of_key[n] = pe.input {
+    name = "h" .. n,
+    shape = {},
+    of = "key",
+    doc = "factor of power " .. n .. ", of the key's token",
+    source = "PaPE, appendix C",
+  }
+end
+
 return pe.encoding {
   name = "polynomial",
   doc = "a polynomial bias of each token's own (PaPE, appendix C)",
@@ -52,6 +66,7 @@ return pe.encoding {
       for n = 1, degree do
         local c = coefficients[n](l)
         if n % 2 == 0 and leading == "softplus" then c = -pe.softplus(c) end
+        if of_key[n] then c = c * of_key[n]() end
         sum = sum + c * x ^ n
       end
       return sum

@@ -28,11 +28,19 @@ double monomial_value(const monomial *m, int n_axes, const double *at) {
   return value;
 }
 
-const char *monomial_text(arena *a, const spec *s, const monomial *m) {
+static const char *coordinate_name(arena *a, const polynomial *p, int axis) {
+  const spec *s = p->spec;
+  if (axis < s->n_axes) return s->axis[axis];
+  const expr *key = p->key[axis - s->n_axes];
+  const spec_input *in = &s->input[key->index];
+  return in->size ? arena_printf(a, "%s[%d]", in->name, key->offsets[0]) : in->name;
+}
+
+const char *monomial_text(arena *a, const polynomial *p, const monomial *m) {
   const char *text = "";
-  for (int axis = 0; axis < s->n_axes; axis++) {
+  for (int axis = 0; axis < SPEC_MAX_AXES; axis++) {
     if (!m->power[axis]) continue;
-    text = arena_printf(a, "%s%s%s", text, *text ? " " : "", s->axis[axis]);
+    text = arena_printf(a, "%s%s%s", text, *text ? " " : "", coordinate_name(a, p, axis));
     if (m->power[axis] > 1) text = arena_printf(a, "%s^%d", text, m->power[axis]);
   }
   return *text ? text : "1";
@@ -54,7 +62,9 @@ typedef struct expander {
   arena *memory;
   const spec *spec;
   expr_pool *pool;
+  polynomial *p; /* whose keys are collected */
   const items **memo; /* by expr id, of the nodes there were at the start */
+  unsigned char *varies; /* by expr id, what varies() found */
   bool failed;
 } expander;
 
@@ -97,6 +107,19 @@ static const expr *times(expander *e, const expr *x, const expr *y) {
   return !x ? y : !y ? x : expr_mul(e->pool, x, y);
 }
 
+/* Degree in coordinates of positions. */
+static int degree_of(const spec *s, const monomial *m) {
+  int degree = 0;
+  for (int a = 0; a < s->n_axes; a++) degree += m->power[a];
+  return degree;
+}
+
+static bool is_too_high(const spec *s, const monomial *m) {
+  bool is_high = degree_of(s, m) > SPEC_MAX_DEGREE;
+  for (int a = s->n_axes; a < SPEC_MAX_AXES; a++) is_high = is_high || m->power[a] > SPEC_MAX_DEGREE;
+  return is_high;
+}
+
 static const items *product(expander *e, const items *x, const items *y) {
   if ((long)x->count * y->count > POLYNOMIAL_MAX_PRODUCTS)
     return fail(e, "the bias has too many products when it is multiplied out");
@@ -107,8 +130,9 @@ static const items *product(expander *e, const items *x, const items *y) {
                 expr_mul(e->pool, x->item[i].fixed, y->item[j].fixed)};
       for (int a = 0; a < SPEC_MAX_AXES; a++)
         z.power.power[a] = (unsigned char)(z.power.power[a] + y->item[j].power.power[a]);
-      if (monomial_degree(&z.power) > SPEC_MAX_DEGREE)
-        return fail(e, arena_printf(e->memory, "the bias has a degree above %d in the displacement", SPEC_MAX_DEGREE));
+      if (is_too_high(e->spec, &z.power))
+        return fail(e, arena_printf(e->memory, "the bias has a degree above %d in the displacement or a key's input",
+                                    SPEC_MAX_DEGREE));
       add_item(e, list, z);
     }
   return list;
@@ -125,6 +149,18 @@ static const items *constant(expander *e, const expr *x) {
   return list;
 }
 
+/* Whether an expression depends on delta: on the displacement or a number of the key's token. */
+static bool varies(expander *e, const expr *x) {
+  enum { UNKNOWN, NO, YES };
+  unsigned char *found = &e->varies[x->id];
+  if (*found == UNKNOWN) {
+    bool does = x->op == EXPR_POSITION || (x->op == EXPR_INPUT && e->spec->input[x->index].of_keys);
+    for (int i = 0; i < expr_op_arity(x->op); i++) does = varies(e, x->arg[i]) || does;
+    *found = does ? YES : NO;
+  }
+  return *found == YES;
+}
+
 static const items *axis(expander *e, int index) {
   items *list = new_items(e, 1);
   item one = {.fixed = expr_const(e->pool, 1)};
@@ -135,6 +171,18 @@ static const items *axis(expander *e, int index) {
 
 static const items *expand(expander *e, const expr *x);
 
+/* The coordinate of a number of the key's token, which is added where it is new. */
+static const items *key_axis(expander *e, const expr *x) {
+  polynomial *p = e->p;
+  int i = 0, room = SPEC_MAX_AXES - e->spec->n_axes;
+  if (x->depends & DEPENDS_BLOCK) return fail(e, "a polynomial bias reads a key's input at one index in all its terms");
+  while (i < p->n_keys && p->key[i] != x) i++;
+  if (i == room)
+    return fail(e, arena_printf(e->memory, "the bias reads more than %d numbers of the key's token", room));
+  if (i == p->n_keys) p->key[p->n_keys++] = x;
+  return axis(e, e->spec->n_axes + i);
+}
+
 /* What does not depend on delta but on the query is taken apart where operands or constants can be found in it: a sum
  * of inputs alone (a softplus, say) stays one value. */
 static bool is_taken_apart(const expr *x) {
@@ -144,16 +192,16 @@ static bool is_taken_apart(const expr *x) {
 }
 
 static const items *expand_node(expander *e, const expr *x) {
-  bool varies = x->depends & DEPENDS_POSITION;
   if (expr_op_is_lookup(x->op))
     return fail(e, "a polynomial bias reads operands and inputs at places that are known when it is compiled only");
   if (x->op == EXPR_CONST && !isfinite(x->value)) return fail(e, "a polynomial bias has no pe.masked in it");
   if (x->op == EXPR_POSITION) return axis(e, x->index);
-  if (x->op == EXPR_DIV && !(x->arg[1]->depends & DEPENDS_POSITION)) {
+  if (x->op == EXPR_INPUT && e->spec->input[x->index].of_keys) return key_axis(e, x);
+  if (x->op == EXPR_DIV && !varies(e, x->arg[1])) {
     const expr *inverse = expr_div(e->pool, expr_const(e->pool, 1), x->arg[1]);
     return product(e, expand(e, x->arg[0]), constant(e, inverse));
   }
-  if (!varies && !is_taken_apart(x)) return constant(e, x);
+  if (!varies(e, x) && !is_taken_apart(x)) return constant(e, x);
   switch (x->op) {
   case EXPR_ADD: return sum(e, expand(e, x->arg[0]), expand(e, x->arg[1]), 1);
   case EXPR_SUB: return sum(e, expand(e, x->arg[0]), expand(e, x->arg[1]), -1);
@@ -161,7 +209,8 @@ static const items *expand_node(expander *e, const expr *x) {
   case EXPR_NEG: return sum(e, new_items(e, 0), expand(e, x->arg[0]), -1);
   default:
     return fail(e, arena_printf(e->memory,
-                                "the bias takes '%s' of the displacement; a polynomial adds and multiplies it only",
+                                "the bias takes '%s' of the displacement or a key's input; a polynomial adds and "
+                                "multiplies them only",
                                 expr_op_name(x->op)));
   }
 }
@@ -251,8 +300,11 @@ static void collect_queries(arena *a, polynomial *p, const items *list) {
 }
 
 static bool check_degree(const spec *s, polynomial *p, const items *list) {
-  for (int i = 0; i < list->count; i++)
-    if (monomial_degree(&list->item[i].power) > p->degree) p->degree = monomial_degree(&list->item[i].power);
+  for (int i = 0; i < list->count; i++) {
+    int degree = degree_of(s, &list->item[i].power), order = monomial_degree(&list->item[i].power);
+    if (degree > p->degree) p->degree = degree;
+    if (order > p->order) p->order = order;
+  }
   if (p->degree <= s->polynomial->degree && p->degree > 0) return true;
   if (p->degree == 0) diag_error(s->file, s->line, "the bias does not depend on the displacement");
   else
@@ -262,18 +314,19 @@ static bool check_degree(const spec *s, polynomial *p, const items *list) {
 }
 
 const polynomial *polynomial_expand(arena *a, const spec *s) {
-  expander e = {.memory = a, .spec = s, .pool = s->pool};
+  polynomial *p = arena_new(a, polynomial);
+  expander e = {.memory = a, .spec = s, .pool = s->pool, .p = p};
   e.memo = arena_array(a, const items *, expr_pool_count(s->pool) + 1);
+  e.varies = arena_array(a, unsigned char, expr_pool_count(s->pool) + 1);
   const items *list = expand(&e, s->polynomial->value);
   if (e.failed) return NULL;
-  polynomial *p = arena_new(a, polynomial);
   p->spec = s;
   if (!check_degree(s, p, list)) return NULL;
   p->weight = arena_array(a, polynomial_weight, list->count);
   monomial *seen = arena_array(a, monomial, list->count);
   int n_seen = 0;
   /* By degree, and within one as they come: the first column is the first axis. */
-  for (int degree = 0; degree <= p->degree; degree++)
+  for (int degree = 0; degree <= p->order; degree++)
     for (int i = 0; i < list->count; i++) {
       const monomial *m = &list->item[i].power;
       bool known = monomial_degree(m) != degree;
@@ -305,7 +358,7 @@ void polynomial_print(FILE *out, const polynomial *p) {
     const polynomial_weight *weight = &p->weight[w];
     fprintf(out, "weight %d of", w);
     for (int i = 0; i < weight->n_monomials; i++)
-      fprintf(out, "%s %.9g %s", i ? " +" : "", weight->factor[i], monomial_text(a, s, &weight->monomial[i]));
+      fprintf(out, "%s %.9g %s", i ? " +" : "", weight->factor[i], monomial_text(a, p, &weight->monomial[i]));
     fprintf(out, ": sum over terms of");
     for (int i = 0; i < weight->n_products && count < 2 * POLYNOMIAL_MAX_PRODUCTS - 2; i++) {
       const polynomial_product *product = &weight->product[i];

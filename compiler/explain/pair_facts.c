@@ -133,9 +133,8 @@ void pair_facts_fill(pair_facts *f, property *out) {
         property_proved(VERDICT_YES, arena_printf(f->memory, "scores are functions of %s of a query's or a key's token",
                                                   explain_inputs(f->memory, s)));
   else
-    out[PROPERTY_CONTEXT] =
-        f->reads
-            ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s of the query's token", f->reads))
-            : property_proved(VERDICT_NO, "nothing is computed from a token's content");
+    out[PROPERTY_CONTEXT] = f->reads
+                                ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s", f->reads))
+                                : property_proved(VERDICT_NO, "nothing is computed from a token's content");
   out[PROPERTY_ORIGIN] = origin_property(f, &probe);
 }

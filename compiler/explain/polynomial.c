@@ -12,16 +12,33 @@ static long double bias_of(const pair_facts *f, int head, const double *delta) {
   return reference_bias(f->spec, delta, f->operands.values, f->inputs, head);
 }
 
-/* One token's inputs, random; their names in *names, NULL where there are none. */
-static const double **random_inputs(arena *a, const spec *s, uint64_t *random, const char **names) {
+/* Names of inputs of queries, or of keys, that the bias reads; NULL: none. */
+static const char *names_of(arena *a, const spec *s, bool of_keys) {
+  const char *names = NULL;
+  for (int i = 0; i < s->n_inputs; i++)
+    if (s->input[i].of_keys == of_keys && expr_reads_input(s->polynomial->value, i))
+      names = names ? arena_printf(a, "%s, %s", names, s->input[i].name) : s->input[i].name;
+  return names;
+}
+
+/* "a, b of the query's token and h of the key's"; NULL: no input. */
+static const char *reads_text(arena *a, const spec *s) {
+  const char *own = names_of(a, s, false), *of_key = names_of(a, s, true);
+  if (!own || !of_key)
+    return own      ? arena_printf(a, "%s of the query's token", own)
+           : of_key ? arena_printf(a, "%s of the key's token", of_key)
+                    : NULL;
+  return arena_printf(a, "%s of the query's token and %s of the key's", own, of_key);
+}
+
+/* A query's and a key's inputs, random. */
+static const double **random_inputs(arena *a, const spec *s, uint64_t *random) {
   const double **inputs = arena_array(a, const double *, s->n_inputs + 1);
   for (int i = 0; i < s->n_inputs; i++) {
     int64_t size = s->input[i].size ? s->input[i].size : 1;
     double *row = arena_array(a, double, size);
     for (int64_t c = 0; c < size; c++) row[c] = random_uniform(random, -s->input[i].test_scale, s->input[i].test_scale);
     inputs[i] = row;
-    if (!expr_reads_input(s->polynomial->value, i)) continue;
-    *names = *names ? arena_printf(a, "%s, %s", *names, s->input[i].name) : s->input[i].name;
   }
   return inputs;
 }
@@ -57,10 +74,11 @@ static void explain_fused(arena *a, const plan_widen *plan, explanation *out) {
   const spec *s = plan->spec;
   out->role = "pairwise";
   out->block = "none: queries and keys are left as they are";
-  out->normal_form = arena_printf(a,
-                                  "softmax in tiles of keys, scores never stored; the bias as %d column%s of a tile, "
-                                  "monomials of the key's position times coefficients of the query's",
-                                  plan->n_columns, plan->n_columns > 1 ? "s" : "");
+  out->normal_form =
+      arena_printf(a,
+                   "softmax in tiles of keys, scores never stored; the bias as %d column%s of a tile, "
+                   "monomials of the key's position%s times coefficients of the query's",
+                   plan->n_columns, plan->n_columns > 1 ? "s" : "", plan->p->n_keys ? " and inputs" : "");
   out->cost.pair_operations = 2 * (s->head_dim + s->pairwise->value_dim + plan->n_columns);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";
 }
@@ -73,14 +91,15 @@ bool explain_polynomial(arena *a, const spec *s, explanation *out) {
   else explain_widened(a, plan, out);
   pair_facts_open(a, s, out, &facts);
   facts.bias = bias_of;
-  facts.inputs = random_inputs(a, s, &facts.random, &facts.reads);
+  facts.inputs = random_inputs(a, s, &facts.random);
+  facts.reads = reads_text(a, s);
   facts.columns = out->columns_added;
   pair_facts_fill(&facts, out->property);
   const char *operands = explain_operands(a, s, &s->polynomial->value, 1);
-  out->bias = arena_printf(a, "a polynomial of degree %d in the displacement, the sum of %d term%s%s%s%s%s",
-                           plan->p->degree, s->polynomial->n_terms, s->polynomial->n_terms > 1 ? "s" : "",
-                           operands ? ", from " : "", operands ? operands : "",
-                           facts.reads ? "; of the query's token: " : "", facts.reads ? facts.reads : "");
+  out->bias =
+      arena_printf(a, "a polynomial of degree %d in the displacement, the sum of %d term%s%s%s%s%s", plan->p->degree,
+                   s->polynomial->n_terms, s->polynomial->n_terms > 1 ? "s" : "", operands ? ", from " : "",
+                   operands ? operands : "", facts.reads ? "; it reads " : "", facts.reads ? facts.reads : "");
   out->group = "unipotent: translations, on monomials of the position";
   out->cost.per_head = true;
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));

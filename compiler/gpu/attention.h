@@ -175,6 +175,8 @@ int64_t attend_number_bytes(const attention_plan *p, bool of_keys, int tokens); 
 void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count);
 /* Number i of an existing query or key, as it is read there: float32. */
 ir_value attend_number_of(attend *t, int i, ir_value token);
+/* Number i of key `key` of the tile, which the laid numbers hold. */
+ir_value attend_key_number(attend *t, int i, ir_value key);
 int attend_pair_rows(const attention_plan *p); /* inputs of pairs */
 /* Positions of the expressions to come that are numbers: a pair's. */
 void attend_pair_numbers(attend *t, const attend_pair_of *pair);

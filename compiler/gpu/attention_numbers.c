@@ -95,6 +95,10 @@ void attend_lay_numbers_of(attend *t, bool of_keys, ir_value first, int count) {
   ir_end_if(b, branch);
 }
 
+ir_value attend_key_number(attend *t, int i, ir_value key) {
+  return ir_load(t->b, t->b->f32, laid_at(t, true, key, i), 4);
+}
+
 static ir_value number_of_pair(attend *t, ir_value at, ir_value key) {
   ir *b = t->b;
   ir_value row = ir_pointer(b, laid_row(b, at));

@@ -14,14 +14,17 @@ enum { TOGETHER = 8 /* weights that gain in one walk over a tile's pairs */ };
 
 static const polynomial *polynomial_of(const attend_give *g) { return g->t->p->columns->p; }
 
-/* A key's place less a query's, as float32; 0 where the score gains nothing, for the key may be nowhere. */
+/* A key's place less a query's, as float32, and numbers of the key's inputs; 0 where the score gains nothing, for the
+ * key may be nowhere. */
 static power_table powers_of(attend_give *g, const attend_give_pair *pair) {
   attend *t = g->t;
   ir *b = t->b;
   power_table powers = {.b = b, .type = b->f32};
   ir_value zero = ir_float(b, b->f32, 0), counts = ir_compare_float(b, "une", pair->gained, zero);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
-    ir_value displacement = attend_narrow_displacement(t, pair->of.query, pair->of.key, axis);
+  for (int axis = 0; axis < plan_widen_coordinates(t->p->columns); axis++) {
+    int number = axis - t->p->spec->n_axes;
+    ir_value displacement = number < 0 ? attend_narrow_displacement(t, pair->of.query, pair->of.key, axis)
+                                       : attend_key_number(t, number, pair->of.key);
     powers.at[axis][1] = ir_select(b, counts, displacement, zero);
   }
   return powers;
@@ -100,6 +103,11 @@ static bool moves(const polynomial *p) {
   return false;
 }
 
+/* Coordinates that own rows have: numbers of inputs are of keys alone. */
+static int moved(const attend_give *g) {
+  return g->of_keys ? plan_widen_coordinates(g->t->p->columns) : g->t->p->spec->n_axes;
+}
+
 static void add_slopes(void *context, attend_give *g, const attend_give_pair *pair, ir_value *sums) {
   ir *b = g->t->b;
   const polynomial *p = polynomial_of(g);
@@ -108,7 +116,7 @@ static void add_slopes(void *context, attend_give *g, const attend_give_pair *pa
            weights = weights_at(g, PEGEN_PTX_ATTENTION_KEPT, query), scale = attend_natural_scale(g->t);
   power_table powers = powers_of(g, pair);
   (void)context;
-  for (int axis = 0; axis < g->t->p->spec->n_axes; axis++) {
+  for (int axis = 0; axis < moved(g); axis++) {
     ir_value slope = zero;
     for (int w = 0; w < p->n_weights; w++) {
       ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
@@ -124,5 +132,5 @@ static void add_slopes(void *context, attend_give *g, const attend_give_pair *pa
 void attend_give_moves(attend_give *g) {
   const attention_plan *p = g->t->p;
   if (p->has_places && attend_has_columns(p) && moves(polynomial_of(g)))
-    attend_give_shares(g, (1u << g->t->p->spec->n_axes) - 1, add_slopes, NULL);
+    attend_give_shares(g, (1u << moved(g)) - 1, add_slopes, NULL);
 }

@@ -233,10 +233,13 @@ typedef struct mma_asked {
   bool of_keys;
   ir_value token, placed, stage; /* i32: the token, and another where it has no coordinates */
   gpu_raw_place place[SPEC_MAX_AXES];
+  ir_value number[SPEC_MAX_AXES]; /* of a key's inputs */
   ir_value *weight; /* of a query */
 } mma_asked;
 mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value stage);
 void mma_lay_columns(mma *m, mma_asked *of);
+/* Lays columns of own keys again, where the head of q decides which rows of their inputs they are made of. */
+void mma_lay_columns_of_head(mma *m);
 /* Begins to load a tile of this turn, of rows (mma_copy) or of columns. */
 void mma_load(mma *m, const tile_op *op);
 /* What a product of columns is of a pair of rows of the tiles (i32). */

@@ -182,6 +182,7 @@ static void lay_keys(mma *m, const mma_asked *of) {
   bool own = m->p->value[of->value].rows == TILE_OWN;
   ir_branch some = begin_threads(m, own);
   find_places(m, of, true, place);
+  for (int i = 0; i < columns_of(m)->p->n_keys; i++) place[m->t->p->spec->n_axes + i] = of->number[i];
   attend_columns_of_place(m->t, place, column);
   clear_prefix(m, true, of->token, column);
   if (own) set_sign(m, column);
@@ -281,6 +282,7 @@ mma_asked mma_ask_columns(mma *m, const tile_op *op, ir_value first, ir_value st
   if (!of_keys && m->p->value[op->value].rows == TILE_OWN) return of;
   of.placed = attend_placed_token(t, positions_of(of_keys), of.token);
   gpu_raw_places(b, t->p->spec, t->parameter + positions_of(of_keys), t->batch, of.placed, of.place);
+  for (int i = 0; of_keys && i < columns_of(m)->p->n_keys; i++) of.number[i] = attend_number_of(t, i, of.placed);
   return of;
 }
 
@@ -288,6 +290,15 @@ void mma_lay_columns(mma *m, mma_asked *of) {
   if (of->of_keys) lay_keys(m, of);
   else if (m->p->value[of->value].rows == TILE_OWN) lay_own_queries(m, of->value);
   else lay_streamed_queries(m, of);
+}
+
+void mma_lay_columns_of_head(mma *m) {
+  for (int i = 0; m->shape.tile.parts && columns_of(m)->p->n_keys && i < m->p->n_ops; i++) {
+    const tile_op *op = &m->p->op[i];
+    if (op->kind != TILE_LOAD || op->tensor != TILE_K_COLUMNS || m->p->value[op->value].rows != TILE_OWN) continue;
+    mma_asked asked = mma_ask_columns(m, op, m->own_first, m->stage);
+    mma_lay_columns(m, &asked);
+  }
 }
 
 void mma_load(mma *m, const tile_op *op) {

@@ -71,6 +71,7 @@ void mma_set_q_head(mma *m, ir_value head) {
   if (m->p->owns_keys && mma_number_bytes(m, true)) { /* an input of keys may have a row for each head of q */
     ir_wait(m->b, IR_BARRIER_BLOCK);
     attend_lay_numbers_of(m->t, true, m->own_first, mma_side_tokens(m, true));
+    mma_lay_columns_of_head(m);
   }
   if (mma_has_pairs(m)) attend_pair_begin(m->t);
 }

@@ -149,6 +149,6 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
 void attend_columns_of_place(attend *t, const ir_value *place, ir_value *column) {
   const plan_widen *p = t->p->columns;
   power_table powers = {.b = t->b, .type = t->b->f32};
-  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
+  for (int axis = 0; axis < plan_widen_coordinates(p); axis++) powers.at[axis][1] = place[axis];
   for (int c = 0; c < p->n_columns; c++) column[c] = key_column(&powers, &p->column[c]);
 }

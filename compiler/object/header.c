@@ -205,13 +205,17 @@ static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, cons
 static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
   if (!s->n_inputs) return;
   const char **names = arena_array(a, const char *, s->n_inputs);
-  for (int i = 0; i < s->n_inputs; i++) names[i] = s->input[i].name;
+  bool reads_keys = false;
+  for (int i = 0; i < s->n_inputs; i++) {
+    names[i] = s->input[i].name;
+    reads_keys = reads_keys || spec_input_is_of_pairs(s, i);
+  }
   fprintf(f, "/* Index of each input in pegen_args.inputs: tensors with a row for each %s. */\nenum {\n",
           spec_turns_rows(s)
               ? "token and head,\n * of q and of k alike: where their tokens or heads differ, they go in "
                 "two calls"
-          : s->pairwise && (!s->polynomial || s->pairwise->score) ? "query token, or key, and head"
-                                                                  : "query token and head");
+          : reads_keys ? "query token, or key, and head"
+                       : "query token and head");
   for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, names, i);
   fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
 }

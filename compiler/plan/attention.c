@@ -342,7 +342,7 @@ static bool find_score(arena *a, attention_plan *p) {
   const spec *s = p->spec;
   const expr *score = s->pairwise->score, *natural;
   bool placed_elsewhere = s->pairwise->rotates || s->polynomial;
-  p->n_places = placed_elsewhere || expr_reads_places(score, 0, s->n_axes) ? s->n_axes : 0;
+  if (!placed_elsewhere) p->n_places = expr_reads_places(score, 0, s->n_axes) ? s->n_axes : 0;
   if (!(natural = placed(a, p, score))) {
     diag_error(s->file, s->line,
                "the score reads more of queries and keys than there is room for beside %d coordinates; %d of all are",
@@ -357,6 +357,26 @@ static bool find_score(arena *a, attention_plan *p) {
   return true;
 }
 
+/* A polynomial by columns, whose numbers of keys are the first of all numbers, in its order. */
+static bool find_columns(arena *a, attention_plan *p) {
+  const spec *s = p->spec;
+  const expr *score = s->pairwise->score;
+  if (score && score->depends & (DEPENDS_HEAD | DEPENDS_OPERAND)) {
+    diag_error(s->file, s->line,
+               "the score of '%s' differs from head to head or reads an operand, which beside a pe.polynomial it "
+               "cannot; a function of s, the displacement, indices and inputs was expected",
+               s->name);
+    return false;
+  }
+  if (!(p->columns = plan_widen_build(a, s))) return false;
+  pegen_attention_number number;
+  for (int i = 0; i < p->columns->p->n_keys; i++)
+    if (is_number(s, p->columns->p->key[i], &number)) axis_of_number(p, number);
+  p->per_head = p->columns->values->per_head;
+  p->weights = plan_widen_gradient(a, p->columns);
+  return true;
+}
+
 attention_plan *attention_plan_build(arena *a, const spec *s) {
   const spec_pairwise *pair = s->pairwise;
   attention_plan *p = arena_new(a, attention_plan);
@@ -364,6 +384,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->place = arena_array(a, const expr *, SPEC_MAX_PLACES);
   p->n_places = pair->bias || pair->rotates || s->polynomial ? s->n_axes : 0;
   bool may_hide = false;
+  if (s->polynomial && !find_columns(a, p)) return NULL;
   if (pair->score) {
     if (!find_score(a, p)) return NULL;
     /* Keys that lie on one axis have each a coordinate of their own. */
@@ -380,18 +401,6 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     may_hide = attention_may_hide(a, s, p->bias, p->n_places);
     if (may_hide && interval_has_infinity(a, s->pool, p->bias))
       p->mask = attention_mask_of(a, s, p->bias, p->n_places, 0);
-  }
-  if (s->polynomial) {
-    if (pair->score && pair->score->depends & (DEPENDS_HEAD | DEPENDS_OPERAND)) {
-      diag_error(s->file, s->line,
-                 "the score of '%s' differs from head to head or reads an operand, which beside a pe.polynomial it "
-                 "cannot; a function of s, the displacement, indices and inputs was expected",
-                 s->name);
-      return NULL;
-    }
-    if (!(p->columns = plan_widen_build(a, s))) return NULL;
-    p->per_head = p->columns->values->per_head;
-    p->weights = plan_widen_gradient(a, p->columns);
   }
   if (pair->rotates) {
     block_program program;

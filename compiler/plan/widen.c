@@ -62,7 +62,8 @@ static void add_gain(expansion *e, row *r, int weight, const monomial *power, do
 /* (s_j - s_i)^alpha = product over axes of sum over b of C(alpha, b) s_j^b (-s_i)^(alpha - b). */
 static void multiply_out(expansion *e, int weight, const monomial *alpha, double factor) {
   int n = e->spec->n_axes;
-  monomial key = {{0}};
+  monomial key = *alpha; /* numbers of keys are whole in it */
+  for (int a = 0; a < n; a++) key.power[a] = 0;
   for (;;) {
     monomial rest = {{0}};
     double product = factor;
@@ -147,7 +148,7 @@ static bool build_columns(arena *a, plan_widen *p) {
   const row **representative = arena_array(a, const row *, MOST_COLUMNS);
   p->column = arena_array(a, widen_column, MOST_COLUMNS);
   p->gain = arena_array(a, widen_gain, MOST_GAINS);
-  for (int degree = 0; degree <= bias->degree; degree++)
+  for (int degree = 0; degree <= bias->order; degree++)
     for (int i = 0; i < e.n_rows; i++) {
       row *r = &e.row[i];
       if (monomial_degree(&r->key) != degree) continue;
@@ -313,7 +314,7 @@ static const char *key_text(arena *a, const plan_widen *p, int column) {
   const widen_column *c = &p->column[column];
   const char *text = "";
   for (int i = 0; i < c->n_key; i++) {
-    const char *monomial = monomial_text(a, p->spec, &c->key[i]);
+    const char *monomial = monomial_text(a, p->p, &c->key[i]);
     if (c->key_factor[i] != 1) monomial = arena_printf(a, "%.9g %s", c->key_factor[i], monomial);
     text = arena_printf(a, "%s%s%s", text, i ? " + " : "", monomial);
   }
@@ -370,7 +371,7 @@ void plan_widen_print(FILE *out, const plan_widen *p) {
       if (p->gain[i].column == c)
         fprintf(out, " %+.9g weight %d%s%s", p->gain[i].factor, p->gain[i].weight,
                 monomial_degree(&p->gain[i].power) ? " " : "",
-                monomial_degree(&p->gain[i].power) ? monomial_text(a, s, &p->gain[i].power) : "");
+                monomial_degree(&p->gain[i].power) ? monomial_text(a, p->p, &p->gain[i].power) : "");
     fputc('\n', out);
   }
   arena_destroy(a);

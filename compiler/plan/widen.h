@@ -14,7 +14,7 @@
  * widens by 3m + 2 columns for the same scores.
  *
  * Attention with the bias in it (role "pairwise", plan/attention.h) has the same columns in float32, from an origin of
- * each tile of queries, and no layout: no row is widened.
+ * each tile of queries, and no layout: no row is widened. There keys have numbers of their inputs as coordinates, too.
  *
  * A kernel computes gains and keys once a token, weights once a query token and head: with terms in the
  * lanes, from prepared products of operands and the query halves of the polynomial. Everything of a
@@ -32,7 +32,7 @@ enum { WIDEN_ALIGNMENT = 8 }; /* E is a multiple of WIDEN_ALIGNMENT */
 static inline int widen_split_bits(const spec *s) { return s->polynomial->degree > 3 ? 11 : 13; }
 
 typedef struct widen_column {
-  int n_key; /* key = sum of key_factor * s^key */
+  int n_key; /* key = sum of key_factor * s^key, in all coordinates of a key */
   monomial *key;
   double *key_factor;
 } widen_column;
@@ -79,6 +79,9 @@ struct plan_widen {
   int *product_query;  /* -1: 1 */
   const expr **fixed;  /* float32 */
 };
+
+/* Coordinates that a key's columns are made of: those of its position, and numbers of its inputs. */
+static inline int plan_widen_coordinates(const plan_widen *p) { return p->spec->n_axes + p->p->n_keys; }
 
 /* NULL after a diag_error. */
 plan_widen *plan_widen_build(arena *a, const spec *s);

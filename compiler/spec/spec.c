@@ -103,8 +103,9 @@ static bool check_block(const spec *s) {
   return true;
 }
 
-/* Beside the DEPENDS_ bits: what a score may read, and elements at computed places, which biases and scores may. */
-enum { READS_SCORE = 1 << 16, READS_ELEMENTS = 1 << 17 };
+/* Beside the DEPENDS_ bits: what a score may read, elements at computed places, which biases and scores may, and inputs
+ * of keys, which a polynomial inside attention may, too. */
+enum { READS_SCORE = 1 << 16, READS_ELEMENTS = 1 << 17, READS_KEYS = 1 << 18 };
 
 static const struct {
   unsigned bit; /* DEPENDS_ */
@@ -174,7 +175,7 @@ static range range_of(const spec *s, const expr *x, visited *seen) {
 static bool check_input(const spec *s, const expr *x, unsigned allowed, const char *what) {
   if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
   const spec_input *in = &s->input[x->index];
-  if ((in->of_keys || spec_input_is_pair(in)) && !(allowed & READS_SCORE))
+  if (spec_input_is_pair(in) ? !(allowed & READS_SCORE) : in->of_keys && !(allowed & (READS_SCORE | READS_KEYS)))
     return wrong(s, "%s reads input '%s' of %s", what, in->name, in->of_keys ? "keys" : "pairs");
   return true;
 }
@@ -480,7 +481,7 @@ static bool check_polynomial(const spec *s, visited *seen) {
   for (int a = 0; a < s->n_axes; a++)
     if (!isfinite(p->origin[a])) return wrong(s, "the origin is not finite on axis '%s'", s->axis[a]);
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
-  return check_expr(s, p->value, all, seen, "the bias");
+  return check_expr(s, p->value, all | (s->pairwise ? READS_KEYS : 0), seen, "the bias");
 }
 
 static bool check_additive(const spec *s, visited *seen) {
@@ -609,7 +610,7 @@ int64_t spec_elements_before(const spec *s, int operand) {
 
 bool spec_input_is_of_pairs(const spec *s, int input) {
   if (!s->pairwise || !s->polynomial) return s->pairwise != NULL;
-  return s->pairwise->score && expr_reads_input(s->pairwise->score, input);
+  return s->input[input].of_keys || (s->pairwise->score && expr_reads_input(s->pairwise->score, input));
 }
 
 int64_t spec_grid_tokens(const spec *s) {

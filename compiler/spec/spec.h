@@ -448,7 +448,7 @@ long double spec_scale(const spec *s);
 /* Whether blocks turn by what inputs hold, so that every row has a matrix of its own. */
 static inline bool spec_turns_rows(const spec *s) { return s->n_components > 0 && !s->pairwise && s->n_inputs > 0; }
 
-/* Whether attention's pairs read an input: all inputs of scores and biases, but those of a polynomial. */
+/* Whether attention's pairs read an input: all inputs of scores and biases, but a polynomial's of queries. */
 bool spec_input_is_of_pairs(const spec *s, int input);
 
 /* Tokens of the built-in grid, skipped ones included; 0: there is no grid. */

@@ -28,6 +28,13 @@ static void displace(const spec *s, const reference_query *query, int64_t key, d
     delta[axis] = query->positions[key * s->n_axes + axis] - query->position[axis];
 }
 
+void reference_pair_inputs(const spec *s, const reference_query *query, int64_t key, const double **rows) {
+  for (int i = 0; i < s->n_inputs; i++) {
+    const spec_input *in = &s->input[i];
+    rows[i] = query->inputs[i] + (in->of_keys || spec_input_is_pair(in) ? key * spec_input_numbers(in) : 0);
+  }
+}
+
 long double reference_pair_product(const spec *s, const reference_query *query, int64_t key) {
   const double *k = query->k + key * s->head_dim;
   long double scale = query->scale == 0 ? spec_scale(s) : query->scale;
@@ -36,7 +43,9 @@ long double reference_pair_product(const spec *s, const reference_query *query, 
   displace(s, query, key, delta);
   long double score = scale * (s->pairwise->rotates ? turned_product(s, query, k, delta) : product(s, query->q, k));
   if (!s->polynomial) return score;
-  return score + scale * reference_bias(s, delta, query->operands, query->inputs, query->head);
+  const double *inputs[SPEC_MAX_INPUTS];
+  reference_pair_inputs(s, query, key, inputs);
+  return score + scale * reference_bias(s, delta, query->operands, inputs, query->head);
 }
 
 void reference_score_places(const spec *s, const reference_query *query, int64_t key, long double product,
@@ -45,13 +54,6 @@ void reference_score_places(const spec *s, const reference_query *query, int64_t
   delta[SPEC_OF_SCORE] = (double)product;
   delta[SPEC_OF_QUERY] = (double)query->index;
   delta[SPEC_OF_KEY] = (double)key;
-}
-
-void reference_pair_inputs(const spec *s, const reference_query *query, int64_t key, const double **rows) {
-  for (int i = 0; i < s->n_inputs; i++) {
-    const spec_input *in = &s->input[i];
-    rows[i] = query->inputs[i] + (in->of_keys || spec_input_is_pair(in) ? key * spec_input_numbers(in) : 0);
-  }
 }
 
 /* A key that would be hidden whatever finite product it had is hidden. */

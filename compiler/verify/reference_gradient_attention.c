@@ -115,33 +115,42 @@ static void polynomial_bias(const pair *p, expr_environment *env, const referenc
   }
 }
 
+/* Rows of inputs of a pair, and of what they gain. */
+typedef struct pair_inputs {
+  const double *row[SPEC_MAX_INPUTS];
+  gradient_sum *gained[SPEC_MAX_INPUTS];
+} pair_inputs;
+
+static expr_environment environment_of(const pair *p, const double *at, pair_inputs *inputs, reference_gains *gains) {
+  const spec *s = p->spec;
+  reference_pair_inputs(s, p->query, p->key, inputs->row);
+  for (int i = 0; gains->input && i < s->n_inputs; i++)
+    inputs->gained[i] = gains->input[i] + (inputs->row[i] - p->query->inputs[i]);
+  if (gains->input) gains->input = inputs->gained;
+  return (expr_environment){.head = p->query->head,
+                            .blocks = expr_pool_blocks(s->pool),
+                            .positions = at,
+                            .operands = p->query->operands,
+                            .inputs = inputs->row};
+}
+
 static void bias(const pair *p, const reference_gains *gains) {
   const spec *s = p->spec;
-  expr_environment env = {.head = p->query->head,
-                          .blocks = expr_pool_blocks(s->pool),
-                          .positions = p->delta,
-                          .operands = p->query->operands,
-                          .inputs = p->query->inputs};
-  if (s->polynomial) polynomial_bias(p, &env, gains);
-  else if (s->pairwise->bias) reference_expr_backward(s->pool, &env, &s->pairwise->bias, 1, &p->g, gains);
+  pair_inputs inputs;
+  reference_gains of_pair = *gains;
+  expr_environment env = environment_of(p, p->delta, &inputs, &of_pair);
+  if (s->polynomial) polynomial_bias(p, &env, &of_pair);
+  else if (s->pairwise->bias) reference_expr_backward(s->pool, &env, &s->pairwise->bias, 1, &p->g, &of_pair);
 }
 
 /* What scale q . k gains of the score that is a function of it, which gives the rest what it is made of. */
 static gradient_sum through_score(const pair *p, const reference_gains *gains) {
   const spec *s = p->spec;
   double at[SPEC_MAX_PLACES];
-  const double *inputs[SPEC_MAX_INPUTS];
-  gradient_sum *gained[SPEC_MAX_INPUTS];
-  reference_score_places(s, p->query, p->key, reference_pair_product(s, p->query, p->key), at);
-  reference_pair_inputs(s, p->query, p->key, inputs);
-  expr_environment env = {.head = p->query->head,
-                          .blocks = expr_pool_blocks(s->pool),
-                          .positions = at,
-                          .operands = p->query->operands,
-                          .inputs = inputs};
+  pair_inputs inputs;
   reference_gains of_pair = *gains;
-  for (int i = 0; gains->input && i < s->n_inputs; i++) gained[i] = gains->input[i] + (inputs[i] - p->query->inputs[i]);
-  if (gains->input) of_pair.input = gained;
+  reference_score_places(s, p->query, p->key, reference_pair_product(s, p->query, p->key), at);
+  expr_environment env = environment_of(p, at, &inputs, &of_pair);
   reference_expr_backward(s->pool, &env, &s->pairwise->score, 1, &p->g, &of_pair);
   return gains->position[SPEC_OF_SCORE];
 }

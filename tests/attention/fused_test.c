@@ -290,7 +290,7 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     attention_trial t = {.spec = s, .causal = number % 5 == 4};
     attention_trial_fill(a, &t, &(attention_sizes){2, heads, heads, tokens, keys}, (number_type)type,
                          (row_order)(number % ROW_ORDER_COUNT), &random);
-    if (number % 2) t.inputs = trial_random_inputs(a, s, NUMBER_F32, 2, heads, tokens, &random);
+    if (number % 2) t.inputs = trial_pair_inputs(a, s, NUMBER_F32, t.q->shape, t.k->shape[2], &random);
     t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
     t.positions = places(a, s, NUMBER_F64, tokens, 4, &random);
     t.k_positions = places(a, s, NUMBER_F64, keys, 4, &random);

@@ -257,7 +257,7 @@ static attention_trial lay_trial(fixture *f, const row *r, attention_sizes sizes
   attention_trial_fill(f->memory, &t, &sizes, type, order, &f->random);
   t.operands = trial_random_operands(f->memory, s, NUMBER_F32, &f->random);
   if (s->polynomial && round % 4 == 0)
-    t.inputs = trial_random_inputs(f->memory, s, NUMBER_F32, sizes.batch, sizes.heads, sizes.tokens, &f->random);
+    t.inputs = trial_pair_inputs(f->memory, s, NUMBER_F32, t.q->shape, sizes.keys, &f->random);
   if (!s->n_axes || s->grid[0]) return t;
   t.positions = lay_positions(f, numbers[round % 4], round % 3 ? 0 : sizes.batch, sizes.tokens);
   if (sizes.keys != sizes.tokens || round % 4)

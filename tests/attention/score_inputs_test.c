@@ -89,8 +89,8 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int round) {
 
 TEST(against_the_reference) {
   if (wanted) skip();
-  static const char *const kinds[] = {"forgetting", "padding", "documents", "tempered", "mixed",
-                                      "turned",     "stays",   "padded",    "leaning",  "pairs"};
+  static const char *const kinds[] = {"forgetting", "padding", "documents", "tempered", "mixed",   "turned",
+                                      "stays",      "padded",  "leaning",   "pairs",    "factors", "factored"};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     SCOPED fixture f = open_kind(kinds[i], i % 2, 3 + i);
     SCOPED_KERNEL *loaded =
@@ -107,7 +107,8 @@ TEST(of_threads) {
   static const struct {
     const char *kind;
     int round;
-  } cases[] = {{"padding", 1}, {"mixed", 2}, {"pairs", 3}, {"pairs", 2}};
+  } cases[] = {{"padding", 1}, {"mixed", 2},   {"pairs", 3},  {"pairs", 2},
+               {"factors", 1}, {"factors", 2}, {"factors", 3}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     SCOPED fixture f = open_kind(cases[i].kind, i % 2, 3 + i);
     SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, wanted, PEGEN_DTYPE_F32, 1));

@@ -27,6 +27,17 @@ local choices = {}
 for power = 1, degree do choices[power] = below(5) end
 choices[degree] = 1 + below(4)
 local reversed = below(2) == 1
+-- Numbers of the key, by which some powers are multiplied: inside attention alone.
+local of_key = {}
+for power = 1, role == "pairwise" and degree or 0 do
+  local element = below(6)
+  if choices[power] > 0 and element < 3 then
+    local key = pe.input { name = "key" .. power, shape = element == 0 and {} or { 3 }, of = "key",
+      doc = "factor of the key", test_scale = 2 }
+    of_key[power] = function() return element == 0 and key() or key(element) end
+  end
+end
+
 local function coefficient(power, l, head)
   local i = reversed and terms - 1 - l or l
   local choice = choices[power]
@@ -34,6 +45,10 @@ local function coefficient(power, l, head)
   if choice == 2 then return -pe.softplus(free(i)) * gain(l) end
   if choice == 3 then return one() * (0.25 + gain(l)) - learned(head, l, 0) / 4 end
   return 0.3 * (l % 3 - 1) + 0.1
+end
+local function product(power, l, head)
+  local own = coefficient(power, l, head)
+  return of_key[power] and own * of_key[power]() or own
 end
 
 return pe.encoding {
@@ -49,7 +64,7 @@ return pe.encoding {
       local x, sum = 0, 0
       for _, axis in ipairs(axes) do x = x + learned(head, l, axis) * delta[axis] end
       for power = 1, degree do
-        if choices[power] > 0 then sum = sum + coefficient(power, l, head) * x ^ power end
+        if choices[power] > 0 then sum = sum + product(power, l, head) * x ^ power end
       end
       return sum + (P > 1 and delta[axes[1]] * delta[axes[2]] * (degree > 1 and 0.02 or 0) or 0)
     end,

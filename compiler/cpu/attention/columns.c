@@ -147,7 +147,7 @@ void emit_columns_keys(const column_emitter *columns, const key_tile *t) {
   ir_loop loop = ir_for(b, e->zero, registers); /* what stands past the last key is masked as scores are */
   ir_value offset = attention_mul(b, loop.index, e->shape.lanes * 4);
   power_table powers = {.b = b, .type = e->lanes};
-  for (int axis = 0; axis < p->spec->n_axes; axis++)
+  for (int axis = 0; axis < plan_widen_coordinates(p); axis++)
     powers.at[axis][1] = ir_load(
         b, e->lanes,
         ir_offset_const(b, ir_offset(b, columns->places.narrow, offset), (int64_t)axis * columns->places.room * 4), 4);

@@ -237,7 +237,8 @@ static void visit_places(void *context, delta_emitter *d) {
 
 /* Whether pairs give a coordinate anything: by themselves, or by what rotates them or is a polynomial of them. */
 static bool is_moved(const attention_plan *p, int axis) {
-  return p->place[axis] || ((p->torques || p->columns) && axis < p->spec->n_axes);
+  int moved = p->columns ? plan_widen_coordinates(p->columns) : p->torques ? p->spec->n_axes : 0;
+  return p->place[axis] || axis < moved;
 }
 
 /* Sums of a register of keys, from `first` of the tile on, along an axis, to [key][axes]. */
@@ -403,7 +404,7 @@ typedef struct displaced_keys {
 static displaced_keys displaced_from(const pair_sums *s, ir_value gains, int vector) {
   const attention_emitter *e = emitter_of(s);
   displaced_keys d = {.s = s, .gains = gains, .vector = vector};
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
+  for (int axis = 0; axis < plan_widen_coordinates(e->p->columns); axis++)
     d.from[axis] = ir_cast(e->b, "arith.truncf", emit_query_coordinate(e, axis, vector), e->b->f32);
   return d;
 }
@@ -415,7 +416,7 @@ static ir_value displace_key(const displaced_keys *d, ir_value key, power_table 
   const key_places *places = &d->s->columns->places;
   *powers = (power_table){.b = b, .type = e->lanes};
   ir_value gain = load(e, attention_at(e, d->gains, key, d->vector)), at = nth(b, places->narrow, key, 4);
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+  for (int axis = 0; axis < plan_widen_coordinates(e->p->columns); axis++) {
     ir_value place = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * places->room * 4), 4);
     powers->at[axis][1] = counted(e, gain, sub(b, ir_broadcast(b, e->lanes, place), d->from[axis]));
   }
@@ -462,7 +463,7 @@ static void emit_slopes(const pair_sums *s, const key_tile *t, ir_value gains) {
     ir_loop keys = ir_for(b, e->zero, t->count);
     power_table powers;
     ir_value gain = displace_key(&d, keys.index, &powers), scaled = mul(b, gain, s->scale), vector = i64(b, x);
-    for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+    for (int axis = 0; axis < plan_widen_coordinates(e->p->columns); axis++) {
       ir_value slope = ir_float(b, e->lanes, 0);
       for (int w = 0; w < p->n_weights; w++) {
         ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
