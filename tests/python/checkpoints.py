@@ -5,6 +5,7 @@ The options of a command are those that the description says that the model uses
 """
 import functools
 import json
+import math
 import pathlib
 import subprocess
 from typing import Callable, NamedTuple
@@ -21,6 +22,9 @@ from diffusers.models.transformers.transformer_flux import FluxPosEmbed
 from diffusers.models.transformers.transformer_flux2 import Flux2PosEmbed
 from diffusers.models.transformers.transformer_hunyuan_video import HunyuanVideoRotaryPosEmbed
 from diffusers.models.transformers.transformer_lumina2 import Lumina2RotaryPosEmbed
+from diffusers.models.transformers.transformer_ltx import LTXVideoRotaryPosEmbed
+from diffusers.models.transformers.transformer_ltx import apply_rotary_emb as apply_ltx
+from diffusers.models.transformers.transformer_ltx2 import LTX2AudioVideoRotaryPosEmbed, apply_split_rotary_emb
 from diffusers.models.transformers.transformer_mochi import MochiRoPE
 from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope
 from diffusers.models.transformers.transformer_wan import WanRotaryPosEmbed
@@ -400,6 +404,21 @@ def of_mochi(model):
     return used, apart(used.encoded(x, rope._get_positions(3, 10, 14, dtype=freqs.dtype), freqs=freqs), turned)
 
 
+def of_ltx(model, rope, turn, modality="video"):
+    """A small video, or a second of audio; coordinates as fractions of the lengths that models were trained with."""
+    used, axes = Used(model), 3 if modality == "video" else 1
+    place = cells(3, 10, 14)[:, :axes] * torch.tensor([8 / 25, 32.0, 32.0])[:axes]
+    at = place / torch.tensor([rope.base_num_frames, rope.base_height, rope.base_width])[:axes]
+    x = rows(1, 32, len(place), int(used.options["head_dim"]))
+    wide = x.transpose(1, 2).flatten(2)
+    powers = torch.linspace(0, 1, rope.dim // 2 // axes, dtype=torch.float32 if turn is apply_ltx else torch.float64)
+    frequencies = (rope.theta**powers * math.pi / 2).float()
+    made = rope(wide, video_coords=place.T[None]) if turn is apply_ltx else rope(place.T[None])
+    return used, apart(
+        used.encoded(x, at, frequencies=frequencies), turn(wide, made).unflatten(2, (32, -1)).transpose(1, 2)
+    )
+
+
 def of_mae(model):
     used, made = Used(model, grid="14,14", skip_tokens=1), vit_mae.ViTMAEEmbeddings(transformers.ViTMAEConfig())
     made.initialize_weights()
@@ -552,6 +571,12 @@ REST = {
     "CogVideoX 5B": (DIFFUSERS, of_diffusers, get_3d_rotary_pos_embed(64, ((0, 0), (10, 14)), (10, 14), 3)),
     "Cosmos-Predict1": (DIFFUSERS, functools.partial(of_diffusers, unbind=-2), CosmosRotaryPosEmbed(128)(VIDEO)),
     "Mochi 1": (DIFFUSERS, of_mochi),
+    "LTX-Video": (DIFFUSERS, of_ltx, LTXVideoRotaryPosEmbed(2048), apply_ltx),
+    "LTX-2 (video)":
+        (DIFFUSERS, of_ltx, LTX2AudioVideoRotaryPosEmbed(4096, rope_type="split"), apply_split_rotary_emb),
+    "LTX-2 (audio)":
+        (DIFFUSERS, of_ltx, LTX2AudioVideoRotaryPosEmbed(2048, modality="audio", rope_type="split"),
+         apply_split_rotary_emb, "audio"),
     "Qwen2-VL (vision)": (HUGGING, of_qwen_vision),
     "RoPE-ViT (axial)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_224")),
     "RoPE-ViT (mixed)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_mixed_224")),
