@@ -12,7 +12,7 @@ struct array { /* type: "float32", or what --dtype says; "int64" of positions, "
   int64_t rank, shape[4];
   void *data;
 };
-struct option { /* number: NaN where the value is a word or a list, whose text is "16,24,24"; 1 and 0 of True and False */
+struct option { /* number: NaN where the value is a word or a list, as "16,24,24"; 1 and 0 of True and False */
   const char *name, *text;
   double number;
 };

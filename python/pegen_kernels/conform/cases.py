@@ -42,6 +42,7 @@ WORDS: dict[str, dict[Any, str]] = {
                   "bfloat16": "positions rounded to bfloat16", "restart": "positions that restart in each sequence",
                   "none": "no rotation"},
     "scaling": {"dynamic": "dynamic NTK", "ntk": "NTK: base * factor^(n / (n - 2))", "base": "base * factor",
+                "divided": "frequencies divided by factor^(n / (n - 2))",
                 "linear": "linear scaling", "yarn": "YaRN", "none": "no scaling"},
     "ramp": {"pairs": "YaRN's ramp over pairs", "channels": "YaRN's ramp over channels 2j"},
     "temperature": {"once": "the attention factor once", "twice": "the attention factor twice",
@@ -66,7 +67,8 @@ WORDS: dict[str, dict[Any, str]] = {
     "input": {"given": "the embedding as it is", "scaled": "the embedding times sqrt(channels)"},
     # attention
     "mask": {"bottom-right": "causal from the bottom right (the last query sees all keys)",
-             "top-left": "causal from the top left (query i sees keys up to i)", "none": "no causal mask"},
+             "top-left": "causal from the top left (query i sees keys up to i)", "none": "no causal mask",
+             "last free": "causal from the top left, but for the last query, which sees all keys"},
     "window": {0: "no window"},
     "local": {"window": "a window that slides", "chunks": "chunks that do not slide"},
     "kept": {0: "first keys that leave the window"},
@@ -83,7 +85,8 @@ WORDS: dict[str, dict[Any, str]] = {
     "places": {"behind": "queries at the cache's end", "first": "queries counted from 0"},
     "direction": {"key - query": "displacements key - query", "query - key": "displacements query - key",
                   "distance": "-slope |key - query|", "signed": "slope (key - query)", "keys": "slope key"},
-    "bias": {"beside": "a bias that is not scaled", "scaled": "a bias that is scaled with q k", "none": "no bias"},
+    "bias": {"beside": "a bias that is not scaled", "scaled": "a bias that is scaled with q k",
+             "grown": "a bias times sqrt(d)", "none": "no bias"},
     "slopes": {"paper": "slopes by powers of 2", "formula": "slopes 2^(-8h/heads) for any heads",
                "cut": "slopes of the next power of 2, cut", "zero": "slopes 2^(-8h/heads) with h from 0",
                "swapped": "slopes in the opposite order", "shared": "key heads' slopes"},
@@ -172,7 +175,8 @@ def _positions(both: str, pairs: Mapping[str, Any]) -> tuple[Case, ...]:
     """Rules of positions."""
     rule = lambda *values: {"positions": values}  # noqa: E731
     return (
-        _rope(f"{both}, positions from 0", 64, pairs, {"from": 0}, **rule("given", "next", "none"), base=(1e4, 5e5)),
+        *(_rope(f"{both}, positions from 0{more}", 64, pairs, {"from": 0}, **rule("given", "next", "none"), base=base)
+          for more, base in (("", (1e4, 5e5)), (", base 500000", (5e5, 1e4)))),
         _rope(f"{both}, positions from 100", 64, pairs, {"from": 100}),
         _rope(f"{both}, decode", 64, pairs, {"n": 1}, **rule("given", "counted", "next")),
         _rope(f"{both}, positions by sequence", 64, pairs, {"each": True},
@@ -208,7 +212,7 @@ CASES = {case.name: case for case in (
       for name, pairs in (("linear", HALVES), ("linear, pairs", PAIRS))),
     _rope("linear, base 1000000", 128, HALVES, scaling=("linear", "ntk", "none"), factor=(8.0, 2.0), base=(1e6, 1e4)),
     _partial("linear, 32 of 80 channels", 80, 32, HALVES, scaling=("linear", "ntk", "none"), factor=(2.0, 8.0)),
-    *(_rope(name, 64, pairs, scaling=("ntk", "linear", "base", "none"), factor=(4.0, 2.0))
+    *(_rope(name, 64, pairs, scaling=("ntk", "linear", "base", "divided", "none"), factor=(4.0, 2.0))
       for name, pairs in (("NTK", HALVES), ("NTK, pairs", PAIRS))),
     _partial("NTK, 32 of 128 channels", 128, 32, HALVES, scaling=("ntk", "linear", "base", "none"), factor=(4.0, 2.0)),
     _rope("base times factor", 64, HALVES, scaling=("base", "ntk", "none"), factor=(16.0, 8.0)),
@@ -283,7 +287,7 @@ CASES = {case.name: case for case in (
            base=(1e4, 100.0)),
     _axial("image, prefix of 5 tokens", 64, 2, HALVES, base=(100.0, 1e4), skipped=(5, 1, 0)),
     _axial("image, prefix token", 64, 2, PAIRS, base=(1e4, 100.0), skipped=(1, 0)),
-    _sum("sums", arrangement=("axes", "mixed")),
+    _sum("sums", arrangement=("axes", "mixed"), shift=(0, 1)),
     _sum("sums, sine and cosine by turns", arrangement=("mixed", "axes")),
     _sum("sums, cosines first", functions=("cosines", "sines"), shift=(0, 1)),
     _sum("sums, exponents to 1", shift=(1, 0)),
@@ -294,7 +298,7 @@ CASES = {case.name: case for case in (
     _sum("sums, image, all sines first", 2, arrangement=("functions", "axes")),
     _attend("attention", ALL),
     _attend("causal", ENDS),
-    _attend("causal, cache", CAUSAL, sizes=CACHE),
+    _attend("causal, cache", CAUSAL, mask=("bottom-right", "top-left", "last free", "none"), sizes=CACHE),
     _attend("causal, decode", LAST, sizes=DECODE),
     _attend("causal, scale 1/16", ENDS, scale=("1/16", "1/sqrt(d)", "1")),
     _attend("causal, values of 64 channels", ENDS, scale=("1/sqrt(d)", "1/sqrt(dv)", "1"), sizes={"dv": 64}),
@@ -342,7 +346,7 @@ CASES = {case.name: case for case in (
     _attend("T5, encoder, 64 buckets", ALL, T5, spec="t5", causal=(False, True), num_buckets=(64, 32),
             max_distance=(256, 128), sizes={"n": 140, "m": 140, "b": 1}),
     _attend("T5, encoder, scaled scores", ALL, T5, spec="t5", scale=("1/sqrt(d)", "1"), causal=(False, True),
-            bias=("beside", "scaled", "none"), sizes={"n": 40, "m": 40}),
+            bias=("beside", "scaled", "grown", "none"), sizes={"n": 40, "m": 40}),
     _attend("T5, decoder", ENDS, BACK, spec="t5", causal=(True, False), sizes={"n": 60, "m": 60}),
     _attend("T5, cache", CAUSAL, BACK, BEHIND, spec="t5", causal=(True, False), max_distance=(128, 64),
             sizes={"n": 3, "m": 150}),

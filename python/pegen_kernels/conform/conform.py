@@ -58,7 +58,7 @@ def _followed(case: Case, found: Any, expected: Any, bound: float) -> str:
         q_k = ((numpy.moveaxis(x[name], tokens, -2) for name in "qk") for x in (found, expected))
         scores, others = ({"": q @ k.swapaxes(-1, -2)} for q, k in q_k)
         if apart(scores, others) <= bound:
-            return "the scores asked for, with channels in another order"
+            return "the scores asked for, of other rows (as of channels in another order)"
     return "no convention that is known here"
 
 

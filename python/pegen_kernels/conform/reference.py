@@ -121,8 +121,8 @@ def _frequencies(asked: Asked, p: ndarray) -> ndarray:
     i = numpy.arange(n // 2)
     f = base ** (-2 * i / span)
     turns = trained * f / (2 * numpy.pi)  # of a pair in the trained context
-    if scaling == "linear":
-        f = f / factor
+    if scaling in ("linear", "divided"):
+        f = f / factor ** (1 if scaling == "linear" else span / (span - 2))
     elif scaling == "yarn":
         pair = [span * numpy.log(trained / (x * 2 * numpy.pi)) / (2 * numpy.log(base))
                 for x in (asked.get("beta_fast", 32.0), asked.get("beta_slow", 1.0))]  # fmt: skip
@@ -298,12 +298,13 @@ def _attended(case: Case, arrays: Arrays, asked: Asked) -> dict[str, ndarray]:
     cap, capping, mask = asked.get("softcap", 0), asked.get("capping"), asked["mask"]
     capped = lambda x: cap * numpy.tanh(x / cap) if cap else x  # noqa: E731
     s = rows.q @ rows.k[:, of].swapaxes(2, 3)
-    bias = _bias(case, arrays, asked, rows, of) * (scale if asked.get("bias") == "scaled" else 1.0)
+    bias = _bias(case, arrays, asked, rows, of) * {"scaled": scale, "grown": dim**0.5}.get(asked.get("bias"), 1.0)
     if capping == "biased":
         s = capped(scale * s + bias)
     else:
         s = (scale * capped(s) if capping == "unscaled" else capped(scale * s)) + bias
-    places, keys = (rows.q_place - rows.offset * (mask == "top-left"))[..., None], rows.k_place[:, None]
+    shifted = (mask == "top-left") | (mask == "last free") & (rows.q_place < rows.q_place.max())
+    places, keys = (rows.q_place - rows.offset * shifted)[..., None], rows.k_place[:, None]
     behind, window = places - keys, asked.get("window") or numpy.inf
     seen = (behind >= 0) | (mask == "none") | (keys < asked.get("prefix", 0))
     if asked.get("local") == "chunks" and window < numpy.inf:
