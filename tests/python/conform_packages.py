@@ -430,7 +430,7 @@ def libggml():
     return {
         "ggml_rope_ext": (in_numpy(rotary), f"halves;pairs;halves, negative positions;halves, 32 of 80 channels;"
                           f"pairs, 64 of 128 channels;{scaled}",
-                          {"YaRN": "truncate True, not truncate False",
+                          {"YaRN": follows(truncate=(True, False)),
                            "halves, fractional positions": follows(positions=("floored", "given"))}),
         "ggml_rope_multi": (in_numpy(rotary), "M-RoPE;M-RoPE, woven;M-RoPE, woven, 64 of 256 channels",
                             {"M-RoPE, pairs, 64 of 128 channels": HALVES}),

@@ -294,6 +294,9 @@ class Conform(unittest.TestCase):
                 self.assertIn("WRONG", out)
             finally:
                 os.chdir(before)
+            status, out, _ = run("--list", "--only", "T5, decode")
+            self.assertEqual((status, out.splitlines()[0]), (0, "T5, decode"))
+            self.assertIn("  places = behind: queries at the cache's end | queries counted from 0\n", out)
             self.assertEqual(run("--write", folder, "--only", "window*", "--only", "pairs")[0], 0)
             at = pathlib.Path(folder, "window-cache")
             self.assertEqual(numpy.load(at / "k.npy").dtype, float)
@@ -305,7 +308,8 @@ class Conform(unittest.TestCase):
         for given, told in [
             (["nothing:here"], "ENGINE nothing:here: No module named 'nothing'; expected MODULE:FUNCTION or a folder"),
             (["--only", "foo", "--write", "x"], "no case is named foo"),
-            ([], "expected ENGINE or --write"),
+            ([], "expected ENGINE, --write or --list"),
+            (["numpy:sin", "--list"], "expected ENGINE, --write or --list"),
             (["numpy:sin", "--dtype", "bfloat16"], "--dtype bfloat16: expected float32, float64 or float16, and"),
         ]:
             status, _, err = run(*given)

@@ -1,5 +1,5 @@
 """The table of golden cases. A convention has a tuple of values: the first is asked for, the others are what engines do
-instead. One that WORDS does not name is a number or list."""
+instead. A value that WORDS does not name is a number or list."""
 from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
@@ -44,6 +44,8 @@ WORDS: dict[str, dict[Any, str]] = {
     "scaling": {"dynamic": "dynamic NTK", "ntk": "NTK: base * factor^(n / (n - 2))", "base": "base * factor",
                 "divided": "frequencies divided by factor^(n / (n - 2))",
                 "linear": "linear scaling", "yarn": "YaRN", "none": "no scaling"},
+    "attention_factor": {0.0: "the attention factor 0.1 ln(factor) + 1"},
+    "truncate": {True: "YaRN's range rounded to whole pairs", False: "YaRN's range as it is"},
     "ramp": {"pairs": "YaRN's ramp over pairs", "channels": "YaRN's ramp over channels 2j"},
     "temperature": {"once": "the attention factor once", "twice": "the attention factor twice",
                     "query": "the attention factor squared, on queries alone"},
@@ -101,9 +103,8 @@ WORDS: dict[str, dict[Any, str]] = {
 GIVEN = {"inverse": (False, True), "positions": ("given", "counted", "next", "none")}
 HALVES, PAIRS = ({"layout": both, **GIVEN} for both in (("split", "interleaved"), ("interleaved", "split")))
 BOTH = (("halves", HALVES), ("pairs", PAIRS))
-BASE = {"base": (1e4, 5e5)}
-TRAINED = {"original_max_position": (4096, 131072)}
-YARN = {"scaling": ("yarn", "linear", "ntk", "none"), **TRAINED, "ramp": ("pairs", "channels")}
+YARN = {"scaling": ("yarn", "linear", "ntk", "none"), "original_max_position": (4096, 131072),
+        "ramp": ("pairs", "channels")}
 LLAMA3 = {"scaling": ("llama3", "linear", "none"), "original_max_position": (8192, 131072), "base": (5e5, 1e4),
           "blend": ("frequency", "wavelength")}
 DYNAMIC = {"scaling": ("dynamic", "ntk", "linear", "base"), "factor": (4.0,), "original_max_position": (512, 8192)}
@@ -196,7 +197,7 @@ def _positions(both: str, pairs: Mapping[str, Any]) -> tuple[Case, ...]:
 
 
 CASES = {case.name: case for case in (
-    *(_rope(both, 64, pairs, **BASE) for both, pairs in BOTH),
+    *(_rope(both, 64, pairs, base=(1e4, 5e5)) for both, pairs in BOTH),
     *(_rope(f"{both}, base 500000", 128, pairs, base=(5e5, 1e4)) for both, pairs in BOTH),
     *(case for both, pairs in BOTH for case in _positions(both, pairs)),
     _partial("halves, 32 of 80 channels", 80, 32, HALVES),

@@ -151,15 +151,22 @@ def main(given: Sequence[str]) -> int:
         kinds.add_argument(flag, action="store_true", help=told)
     add("--dtype", default="float32", help="of rows that are given: float32 (default), float64, float16, bfloat16")
     add("--bound", type=float, default=BOUND, help="allowed difference, of the largest number; default %(default)s")
+    add("--list", action="store_true", help="print the cases' conventions instead: what is asked for, | and others")
     add("--write", metavar="FOLDER", help="write the cases instead, a folder each of .npy files in float64")
     asked = parser.parse_args(given)
     chosen = [case for name, case in CASES.items() if any(fnmatch.fnmatch(name, x) for x in asked.only or "*")]
-    if not chosen or (asked.engine is None) == (asked.write is None):
-        parser.error("expected ENGINE or --write" if chosen else f"no case is named {' or '.join(asked.only)}")
+    if not chosen or sum(map(bool, (asked.engine, asked.write, asked.list))) != 1:
+        parser.error("expected ENGINE, --write or --list" if chosen else f"no case is named {' or '.join(asked.only)}")
     if asked.dtype not in ("float32", "float64", "float16", *(["bfloat16"] if asked.torch else [])):
         parser.error(f"--dtype {asked.dtype}: expected float32, float64 or float16, and bfloat16 with --torch")
     if asked.torch and not importlib.util.find_spec("torch"):
         parser.error("--torch: PyTorch is not installed")
+    if asked.list:
+        for case in chosen:
+            print(case.name)
+            for name, values in case.asked.items():
+                print(f"  {name} = {values[0]}: {' | '.join(words(name, x) for x in values)}")
+        return 0
     if asked.write is not None:
         for case in chosen:
             _write(asked.write, case)

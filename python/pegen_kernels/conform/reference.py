@@ -185,9 +185,8 @@ def _encoded(case: Case, arrays: Arrays, asked: Asked) -> dict[str, ndarray]:
         angles = p * f
         if asked.get("precision") == "float32":
             angles = (p.astype("float32") * f.astype("float32")).astype(float)
-    angles = (angles * (asked["positions"] != "none") * (-1 if asked["inverse"] else 1))[
-        :, None
-    ]  # [B or 1, 1, N, pairs]
+    angles *= (asked["positions"] != "none") * (-1 if asked["inverse"] else 1)
+    angles = angles[:, None]  # [B or 1, 1, N, pairs]
     amplitude = asked.get("attention_factor", 1.0) or 0.1 * numpy.log(asked["factor"]) + 1
     amplitude = 1.0 if asked.get("scaling", "yarn") != "yarn" else amplitude
     kind, found = asked.get("temperature", "once"), {}
@@ -195,7 +194,7 @@ def _encoded(case: Case, arrays: Arrays, asked: Asked) -> dict[str, ndarray]:
         x = arrays[name].swapaxes(0, 1)[None] if "cu_seqlens" in arrays else arrays[name]
         scale = amplitude ** {"once": 1, "twice": 2, "query": 2 * (name == "q")}[kind]
         if (decay := asked.get("decay", "none")) != "none":
-            zeta = (2 * numpy.arange(f.size) / (2 * f.size) + asked["gamma"]) / (1 + asked["gamma"])
+            zeta = (numpy.arange(f.size) / f.size + asked["gamma"]) / (1 + asked["gamma"])
             sign = 1 if (name == "q") == (decay == "falling") else -1
             scale = scale * zeta ** (sign * (p[:, None] - asked["origin"]) / asked["scale_base"])
         x = _turned(x, angles, scale, asked)
@@ -209,9 +208,8 @@ def _encoded(case: Case, arrays: Arrays, asked: Asked) -> dict[str, ndarray]:
 def _added(arrays: Arrays, asked: Asked) -> dict[str, ndarray]:
     p, channels = _positions(arrays, asked)[..., list(asked.get("order", (0,)))], arrays["x"].shape[-1]
     half = channels // asked["axes"] // 2
-    angles = p[..., None] * asked["base"] ** (
-        -numpy.arange(half) / (half - asked.get("shift", 0))
-    )  # [1, N, axes, half]
+    exponents = numpy.arange(half) / (half - asked.get("shift", 0))
+    angles = p[..., None] * asked["base"] ** -exponents  # [1, N, axes, half]
     parts = numpy.stack([numpy.sin(angles), numpy.cos(angles)][:: 1 if asked["functions"] == "sines" else -1], -2)
     kind = asked.get("arrangement", "axes")
     parts = {"axes": parts, "functions": parts.swapaxes(2, 3), "mixed": parts.swapaxes(3, 4)}[kind]
