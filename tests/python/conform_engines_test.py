@@ -1,30 +1,43 @@
 """What docs/notes/conform.md says of packages: their functions as engines, and what they follow."""
 import unittest
+from importlib.util import find_spec
 
+import conform_packages
 import jax
 import numpy
 import torch
 import vision  # noqa: F401 (before timm and transformers)
 
-from diffusers.models.embeddings import apply_rotary_emb, get_1d_rotary_pos_embed
+from conform_packages import ALIBI, HALVES, LEFT, PAIRS, bias_of, follows
+from diffusers.models.embeddings import (
+    apply_rotary_emb,
+    get_1d_rotary_pos_embed,
+    get_2d_sincos_pos_embed_from_grid,
+    get_timestep_embedding,
+)
 from diffusers.models.transformers.transformer_flux import FluxPosEmbed
-from timm.layers import apply_rot_embed_cat
+from timm.layers import apply_rot_embed_cat, build_sincos2d_pos_embed
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import LlamaConfig, T5Config
+from transformers import DINOv3ViTConfig, LlamaConfig, PixtralVisionConfig, T5Config, masking_utils
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import apply_rotary_pos_emb_interleave
+from transformers.models.dinov3_vit.modeling_dinov3_vit import DINOv3ViTRopePositionEmbedding
+from transformers.models.dinov3_vit.modeling_dinov3_vit import apply_rotary_pos_emb as dinov3_rotary
 from transformers.models.glm4.modeling_glm4 import apply_rotary_pos_emb as glm_rotary
+from transformers.models.glm4_moe.modeling_glm4_moe import apply_rotary_pos_emb as glm_moe_rotary
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj_rotary
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.pixtral.modeling_pixtral import PixtralVisionRotaryEmbedding
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from pegen_kernels.conform import conform
-from pegen_kernels.conform.cases import CASES, words
+from pegen_kernels.conform.cases import CASES
 
 
 def angles(a, asked):
@@ -42,12 +55,19 @@ def llama(a, asked):
     if kind in ("yarn", "llama3", "longrope"):
         rope["original_max_position_embeddings"] = asked["original_max_position"]
     if kind == "yarn":
+        rope |= {x: asked[x] for x in ("beta_fast", "beta_slow") if x in asked}
         rope |= {"truncate": asked.get("truncate", True), "attention_factor": asked["attention_factor"] or None}
     if kind == "llama3":
-        rope |= {"low_freq_factor": 1.0, "high_freq_factor": asked.get("high_freq_factor", 4.0)}
+        rope |= {
+            "low_freq_factor": asked.get("low_freq_factor", 1.0),
+            "high_freq_factor": asked.get("high_freq_factor", 4.0),
+        }
     if kind == "longrope":
         rope |= {"short_factor": a["short"].tolist(), "long_factor": a["long"].tolist(),
                  "attention_factor": asked["attention_factor"]}  # fmt: skip
+    if "exponents" in asked:
+        kind = "proportional" if asked["exponents"] == "head" else "default"
+        rope |= {"rope_type": kind, "partial_rotary_factor": asked["rotary_dim"] / asked["head_dim"]}
     length = asked.get("original_max_position", 2048)
     config = LlamaConfig(hidden_size=asked["head_dim"], num_attention_heads=1, head_dim=asked["head_dim"],
                          max_position_embeddings=length, rope_parameters=rope)  # fmt: skip
@@ -105,23 +125,72 @@ def multimodal(rotary):
         rope = {"rope_type": "default", "rope_theta": asked["base"], "mrope_section": list(asked["sections"])}
         config = LlamaConfig(hidden_size=asked["head_dim"], num_attention_heads=1, head_dim=asked["head_dim"],
                              rope_parameters=rope)  # fmt: skip
-        return apply_rotary_pos_emb(a["q"], a["k"], *rotary(config)(a["q"], a["positions"].T[:, None]))
+        positions = a["positions"] if a["positions"].dim() == 3 else a["positions"][None]
+        return apply_rotary_pos_emb(a["q"], a["k"], *rotary(config)(a["q"], positions.movedim(-1, 0)))
 
     return engine
 
 
-def bias_of(make):
-    """scaled_dot_product_attention with a bias [H,1 or N,M], masked from the bottom right."""
+def pixtral(a, asked):
+    rope = {"rope_type": "axial", "rope_theta": asked["base"]}
+    config = PixtralVisionConfig(hidden_size=asked["head_dim"], num_attention_heads=1, head_dim=asked["head_dim"],
+                                 rope_parameters=rope)  # fmt: skip
+    cos, sin = PixtralVisionRotaryEmbedding(config)(a["q"], a["positions"])
+    return apply_rotary_pos_emb(a["q"], a["k"], cos[None], sin[None])
 
-    def engine(a, asked):
-        n, m = a["q"].shape[2], a["k"].shape[2]
-        bias = make(a, asked, n, m)
-        seen = torch.ones(n, m, dtype=torch.bool).tril(m - n) if asked["mask"] != "none" else torch.ones(n, m).bool()
-        bias = bias.expand(-1, n, -1).masked_fill(~seen, -torch.inf)
-        scale = 1.0 if asked["scale"] == "1" else None
-        return scaled_dot_product_attention(a["q"], a["k"], a["v"], attn_mask=bias[None].float(), scale=scale)
 
-    return engine
+def dinov3(a, asked):
+    """The case's places of a whole image."""
+    height, width = asked["cells"]
+    config = DINOv3ViTConfig(hidden_size=asked["head_dim"], num_attention_heads=1, rope_theta=asked["base"],
+                             image_size=[height, width], patch_size=1)  # fmt: skip
+    at = a["positions"] @ torch.tensor([width, 1])
+    cos, sin = (x[at] for x in DINOv3ViTRopePositionEmbedding(config).eval()(torch.zeros(1, 3, height, width)))
+    return dinov3_rotary(a["q"], a["k"], cos, sin)
+
+
+def added(make):
+    """A sum with an embedding [N, channels]."""
+    return lambda a, asked: a["x"] + make(a["positions"] + (asked["positions"] == "next"), asked)[None]
+
+
+def timestep(positions, asked):
+    flips = asked["functions"] == "cosines"
+    return get_timestep_embedding(positions, asked["channels"], flips, asked.get("shift", 0), 1, asked["base"])
+
+
+def m2m100(positions, asked):
+    return M2M100SinusoidalPositionalEmbedding.get_embedding(302, asked["channels"])[positions]
+
+
+def timm_sum(positions, asked):
+    order = asked["order"] == (1, 0)
+    made = build_sincos2d_pos_embed([301, 301], asked["channels"], asked["base"], order)
+    return made[positions @ torch.tensor([1, 301] if order else [301, 1])]
+
+
+def of_grid(positions, asked):
+    return get_2d_sincos_pos_embed_from_grid(asked["channels"], positions.T)
+
+
+def masks(a, asked):
+    """masking_utils of transformers, which functions of indices are."""
+    n, m = a["q"].shape[2], a["k"].shape[2]
+    window, starts, causal = (
+        asked.get("window", 0),
+        a.get("starts", torch.zeros(2, dtype=torch.long)),
+        asked["mask"] != "none",
+    )
+    if asked.get("local") == "chunks":
+        seen = masking_utils.chunked_causal_mask_function(window, starts)
+    elif window and causal:
+        seen = masking_utils.sliding_window_causal_mask_function(window)
+    elif window:
+        seen = masking_utils.sliding_window_bidirectional_mask_function(window)
+    else:
+        seen = masking_utils.causal_mask_function
+    mask = seen(0, 0, (torch.arange(n) + m - n)[:, None], torch.arange(m))
+    return scaled_dot_product_attention(a["q"], a["k"], a["v"], mask)
 
 
 def bloom(a, asked, n, m):
@@ -166,31 +235,47 @@ def flex(a, asked):
     return flex_attention(a["q"], a["k"], a["v"], score, blocks, enable_gqa=True)
 
 
-LEFT = f"{words('mask', 'top-left')}, not {words('mask', 'bottom-right')}"
-SIGNED = "slope (key - query), not -slope |key - query|"
-HALVES, PAIRS = ("halves (j, j + n/2)", "pairs (2j, 2j+1)")
-ALIBI = "ALiBi, 4 heads;ALiBi, 6 heads;ALiBi, 8 heads;ALiBi, 12 heads;ALiBi, 20 heads;ALiBi, 6 heads, cache"
-SCALED = "linear;YaRN;YaRN, whole pairs;llama3;longrope, beyond the trained length;longrope, within the trained length"
+SIGNED = follows(direction=("signed", "distance"))
+SCALED = "dynamic NTK;dynamic NTK, decode;dynamic NTK, within the trained length;linear;linear, base 1000000;YaRN;" \
+         "YaRN, whole pairs;YaRN, turns 64 and 2;YaRN, temperature 1.26;llama3;llama3, factor 32;" \
+         "llama3, factors 2 and 8;longrope, beyond the trained length;longrope, within the trained length"  # fmt: skip
 ENGINES = {
     "transformers, Llama": (llama, f"halves;halves, base 500000;halves, positions by sequence;{SCALED}",
-                            {"pairs": f"{HALVES}, not {PAIRS}"}),
+                            {"pairs": HALVES}),
     "transformers, GLM-4": (by_angles(glm_rotary, False), "pairs;pairs, base 500000;pairs, 64 of 128 channels",
-                            {"halves": f"{PAIRS}, not {HALVES}"}),
-    "transformers, GPT-J": (gptj, "pairs;pairs, 64 of 128 channels", {"halves": f"{PAIRS}, not {HALVES}"}),
+                            {"halves": PAIRS}),
+    "transformers, GPT-J": (gptj, "pairs;pairs, 64 of 128 channels", {"halves": PAIRS}),
     "transformers, DeepSeek-V3": (by_angles(apply_rotary_pos_emb_interleave, False), "",
-                                  {"pairs": "the scores asked for, with channels in another order"}),
-    "transformers, Qwen2-VL": (multimodal(Qwen2VLRotaryEmbedding), "M-RoPE",
-                               {"M-RoPE, woven": "arrangement sections, not arrangement woven"}),
+                                  {"pairs": "the scores asked for, of other rows (as of channels in another order)"}),
+    "transformers, proportional": (llama, "halves, 128 of 512 channels, of all", {}),
+    "transformers, GLM-4.5": (by_angles(glm_moe_rotary, False), "halves;halves, 32 of 80 channels;"
+                              "halves, 64 of 256 channels",
+                              {"halves, the last 64 of 192 channels": follows(turning=("first", "last"))}),
+    "transformers, Pixtral": (pixtral, "image, halves, frequencies that alternate",
+                              {"image, halves": follows(arrangement=("shared", "sequential"))}),
+    "transformers, DINOv3": (dinov3, "image, signed coordinates", {}),
+    "transformers, M2M-100": (added(m2m100), "sums, exponents to 1", {"sums": follows(shift=(1, 0))}),
+    "transformers, masks": (masks, "causal, cache;causal, decode;window;window, cache;window, decode;chunks;"
+                            "chunks, cache;chunks, decode", {"window of both directions": "window 5, not window 4"}),
+    "transformers, Qwen2-VL": (multimodal(Qwen2VLRotaryEmbedding),
+                               "M-RoPE;M-RoPE, decode;M-RoPE, positions by sequence",
+                               {"M-RoPE, woven": "pairs in sections, not pairs woven"}),
     "transformers, Qwen3-VL": (multimodal(Qwen3VLTextRotaryEmbedding), "M-RoPE, woven",
-                               {"M-RoPE": "arrangement woven, not arrangement sections"}),
+                               {"M-RoPE": "pairs woven, not pairs in sections"}),
     "transformers, BLOOM": (bias_of(bloom), ALIBI, {"ALiBi, all keys": SIGNED}),
     "transformers, MPT": (bias_of(mpt), ALIBI, {"ALiBi, all keys": SIGNED}),
     "transformers, T5": (bias_of(t5), "T5, encoder;T5, decoder;T5, cache", {}),
-    "timm": (timm(False), "pairs", {"halves": f"{PAIRS}, not {HALVES}"}),
-    "timm, half=True": (timm(True), "halves", {"pairs": f"{HALVES}, not {PAIRS}"}),
-    "diffusers, unbind -1": (diffusers(-1), "pairs", {"halves": f"{PAIRS}, not {HALVES}"}),
-    "diffusers, unbind -2": (diffusers(-2), "halves", {"pairs": f"{HALVES}, not {PAIRS}"}),
-    "diffusers, FLUX": (flux, "video", {}),
+    "timm": (timm(False), "pairs", {"halves": PAIRS}),
+    "timm, half=True": (timm(True), "halves", {"pairs": HALVES}),
+    "diffusers, unbind -1": (diffusers(-1), "pairs", {"halves": PAIRS}),
+    "diffusers, unbind -2": (diffusers(-2), "halves", {"pairs": HALVES}),
+    "timm, build_sincos2d_pos_embed": (added(timm_sum), "sums, image, all sines first",
+                                       {"sums, image": follows(arrangement=("functions", "axes"))}),
+    "diffusers, get_timestep_embedding": (added(timestep), "sums;sums, cosines first;sums, exponents to 1;"
+                                          "sums, positions from 1", {}),
+    "diffusers, get_2d_sincos_pos_embed_from_grid": (added(of_grid), "sums, image",
+                                                     {"sums, image, columns first": "order (0, 1), not order (1, 0)"}),
+    "diffusers, FLUX": (flux, "video;video, base 256;video, 44, 42 and 42 channels;video, 64 channels", {}),
     "torch, is_causal": (sdpa, "attention;causal;groups of heads", {"causal, cache": LEFT, "causal, decode": LEFT}),
     "torch, causal_lower_right": (lower_right, "causal;causal, cache;causal, decode", {}),
     "torch, flex_attention": (flex, "attention;causal;window;groups of heads;softcap;softcap, causal",
@@ -202,13 +287,58 @@ ENGINES = {
 
 
 class Engines(unittest.TestCase):
-    def test_all(self):
-        for name, (engine, right, wrong) in ENGINES.items():
+    def check(self, package, engines):
+        for name, (engine, right, wrong) in engines.items():
             for case, told in {**dict.fromkeys(filter(None, right.split(";")), ""), **wrong}.items():
-                with self.subTest(name, case=case):
+                with self.subTest(package, engine=name, case=case):
                     found = conform.judge(CASES[case], engine, given=conform._giver("float32", True))
                     self.assertEqual((found.passed, found.words), (not told, told))
 
+    def test_large(self):
+        self.check("", ENGINES)
+
+
+def check_of(package):
+    @unittest.skipUnless(find_spec(package.__name__), f"{package.__name__} is not installed")
+    def check(self):
+        try:
+            engines = package()
+        except ImportError as e:  # what it needs itself
+            self.skipTest(str(e))
+        self.check(package.__name__, engines)
+
+    return check
+
+
+class XposWithACache(unittest.TestCase):
+    """Origins are the middle of each call, so that scores of one query and a cache are not those of a whole call."""
+
+    rows = torch.tensor(numpy.random.default_rng(0).standard_normal((2, 1, 80, 64)), dtype=torch.float32)
+
+    def check(self, whole, step):
+        self.assertGreater(float((whole - step).abs().max() / whole.abs().max()), 0.01)
+
+    @unittest.skipUnless(find_spec("torchscale"), "torchscale is not installed")
+    def test_torchscale(self):
+        from torchscale.component.xpos_relative_position import XPOS
+
+        (q, k), xpos = self.rows, XPOS(64)
+        cache = torch.cat([xpos(k[:, i : i + 1], i, downscale=True) for i in range(80)], 1)
+        self.check((xpos(q) @ xpos(k, downscale=True).mT)[:, -1:], xpos(q[:, -1:], 79) @ cache.mT)
+
+    @unittest.skipUnless(find_spec("rotary_embedding_torch"), "rotary_embedding_torch is not installed")
+    def test_rotary_embedding_torch(self):
+        from rotary_embedding_torch import RotaryEmbedding
+
+        (q, k), (whole, step) = self.rows, (RotaryEmbedding(64, use_xpos=True) for _ in range(2))
+        turned, keys = whole.rotate_queries_and_keys(q, k)
+        last, cache = step.rotate_queries_with_cached_keys(q[:, -1:], k)
+        self.check((turned @ keys.mT)[:, -1:], last @ cache.mT)
+
+
+for package in conform_packages.PACKAGES:
+    setattr(Engines, f"test_{package.__name__}", check_of(package))
+
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

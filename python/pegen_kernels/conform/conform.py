@@ -16,6 +16,7 @@ import numpy
 
 from ..errors import ArgumentError
 from .cases import CASES, Case, words
+from .engines import load_c, load_tvm_ffi
 from .reference import arrays_of, outputs_of
 
 BOUND = 1e-3  # of the largest number: a few times what float32 phases lose up to position 2000
@@ -52,9 +53,12 @@ def _followed(case: Case, found: Any, expected: Any, bound: float) -> str:
     for changed in alternatives(case):
         if apart(found, outputs_of(case, arrays, changed)) <= bound:
             return "; ".join(f"{words(x, y)}, not {words(x, case.settings[x])}" for x, y in changed.items())
-    scores, others = ({"": x["q"] @ x["k"].swapaxes(2, 3)} if "q" in x else {"": x["out"]} for x in (found, expected))
-    if apart(scores, others) <= bound:
-        return "the scores asked for, with channels in another order"
+    tokens = -3 if "cu_seqlens" in arrays else -2
+    if "q" in expected and expected["q"].shape[tokens] > 1:  # a single token's score sees no rotation
+        q_k = ((numpy.moveaxis(x[name], tokens, -2) for name in "qk") for x in (found, expected))
+        scores, others = ({"": q @ k.swapaxes(-1, -2)} for q, k in q_k)
+        if apart(scores, others) <= bound:
+            return "the scores asked for, of other rows (as of channels in another order)"
     return "no convention that is known here"
 
 
@@ -110,10 +114,16 @@ def _read(root: str) -> Callable[..., Any]:
     return engine
 
 
-def _engine(parser: argparse.ArgumentParser, word: str) -> Callable[..., Any]:
+def _engine(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> Callable[..., Any]:
+    word = asked.engine
+    module, _, name = word.rpartition(":")
+    if asked.c or asked.tvm_ffi:
+        try:
+            return (load_c if asked.c else load_tvm_ffi)(module, name)
+        except (ImportError, OSError, AttributeError, RuntimeError) as e:
+            parser.error(f"ENGINE {word}: {e}; expected LIBRARY.so:FUNCTION")
     if os.path.isdir(word):
         return _read(word)
-    module, _, name = word.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
         return getattr(importlib.import_module(module), name)
@@ -133,28 +143,41 @@ def main(given: Sequence[str]) -> int:
     add = parser.add_argument
     add("engine", nargs="?", metavar="ENGINE", help="MODULE:FUNCTION, or the folder of --write with outputs in it")
     add("--only", action="append", metavar="PATTERN", help="cases of these names, as '*YaRN*'")
-    add("--torch", action="store_true", help="give tensors of PyTorch")
+    kinds = parser.add_mutually_exclusive_group()
+    for flag, told in [("--torch", "give tensors of PyTorch"),
+                       ("--c", "ENGINE is LIBRARY.so:FUNCTION of C, as in examples/conform.c"),
+                       ("--tvm-ffi", "ENGINE is LIBRARY.so:FUNCTION of TVM-FFI, of Map<String, Tensor> and "
+                        "Map<String, Any>; it fills found_q and found_k, or found_out")]:  # fmt: skip
+        kinds.add_argument(flag, action="store_true", help=told)
     add("--dtype", default="float32", help="of rows that are given: float32 (default), float64, float16, bfloat16")
     add("--bound", type=float, default=BOUND, help="allowed difference, of the largest number; default %(default)s")
+    add("--list", action="store_true", help="print the cases' conventions instead: what is asked for, | and others")
     add("--write", metavar="FOLDER", help="write the cases instead, a folder each of .npy files in float64")
     asked = parser.parse_args(given)
     chosen = [case for name, case in CASES.items() if any(fnmatch.fnmatch(name, x) for x in asked.only or "*")]
-    if not chosen or (asked.engine is None) == (asked.write is None):
-        parser.error("expected ENGINE or --write" if chosen else f"no case is named {' or '.join(asked.only)}")
+    if not chosen or sum(map(bool, (asked.engine, asked.write, asked.list))) != 1:
+        parser.error("expected ENGINE, --write or --list" if chosen else f"no case is named {' or '.join(asked.only)}")
     if asked.dtype not in ("float32", "float64", "float16", *(["bfloat16"] if asked.torch else [])):
         parser.error(f"--dtype {asked.dtype}: expected float32, float64 or float16, and bfloat16 with --torch")
     if asked.torch and not importlib.util.find_spec("torch"):
         parser.error("--torch: PyTorch is not installed")
+    if asked.list:
+        for case in chosen:
+            print(case.name)
+            for name, values in case.asked.items():
+                print(f"  {name} = {values[0]}: {' | '.join(words(name, x) for x in values)}")
+        return 0
     if asked.write is not None:
         for case in chosen:
             _write(asked.write, case)
         return 0
-    engine, give, passed = _engine(parser, asked.engine), _giver(asked.dtype, asked.torch), []
+    engine, give, passed = _engine(parser, asked), _giver(asked.dtype, asked.torch), []
+    width = max(len(case.name) for case in chosen)
     for case in chosen:
         found = judge(case, engine, asked.bound, give)
         passed.append(found.passed)
         word = {True: "right", False: "WRONG", None: "-"}[found.passed]
-        print(f"{case.name:36} {word:5} {found.difference:8.1e}  {found.words}".rstrip(), flush=True)
+        print(f"{case.name:{width}} {word:5} {found.difference:8.1e}  {found.words}".rstrip(), flush=True)
     right, wrong, lacking = (passed.count(x) for x in (True, False, None))
     print(f"{len(passed)} cases: {right} right, {wrong} wrong, {lacking} left out")
     return 1 if wrong else 0
