@@ -132,9 +132,10 @@ typedef struct pegen_attention_places {
   const pegen_attention_number *numbers;
   int64_t of_keys; /* 1: places of keys */
   int64_t ahead; /* index of token 0 in the sequence of keys */
-  const char *input[PEGEN_MAX_INPUTS]; /* rows of token 0 of the head, float32; those that numbers are read of */
+  const char *input[PEGEN_MAX_INPUTS]; /* rows of token 0 of the head; those that numbers are read of */
   int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
   const char *data[PEGEN_MAX_INPUTS]; /* the first row of the same tensors */
+  int64_t number[PEGEN_MAX_INPUTS]; /* PEGEN_NUMBER_ of the same: numbers of pairs may have 16 bits */
   const int64_t *grid;
   double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that most differences are exact in float32 */
   const pegen_attention_pages *pages; /* of keys whose inputs are in pages, as k is; NULL: rows follow each other */
@@ -284,6 +285,9 @@ void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, i
  * from there on up to `room`. place: the coordinate of the queries that is where their rows of input `input` are. */
 void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
                                 int64_t lanes, int64_t first, int64_t count, int64_t room, int64_t pitch, float *out);
+/* Writes numbers of pairs with `count` keys as rows of float32, [lane][room]. */
+void pegen_attention_widen_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
+                                 int64_t lanes, int64_t first, int64_t count, int64_t room, float *out);
 /* What such numbers gain, [lane][pitch], is added. */
 void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t lane, int64_t lanes,
                                 int64_t first, int64_t count, int64_t pitch, const float *gains);

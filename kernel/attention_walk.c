@@ -128,6 +128,7 @@ void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
     p->input[n->input] = rows;
     p->input_token[n->input] = view->stride[PEGEN_TOKEN];
     p->data[n->input] = pegen_at(view, 0, 0, 0);
+    p->number[n->input] = pegen_number_of(w->args->inputs[n->input]->dtype);
   }
 }
 

@@ -238,7 +238,8 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   return args->k ? check_output(driver->kernel, args->k, args->k_out, k_scale, &call->stream[1]) : 0;
 }
 
-/* Inputs that pairs read are of float32; all others of q's type, or all of float32. */
+/* Inputs that pairs read are of float32, or 16 bits where pairs have a number each; all others of q's type, or all of
+ * float32. */
 int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide,
                        pegen_view *views) {
   int is_first = 1;
@@ -250,7 +251,7 @@ int pegen_check_inputs(const pegen_kernel *kernel, const pegen_args *args, int64
       if ((!wide && pegen_row_type(input) != type) || (!is_first && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
       *are_wide = wide;
       is_first = 0;
-    } else if (!is_f32) {
+    } else if (!is_f32 && !(pegen_reads_narrow_pairs(kernel, i) && pegen_row_type(input) > 0)) {
       return PEGEN_ERROR_INPUT_DTYPE;
     }
     if (!pegen_on_host(input)) return PEGEN_ERROR_DEVICE;

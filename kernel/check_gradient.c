@@ -76,7 +76,9 @@ int pegen_check_gradients(const pegen_kernel *kernel, const pegen_args *args, co
   for (int i = 0; i < kernel->n_inputs; i++) {
     inputs[i].empty = 1;
     const DLTensor *tensor = grad->inputs ? grad->inputs[i] : 0;
-    if (tensor && ((error = check_like(args->inputs[i], tensor, pegen_same_type(tensor, args->inputs[i]))) != 0 ||
+    int is_pair = kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS, /* whose gradient is float32, whatever it is */
+        has_type = tensor && (is_pair ? pegen_one_of(tensor, kDLFloat, 32) : pegen_same_type(tensor, args->inputs[i]));
+    if (tensor && ((error = check_like(args->inputs[i], tensor, has_type)) != 0 ||
                    (error = pegen_view_like_rows(tensor, kernel->inputs[i].size != 0, &inputs[i])) != 0 ||
                    (error = check_nests(&inputs[i])) != 0))
       return error;

@@ -208,6 +208,12 @@ PEGEN_INTERNAL int pegen_check_operand_shape(const pegen_operand *want, const DL
 static inline int pegen_input_is_of_pairs(const pegen_kernel *kernel, int input) {
   return kernel->pair_inputs >> input & 1;
 }
+/* Whether numbers of pairs may have 16 bits; kernels of before read float32 alone. */
+static inline int pegen_reads_narrow_pairs(const pegen_kernel *kernel, int input) {
+  return kernel->inputs[input].size == PEGEN_SIZE_OF_KEYS &&
+         kernel->struct_size >= offsetof(pegen_kernel, reads_narrow_pairs) + sizeof kernel->reads_narrow_pairs &&
+         kernel->reads_narrow_pairs;
+}
 static inline int pegen_input_is_of_keys(const pegen_kernel *kernel, int input) {
   return kernel->key_inputs >> input & 1;
 }

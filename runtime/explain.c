@@ -408,10 +408,15 @@ static void explain_input(call *c, const seen *s) {
     if (of_keys) rule.more = " (1 batch or head: for all, or heads of q)";
   }
   explain_input_rows(c, s, &rule);
-  int takes_rows = !of_rows && !of_pairs && q && row_type(q->tensor) != PEGEN_DTYPE_F32;
-  if (is_type(s->tensor, kDLFloat, 32) || (takes_rows && same_type(s->tensor, q->tensor))) return;
-  say(c, "%s is of type %s; expected float32%s%s", s->name, name_type(s->tensor->dtype, type),
-      takes_rows ? ", or q's " : "", takes_rows ? name_type(q->tensor->dtype, of_q) : "");
+  int takes_rows = !of_rows && !of_pairs && q && row_type(q->tensor) != PEGEN_DTYPE_F32,
+      is_narrow = kernel->reads_narrow_pairs && kernel->inputs[s->index].size == PEGEN_SIZE_OF_KEYS &&
+                  s->row == &rows[PEGEN_ARGUMENT_args_inputs];
+  if (is_type(s->tensor, kDLFloat, 32) || (takes_rows && same_type(s->tensor, q->tensor)) ||
+      (is_narrow && row_type(s->tensor)))
+    return;
+  say(c, "%s is of type %s; expected float32%s%s%s", s->name, name_type(s->tensor->dtype, type),
+      takes_rows ? ", or q's " : "", takes_rows ? name_type(q->tensor->dtype, of_q) : "",
+      is_narrow ? ", bfloat16 or float16" : "");
 }
 
 /* ---- number types ---- */

@@ -6,6 +6,7 @@
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"
+#include "mlir/math.h"
 
 #include "kernel/launch.h"
 
@@ -99,10 +100,21 @@ ir_value attend_key_number(attend *t, int i, ir_value key) {
   return ir_load(t->b, t->b->f32, laid_at(t, true, key, i), 4);
 }
 
-static ir_value number_of_pair(attend *t, ir_value at, ir_value key) {
+/* A tensor's number type is the same for all threads: no warp takes two ways. */
+static ir_value number_of_pair(attend *t, int input, ir_value at, ir_value key) {
   ir *b = t->b;
-  ir_value row = ir_pointer(b, laid_row(b, at));
-  return ir_load(b, b->f32, ir_offset(b, row, wide(b, scaled(b, clamped(b, key, t->keys), 4))), 4);
+  const ir_value *of = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
+  ir_value type = of[input * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE], row = ir_pointer(b, laid_row(b, at)), x;
+  key = wide(b, clamped(b, key, t->keys));
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_F32)), 1, &b->f32);
+  ir_value number = ir_load(b, b->f32, ir_offset(b, row, mul(b, key, i64(b, 4))), 4);
+  ir_choose_else(b, &choice, 1, &number);
+  ir_value bits = ir_load(b, b->i16, ir_offset(b, row, mul(b, key, i64(b, 2))), 2),
+           half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32),
+           is_bf16 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_BF16));
+  number = ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half);
+  ir_end_choose(b, choice, 1, &number, &x);
+  return x;
 }
 
 /* Numbers are coordinates of which the other side's token has 0. */
@@ -120,7 +132,7 @@ void attend_pair_numbers(attend *t, const attend_pair_of *pair) {
       rows[p->number[i].input] = laid_row(b, at);
       continue;
     }
-    if (attention_is_pair(p, i)) x = number_of_pair(t, at, pair->key_token);
+    if (attention_is_pair(p, i)) x = number_of_pair(t, p->number[i].input, at, pair->key_token);
     else if (at.ptr) x = ir_load(b, b->f32, at, 4);
     else x = ir_cast(b, "arith.sitofp", of_key ? pair->key_token : index, b->f32);
     if (!of_key && !attention_is_pair(p, i)) x = ir_op1(b, "arith.negf", x);

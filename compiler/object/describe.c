@@ -178,7 +178,8 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       F(has_sides, spec_has_sides(s)), F(pair_inputs, pair_inputs(s, false)), F(key_inputs, pair_inputs(s, true)),
       F(reads_indices, reads_indices(s)), F(needs_input, spec_needs_input(s)), F(ptx_size, sizeof(pegen_ptx)),
       F(scale, s->pairwise ? (double)spec_scale(s) : 0),
-      F(has_origin, s->polynomial && !s->pairwise && s->polynomial->has_call_origin) PEGEN_ENTRIES(ENTRY));
+      F(has_origin, s->polynomial && !s->pairwise && s->polynomial->has_call_origin),
+      F(reads_narrow_pairs, 1) PEGEN_ENTRIES(ENTRY));
 #undef ENTRY
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);

@@ -209,8 +209,9 @@ static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_
     if (call.grad_operands[i]) grad->operands = call.grad_operands;
   }
   for (int i = 0; i < args->n_inputs; i++) {
-    bool is_wanted = stack[14] >> args->n_operands >> i & 1;
-    call.grad_inputs[i] = is_wanted ? new_like(&call, args->inputs[i]) : NULL;
+    bool is_wanted = stack[14] >> args->n_operands >> i & 1,
+         is_pair = kernel->inputs[i].size == PEGEN_SIZE_OF_KEYS; /* whose gradient is float32, whatever it is */
+    call.grad_inputs[i] = is_wanted ? (is_pair ? new_gradient : new_like)(&call, args->inputs[i]) : NULL;
     if (is_wanted) grad->inputs = call.grad_inputs;
   }
   torch_value of_places = stack[14] >> args->n_operands >> args->n_inputs;

@@ -103,7 +103,7 @@ class KernelInfo(ctypes.Structure):
         ("pair_inputs", ctypes.c_uint16), ("key_inputs", ctypes.c_uint16),
         ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32), ("ptx_size", c_uint32),
         ("scale", c_double),
-        ("has_origin", c_int32),
+        ("has_origin", c_int32), ("reads_narrow_pairs", c_int32),
     ]  # fmt: skip
 
 

@@ -237,6 +237,52 @@ TEST(types) {
   }
 }
 
+/* Replaces numbers of pairs by what they are rounded to. Returns the same tensors with these of 16 bits. */
+static const DLTensor **narrowed(fixture *f, attention_trial *t, number_type type) {
+  const DLTensor **all = arena_array(f->memory, const DLTensor *, f->spec->n_inputs);
+  for (int i = 0; i < f->spec->n_inputs; i++) {
+    const DLTensor *wide = all[i] = t->inputs.tensors[i];
+    if (!spec_input_is_pair(&f->spec->input[i])) continue;
+    DLTensor *narrow = tensor_rows(f->memory, type, ROWS_GAPS, wide->shape[0], wide->shape[1], wide->shape[2], KEYS);
+    for (int64_t row = 0; row < wide->shape[0] * wide->shape[1] * wide->shape[2]; row++)
+      for (int64_t c = 0; c < KEYS; c++) {
+        int64_t n = row % wide->shape[2], h = row / wide->shape[2] % wide->shape[1],
+                b = row / wide->shape[2] / wide->shape[1];
+        float *number = tensor_at(wide, b, h, n, c);
+        number_store(type, tensor_at(narrow, b, h, n, c), *number);
+        *number = (float)number_load(type, tensor_at(narrow, b, h, n, c));
+      }
+    all[i] = narrow;
+  }
+  return all;
+}
+
+/* Numbers of pairs of 16 bits give the bits of the float32 that they are, gradients, too. */
+TEST(narrow_pairs) {
+  for (int type = NUMBER_BF16; type <= NUMBER_F16; type++) {
+    SCOPED fixture f = open_kind("pairs", 0, 61);
+    SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1));
+    const pegen_kernel *kernel = run_kernel(loaded);
+    for (int round = 1; round < 8; round += 6) { /* of tiles, and of few queries */
+      attention_trial t = trial_of(&f, round);
+      const DLTensor **narrow = narrowed(&f, &t, (number_type)type);
+      attention_gradients g;
+      assert_int_equal(attention_gradients_fill(f.memory, &g, &t, kernel, true, 1, ROWS_GAPS, &f.random), 0);
+      assert_int_equal(attention_gradients_call(kernel, &g, 2), 0);
+      attention_gradients other = attention_gradients_room(f.memory, &g);
+      other.forward.inputs.tensors = narrow;
+      other.forward.lse = attention_trial_lse(f.memory, &t);
+      other.out = attention_trial_out(f.memory, &t, ROWS_GAPS);
+      assert_int_equal(attention_trial_call(kernel, &other.forward, other.out, 1), 0);
+      assert_true(tensor_identical(g.out, other.out));
+      assert_int_equal(attention_gradients_call(kernel, &other, 3), 0);
+      assert_true(attention_gradients_same(&g, &other));
+      other.inputs[0]->dtype.bits = 16;
+      assert_int_equal(attention_gradients_call(kernel, &other, 1), PEGEN_ERROR_GRADIENT_DTYPE);
+    }
+  }
+}
+
 /* ---- programs that the description becomes elsewhere ---- */
 
 TEST(refused) {

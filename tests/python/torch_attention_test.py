@@ -432,8 +432,22 @@ class Pairs(unittest.TestCase):
             for x, y in zip(got, wanted):
                 self.assertLess((x - y.nan_to_num()).abs().max(), 2e-5, shape)
 
+    def test_narrow(self):
+        """Numbers of 16 bits are those of float32 that they are, and their gradient is rounded once."""
+        attention = Attention("pair_bias", head_dim=16, **FAST)
+        q, weight = torch.randn(1, 2, 40, 16), torch.randn(1, 2, 40, 16)
+        for dtype in (torch.bfloat16, torch.float16):
+            narrow = torch.randn(1, 2, 40, 40).to(dtype).requires_grad_()
+            wide = narrow.detach().float().requires_grad_()
+            out, right = (attention(q, q, q, inputs=[x]) for x in (narrow, wide))
+            self.assertTrue(torch.equal(out, right))
+            got, wanted = (torch.autograd.grad((y * weight).sum(), x)[0] for y, x in ((out, narrow), (right, wide)))
+            self.assertTrue(got.dtype == dtype and torch.equal(got, wanted.to(dtype)))
+
     def test_refusals(self):
         attention = Attention("pair_bias", head_dim=16, **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "expected float32, bfloat16 or float16"):
+            attention(*3 * [torch.randn(1, 2, 5, 16)], inputs=[torch.randn(1, 2, 5, 5).double()])
         q, k = torch.randn(1, 2, 5, 16), torch.randn(1, 2, 7, 16)
         with self.assertRaisesRegex(pk.ArgumentError, r"expected \[1, 2, 5, 7\], a number for each pair"):
             attention(q, k, k, inputs=[torch.randn(1, 2, 5, 5)])

@@ -59,7 +59,7 @@ void emit_query_places(pair_emitter *pairs) {
   pairs->is_far = axes ? emit_some(e, far) : ir_int(b, b->i1, 0);
   if (!count_pair_places(e->p)) return;
   pairs->numbers = ir_alloca(b, 2 * count_pair_places(e->p) * pair_numbers_bytes(e), 64);
-  pairs->gained_rows = ir_alloca(b, (int64_t)key_places_room(&e->shape) * e->shape.lanes * 4, 64);
+  pairs->rows = ir_alloca(b, (int64_t)key_places_room(&e->shape) * e->shape.lanes * 4, 64);
 }
 
 /* Rows of displacements where a coordinate of the tile is far; keys_are_far: i1. */
@@ -84,26 +84,31 @@ static void emit_displacements(const pair_emitter *pairs, const key_tile *t, ir_
 /* ---- numbers of pairs ---- */
 
 /* The next tile's numbers of a register's rows: they are too many rows for the processor to follow by itself. */
-static void prefetch_pairs(const attention_emitter *e, const key_tile *t, ir_value row, ir_value row_bytes) {
+static void prefetch_pairs(const attention_emitter *e, const key_tile *t, ir_value row, ir_value row_bytes,
+                           ir_value bytes) {
   ir *b = e->b;
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value next = nth(b, ir_offset(b, row, mul(b, lanes.index, row_bytes)), t->count, 4);
+  ir_value next = ir_offset(b, ir_offset(b, row, mul(b, lanes.index, row_bytes)), mul(b, t->count, bytes));
   for (int at = 0; at < e->shape.keys * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, next, at), 1);
   ir_end_for(b, lanes);
 }
 
-/* Rows of a register's queries that follow each other are turned in squares; others, and keys that fill no square, go
- * number by number. */
+/* Rows of a register's queries that follow each other are turned in squares, those of 16 bits once they are float32;
+ * others, and keys that fill no square, go number by number. */
 static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int place) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
   int lanes = e->shape.lanes, input = pair_place_input(e->p, place);
   int64_t positions = (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)place * PEGEN_ATTENTION_QUERIES * 8,
           data = (int64_t)offsetof(pegen_attention_places, data) + input * 8,
-          token_bytes = (int64_t)offsetof(pegen_attention_places, input_token) + input * 8;
+          token_bytes = (int64_t)offsetof(pegen_attention_places, input_token) + input * 8,
+          number = (int64_t)offsetof(pegen_attention_places, number) + input * 8, room = key_places_room(&e->shape);
   ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, places)), 8),
            first_row = ir_load(b, b->ptr, ir_offset_const(b, places, data), 8),
-           row_bytes = ir_load(b, b->i64, ir_offset_const(b, places, token_bytes), 8);
+           row_bytes = ir_load(b, b->i64, ir_offset_const(b, places, token_bytes), 8),
+           type = ir_load(b, b->i64, ir_offset_const(b, places, number), 8),
+           is_narrow = ir_compare_int(b, "ne", type, i64(b, NUMBER_F32)),
+           bytes = ir_select(b, is_narrow, i64(b, 2), i64(b, 4));
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value lane = attention_mul(b, vectors.index, lanes),
            to = pair_number_at(pairs, place, false, e->zero, vectors.index);
@@ -112,9 +117,16 @@ static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int pl
   ir_value follow = ir_compare_int(b, "eq", sub(b, last, first), i64(b, lanes - 1));
   ir_value squares = ir_select(b, follow, ir_op2(b, "arith.divsi", t->count, i64(b, lanes)), e->zero);
   ir_value offset = ir_load(b, b->f64, nth(b, ir_offset_const(b, e->tile, positions), lane, 8), 8);
-  ir_value row = nth(b, ir_offset(b, first_row, whole(b, offset)), t->first, 4);
-  prefetch_pairs(e, t, row, row_bytes);
-  emit_numbers_to_lanes(e, row, row_bytes, to, squares);
+  ir_value row = ir_offset(b, ir_offset(b, first_row, whole(b, offset)), mul(b, t->first, bytes));
+  prefetch_pairs(e, t, row, row_bytes, bytes);
+  ir_branch narrow = ir_if(b, is_narrow);
+  ir_value arguments[] = {
+      e->tile,      i64(b, input), i64(b, place), lane, i64(b, lanes), t->first, mul(b, squares, i64(b, lanes)),
+      i64(b, room), pairs->rows};
+  ir_call(b, "pegen_attention_widen_pairs", 9, arguments);
+  ir_end_if(b, narrow);
+  emit_numbers_to_lanes(e, ir_select(b, is_narrow, pairs->rows, row),
+                        ir_select(b, is_narrow, i64(b, 4 * room), row_bytes), to, squares);
   ir_value key = attention_mul(b, squares, lanes);
   emit_pair_numbers(e, t, place, lane, lanes, key, e->shape.queries, nth(b, to, key, (int64_t)e->shape.queries * 4));
   ir_end_for(b, vectors);
@@ -135,8 +147,8 @@ void emit_give_pair_gains(const pair_emitter *pairs, const key_tile *t, int plac
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value gains = pair_number_at(pairs, place, true, e->zero, vectors.index),
            lane = attention_mul(b, vectors.index, lanes);
-  emit_lanes_to_numbers(e, gains, pairs->gained_rows, attention_mul(b, room, 4), squares);
-  ir_value arguments[] = {e->tile, i64(b, input), lane, i64(b, lanes), t->first, t->count, room, pairs->gained_rows};
+  emit_lanes_to_numbers(e, gains, pairs->rows, attention_mul(b, room, 4), squares);
+  ir_value arguments[] = {e->tile, i64(b, input), lane, i64(b, lanes), t->first, t->count, room, pairs->rows};
   ir_call(b, "pegen_attention_gain_pairs", 8, arguments);
   ir_end_for(b, vectors);
   ir_end_if(b, wanted);

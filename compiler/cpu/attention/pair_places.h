@@ -22,7 +22,7 @@ typedef struct pair_emitter {
   ir_value query_places, step;
   ir_value query_numbers; /* [number][queries], float32: of tokens, behind coordinates */
   ir_value numbers; /* numbers of pairs of a tile, [place][key][queries], and what they gain behind them */
-  ir_value gained_rows; /* the same of a register, [lane][key] */
+  ir_value rows; /* of a register, [lane][key]: numbers of 16 bits as float32, and what numbers gain */
   strip_rooms strips;
   ir_value is_far; /* i1: some query is, whatever the keys are */
   ir_value biases; /* by_tiles: those of a tile, [key][queries] */

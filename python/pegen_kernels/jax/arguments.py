@@ -43,11 +43,12 @@ def like(x: Any, width: int) -> Any:
     return jax.ShapeDtypeStruct((*x.shape[:-1], width), x.dtype)
 
 
-def of_sums(rest: Rest, names: frozenset[str]) -> dict[str, Any]:
-    """Shapes and types of the gradients of those names: of sums over rows, and of inputs, in the types of these."""
+def of_sums(kernel: Kernel, rest: Rest, names: frozenset[str]) -> dict[str, Any]:
+    """Shapes and types of the gradients of those names: of sums over rows, and of inputs of tokens in their types."""
+    own = {f"input.{i}" for i, info in enumerate(kernel.inputs) if not info.of_pairs}
 
     def type_of(name: str, x: Any) -> Any:
-        return x.dtype if name.startswith("input") or x.dtype == jnp.float64 else jnp.float32
+        return x.dtype if name in own or x.dtype == jnp.float64 else jnp.float32
 
     named = [(name, x) for name, x in rest.named().items() if name in names]
     return {f"grad.{name}": jax.ShapeDtypeStruct(x.shape, type_of(name, x)) for name, x in named}

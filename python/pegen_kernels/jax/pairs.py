@@ -80,7 +80,9 @@ def _back(wanted: _Wanted, gradients: dict[str, Any], rows: tuple[Any, ...], kep
     given = {**gradients, **dict(zip("qkv", rows)), **dict(zip(("out", "lse"), kept)), **rest.named()}
     made = {f"grad.{name}": jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in zip("qkv", rows)
             if name in wanted.names}  # fmt: skip
-    return wanted.choices.call("attention_backward", given, made | of_sums(rest, wanted.names))
+    return wanted.choices.call(
+        "attention_backward", given, made | of_sums(wanted.choices.static.kernel, rest, wanted.names)
+    )
 
 
 # ---- gradients ----

@@ -47,7 +47,7 @@ def _back_all(wanted: _Wanted, gradients: tuple[Any, ...], kept: tuple[Any, ...]
     static = wanted.static
     given = {f"grad.{name}_out": x for name, x in zip(static.names, gradients)} | dict(zip(static.names, kept))
     made = {f"grad.{name}": like(x, static.kernel.head_dim) for name, x in zip(static.names, gradients)}
-    made |= of_sums(rest, wanted.names)
+    made |= of_sums(static.kernel, rest, wanted.names)
     return call(static, "encode_backward", {**given, **rest.named()}, made, flags=FROM_INPUT * wanted.from_input)
 
 

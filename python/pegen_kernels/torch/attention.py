@@ -92,7 +92,7 @@ def _attention_backward(grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Ten
                         k_cu_seqlens: Tensor | None = None) -> list[Tensor]:  # fmt: skip
     q, k, v = adjacent(q), adjacent(k), adjacent(v)
     of_rest = wanted_of(wanted, operands, inputs, (positions, k_positions))
-    made = _results_of_backward(q, k, v, of_rest)
+    made = _results_of_backward(q, k, v, of_rest, kernel)
     tensors = {"q": q, "k": k, "v": v, "out": adjacent(out), "lse": lse, "positions": positions}
     tensors |= {"k_positions": k_positions, "grad.out": adjacent(grad), "grad.lse": grad_lse}
     tensors |= {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
@@ -111,14 +111,16 @@ def _fake_attention_with_lse(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tup
     return _fake_attention(q, k, v), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _results_of_backward(q: Tensor, k: Tensor, v: Tensor, of_rest: Sequence[tuple[str, Tensor]]) -> list[Tensor]:
+def _results_of_backward(q: Tensor, k: Tensor, v: Tensor, of_rest: Sequence[tuple[str, Tensor]],
+                         kernel: str) -> list[Tensor]:  # fmt: skip
     rows = [torch.empty_like(adjacent(x)) for x in (q, k, v)]
-    return rows + [x.new_empty(x.shape) if name.startswith("input") else gradient_of(x) for name, x in of_rest]
+    own = {f"input.{i}" for i, info in enumerate(kernel_of(kernel).inputs) if not info.of_pairs}
+    return rows + [x.new_empty(x.shape) if name in own else gradient_of(x) for name, x in of_rest]
 
 
 def _fake_attention_backward(*given: Any, wanted: int = 0) -> list[Tensor]:
     wanted = given[14] if len(given) > 14 else wanted  # left out by programs of older versions
-    return _results_of_backward(*given[2:5], wanted_of(wanted, given[9], given[10], given[7:9]))
+    return _results_of_backward(*given[2:5], wanted_of(wanted, given[9], given[10], given[7:9]), given[13])
 
 
 _PLACES = (

@@ -572,7 +572,7 @@ typedef struct pegen_kernel {
   int32_t
       has_sides; /* 1: rows of q and k of one token are encoded differently (an amplitude of each, or sides = "dual") */
   uint16_t pair_inputs; /* bit i: attention's score reads inputs[i], which is float32 and may have one batch, or head,
-                           for all */
+                           for all; a number for each pair may have 16 bits, and its gradient is float32 */
   uint16_t key_inputs; /* bit i: of keys, [B,Hkv,M,size] or [B,H,M,size], or in pages as k is */
   pegen_entry *append; /* NULL: of dense blocks and columns */
   int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
@@ -583,6 +583,7 @@ typedef struct pegen_kernel {
   double scale; /* the factor of q k^T in a call of attention that gives none; 0: there is no attention */
   int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
                          where the description says */
+  int32_t reads_narrow_pairs; /* 1: numbers of pairs may be bfloat16 or float16; 0: of kernels of before */
 } pegen_kernel;
 
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
