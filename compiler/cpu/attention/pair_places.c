@@ -125,8 +125,9 @@ static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int pl
       i64(b, room), pairs->rows};
   ir_call(b, "pegen_attention_widen_pairs", 9, arguments);
   ir_end_if(b, narrow);
-  emit_numbers_to_lanes(e, ir_select(b, is_narrow, pairs->rows, row),
-                        ir_select(b, is_narrow, i64(b, 4 * room), row_bytes), to, squares);
+  ir_value from = ir_select(b, is_narrow, pairs->rows, row),
+           apart = ir_select(b, is_narrow, i64(b, 4 * room), row_bytes);
+  emit_numbers_to_lanes(e, from, apart, to, squares);
   ir_value key = attention_mul(b, squares, lanes);
   emit_pair_numbers(e, t, place, lane, lanes, key, e->shape.queries, nth(b, to, key, (int64_t)e->shape.queries * 4));
   ir_end_for(b, vectors);
