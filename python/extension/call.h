@@ -50,6 +50,7 @@ struct torch_answers {
   torch_launch_bytes *launch_bytes;
   torch_assembly_seconds *assembly_seconds;
   torch_tell_wait *tell_wait;
+  const char *operators; /* the namespace that Python has declared them in */
 };
 void set_answers(const struct torch_answers *answers);
 

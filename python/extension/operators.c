@@ -229,7 +229,7 @@ static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_
 __attribute__((visibility("default"))) const char *pegen_torch_start(const struct torch_answers *answers);
 __attribute__((visibility("default"))) int pegen_torch_add(const char *name, int device, const pegen_kernel *kernel);
 
-static const char *register_operators(const char *dispatch_key) {
+static const char *register_operators(const char *name_space, const char *dispatch_key) {
   static const struct {
     const char *name;
     torch_kernel *run;
@@ -246,7 +246,7 @@ static const char *register_operators(const char *dispatch_key) {
 #undef OPERATOR
   };
   torch_library *library = NULL; /* kept for as long as the process lives: it holds the operators */
-  if (torch.library_init_impl("pegen_kernels", dispatch_key, __FILE__, __LINE__, &library)) return "library_init_impl";
+  if (torch.library_init_impl(name_space, dispatch_key, __FILE__, __LINE__, &library)) return "library_init_impl";
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
     if (torch.library_impl(library, operators[i].name, operators[i].run, TORCH_INTERFACE)) return operators[i].name;
   return NULL;
@@ -257,8 +257,8 @@ const char *pegen_torch_start(const struct torch_answers *answers) {
   const char *missing = torch_find_shim();
   if (missing) return missing;
   set_answers(answers);
-  missing = register_operators("CPU");
-  return missing ? missing : register_operators("CUDA");
+  missing = register_operators(answers->operators, "CPU");
+  return missing ? missing : register_operators(answers->operators, "CUDA");
 }
 
 /* 0 where there is no memory. */

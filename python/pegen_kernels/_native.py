@@ -12,6 +12,10 @@ from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_ui
 from typing import Any
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
+NAMESPACE = __name__.partition(".")[0]
+"""What operators are registered under. A copy of this package under another name has its own."""
+settings = os.environ if NAMESPACE == "pegen_kernels" else {}
+"""Where libraries and the program are named. A copy takes those that lie in it."""
 
 
 class DLTensor(ctypes.Structure):
@@ -152,7 +156,7 @@ def width_of(kernel: KernelInfo, dtype: str) -> int:
 
 
 def _load() -> ctypes.CDLL:
-    path = os.environ.get("PEGEN_LIBRARY") or PACKAGE / "lib" / "libpegen.so"
+    path = settings.get("PEGEN_LIBRARY") or PACKAGE / "lib" / "libpegen.so"
     library = ctypes.CDLL(str(path))
     for name, result, arguments in [
         ("pegen_strerror", c_char_p, [ctypes.c_int]),
@@ -188,7 +192,7 @@ def strerror(error: int) -> str:
 
 def program() -> str:
     """Path of the compiler: PEGEN, or the one in this package."""
-    return os.environ.get("PEGEN") or str(PACKAGE / "bin" / "pegen")
+    return settings.get("PEGEN") or str(PACKAGE / "bin" / "pegen")
 
 
 def specs() -> pathlib.Path:

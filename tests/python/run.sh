@@ -15,6 +15,8 @@ case $module in
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
   models | like_model | transformers | config | vit) modules="torch transformers torchvision timm" ;;
   torch | jax | tvm_ffi) modules=$module ;;
+  hub) modules="torch kernels huggingface_hub" ;;
+  use_kernels) modules="torch kernels transformers torchvision timm" ;;
   *)
     echo "run.sh does not say which packages $test needs"
     exit 1

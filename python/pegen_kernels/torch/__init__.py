@@ -4,10 +4,14 @@
     q, k = encoding(q, k, positions)
 """
 from .gradients import call
+from .layers import RotaryPosEmb, register_rotary
 from .models import patch, unpatch
 from .modules import Attention, Encoding
 from .names import kernel_of, register
 from .sums import scan
 from .transformers_attention import register_attention
 
-__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "register_attention", "scan", "unpatch"]
+__all__ = [
+    "Attention", "Encoding", "RotaryPosEmb", "call", "kernel_of", "patch", "register", "register_attention",
+    "register_rotary", "scan", "unpatch",
+]  # fmt: skip

@@ -4,7 +4,6 @@ PyTorch's stable interface, 2.10 or later. Nothing else depends on it: without i
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from typing import Any, Callable, Sequence
 
@@ -31,7 +30,8 @@ class _Answers(ctypes.Structure):
 
     _fields_ = [("find", _FIND), ("explain", _EXPLAIN), ("tell", _TELL), ("launch", ctypes.c_void_p),
                 ("launch_bytes", ctypes.c_void_p), ("assembly_seconds", ctypes.c_void_p),
-                ("tell_wait", _TELL_WAIT)]  # fmt: skip
+                ("tell_wait", _TELL_WAIT),
+                ("operators", ctypes.c_char_p)]  # fmt: skip
 
 
 _library: ctypes.CDLL | None = None
@@ -60,7 +60,7 @@ def _explain(kernel: int, entry: bytes, error: int, args: int, text: int, size: 
 def start(kernel_of: Callable[[str], Any]) -> bool:
     """Registers the operators in C; kernel_of finds those that they ask for by name. False where they cannot be had."""
     global _library, reason
-    path = os.environ.get("PEGEN_TORCH_LIBRARY") or str(_native.PACKAGE / "lib" / "libpegen_torch.so")
+    path = _native.settings.get("PEGEN_TORCH_LIBRARY") or str(_native.PACKAGE / "lib" / "libpegen_torch.so")
     try:
         library = ctypes.CDLL(path)
     except OSError as e:
@@ -79,7 +79,9 @@ def start(kernel_of: Callable[[str], Any]) -> bool:
     of_launcher = (ctypes.cast(getattr(_native.library, name), ctypes.c_void_p).value
                    for name in ("pegen_launch", "pegen_cuda_workspace", "pegen_cuda_assembly_seconds"))  # fmt: skip
     wait = _TELL_WAIT(lambda kernel, seconds: tell_wait(kernel.decode(), seconds))
-    _callbacks[:] = [_Answers(_FIND(find), _EXPLAIN(_explain), _TELL(_tell), *of_launcher, wait)]
+    _callbacks[:] = [
+        _Answers(_FIND(find), _EXPLAIN(_explain), _TELL(_tell), *of_launcher, wait, _native.NAMESPACE.encode())
+    ]
     missing = library.pegen_torch_start(ctypes.byref(_callbacks[0]))
     if missing:
         reason = f"this PyTorch has no {missing.decode()}"

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
+from .._native import NAMESPACE
 from ..errors import ArgumentError
 from . import extension
 from .names import kernel_of
@@ -226,7 +227,7 @@ def _register_batch(name: str, n: int) -> None:
         return _batch(name, info.batch_size, rows, dims[:n], positions, dims[n], operands, dims[n + 1], kernel)
 
     for overload in OVERLOADS:
-        torch.library.register_vmap(f"pegen_kernels::{name}{overload}", batch, lib=library)
+        torch.library.register_vmap(f"{NAMESPACE}::{name}{overload}", batch, lib=library)
 
 
 # ---- torch.func ----
@@ -250,7 +251,7 @@ def _each_operator(info: Any, dims: Any, *given: Any) -> Any:
 
 
 for _overload in OVERLOADS:
-    torch.library.register_vmap(f"pegen_kernels::encode_all_backward{_overload}", _each_operator, lib=library)
+    torch.library.register_vmap(f"{NAMESPACE}::encode_all_backward{_overload}", _each_operator, lib=library)
 
 
 class _AllBackward(torch.autograd.Function):

@@ -12,13 +12,14 @@ from typing import Any, Sequence
 import torch
 from torch import Tensor
 
+from .._native import NAMESPACE
 from ..arrays import raw_view
 from ..errors import ArgumentError
 from . import extension
 from .names import kernel_of
 from .tangents import refusing
 
-library = torch.library.Library("pegen_kernels", "DEF")
+library = torch.library.Library(NAMESPACE, "DEF")
 _FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
 
 
@@ -173,8 +174,8 @@ def define(name: str, schema: str, function: Any, fake: Any) -> None:
         library.define(f"{name}{overload}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
         for device in () if _is_c else ("CPU", "CUDA"):
             library.impl(name + overload, function, device)
-        torch.library.register_fake(f"pegen_kernels::{name}{overload}", fake, lib=library)
-    packet = getattr(torch.ops.pegen_kernels, name)
+        torch.library.register_fake(f"{NAMESPACE}::{name}{overload}", fake, lib=library)
+    packet = getattr(getattr(torch.ops, NAMESPACE), name)
     operators[name], _kernels[name] = packet.default, (packet.alone, packet.kernel)
     library.impl(f"{name}.kernel", refusing(name, packet.kernel), "Autograd")
     library.impl(f"{name}.alone", torch.library.fallthrough_kernel, "Autograd")
