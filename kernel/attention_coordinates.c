@@ -50,9 +50,9 @@ static void read_numbers(int64_t type, const char *from, int64_t count, int64_t 
   if (type == PEGEN_NUMBER_F32)
     for (int64_t i = 0; i < count; i++) to[i * pitch] = ((const float *)(const void *)from)[i];
   else if (type == PEGEN_NUMBER_BF16)
-    for (int64_t i = 0; i < count; i++) to[i * pitch] = (float)pegen_bf16_load(narrow[i]);
+    for (int64_t i = 0; i < count; i++) to[i * pitch] = pegen_bf16_load(narrow[i]);
   else
-    for (int64_t i = 0; i < count; i++) to[i * pitch] = (float)pegen_f16_load(narrow[i]);
+    for (int64_t i = 0; i < count; i++) to[i * pitch] = pegen_f16_load(narrow[i]);
 }
 
 void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,

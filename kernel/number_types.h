@@ -110,9 +110,9 @@ static inline uint8_t pegen_number_narrow(int64_t type, float value) {
   return (uint8_t)(sign | (code > most ? most : code));
 }
 
-/* ---- operands' elements, as float64 ---- */
+/* ---- numbers of 16 bits, and operands' elements, as float64 ---- */
 
-static inline double pegen_bf16_load(uint16_t bits) {
+static inline float pegen_bf16_load(uint16_t bits) {
   union {
     uint32_t bits;
     float value;
@@ -121,18 +121,17 @@ static inline double pegen_bf16_load(uint16_t bits) {
   return u.value;
 }
 
-/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. */
-static inline double pegen_f16_load(uint16_t bits) {
+/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. Of a loop it makes vectors,
+ * for there is no branch. */
+static inline float pegen_f16_load(uint16_t bits) {
   union {
-    uint64_t bits;
-    double value;
-  } u;
-  uint64_t sign = (uint64_t)(bits >> 15) << 63, exponent = bits >> 10 & 31, fraction = bits & 1023;
-  if (exponent == 0) {
-    double value = (double)(int64_t)fraction * 0x1p-24;
-    return sign ? -value : value;
-  }
-  u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
+    uint32_t bits;
+    float value;
+  } u, subnormal;
+  uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = bits & 0x7fff, bias = (127 - 15) << 23;
+  subnormal.value = (float)(int32_t)magnitude * 0x1p-24f;
+  u.bits = (magnitude << 13) + bias + (magnitude < 0x7c00 ? 0 : bias);
+  u.bits = (magnitude < 0x400 ? subnormal.bits : u.bits) | sign;
   return u.value;
 }
 
