@@ -129,12 +129,14 @@ class Findings:
     def _pretraining(self, of: Study) -> str:
         """What variants begin with, and how well that does what it has learned."""
         data = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(of.data).items())
-        first = [(task.variant, next(iter(result["values"].values()))) for task, result in self.pretrained.items()]
-        means = pandas.DataFrame(first, columns=["variant", "value"]).astype({"value": float}).groupby("variant").mean()
-        reached = ", ".join(f"{name} {_number(value)}" for name, value in means["value"].items())
-        starts = ", ".join(f"{v.name} from {v.start}" for v in self.study.variants.values() if v.start)
-        return (f"Pretraining: {of.data_set} ({data}), {of.training.epochs} epochs, rate {of.training.rate:g}; means of"
-                f" its first test: {reached}. These begin with such weights: {starts}.")  # fmt: skip
+        begun = []
+        for name in of.variants:
+            first = [next(iter(r["values"].values())) for task, r in self.pretrained.items() if task.variant == name]
+            mean = _number(pandas.Series(first, dtype=float).mean())
+            names = ", ".join(variant.name for variant in self.study.variants.values() if variant.start == name)
+            begun.append(f"With {name} (first test {mean}) begin: {names}.")
+        how = f"{of.training.epochs} epochs, rate {of.training.rate:g}"
+        return " ".join([f"Pretraining: {of.data_set} ({data}), {how}.", *begun])
 
 
 # ---- tables ----
