@@ -22,7 +22,7 @@ from explore_test import opened
 from pegen_kernels.lab import inside, lab, statistics, train
 from pegen_kernels.lab.data import SETS, Part, _bits, _shape_bias
 from pegen_kernels.lab.engine import tasks_of, tuned, tuning_of
-from pegen_kernels.lab.model import build
+from pegen_kernels.lab.model import build, weights_of
 from pegen_kernels.lab.study import load
 
 STUDIES = pathlib.Path(__file__).resolve().parents[2] / "studies"
@@ -424,6 +424,142 @@ def check_extended(folder):
         assert words in run(other, "-o", folder / "extended", "--check", status=1), text
 
 
+PRETRAINING = """
+[pretraining.data]
+set = "arrows"
+cells = [3]
+arrows = 1
+letters = 0
+samples = 640
+tested = 100
+[pretraining.training]
+epochs = 4
+"""
+BEGUN = """
+[variants.learned]
+spec = "learned_absolute"
+start = "learned"
+[[variants.zero]]
+spec = "learned_absolute"
+start = "learned"
+[[variants.zero]]
+spec = "comrope_ld"
+options = { block = 4 }
+init = { generators = 0 }
+"""
+MORE = """
+[variants.turned]
+spec = "comrope_ap"
+options = { block = 4 }
+fixed = ["generators"]
+start = "turned"
+[variants.own]
+spec = "comrope_ld"
+options = { block = 4 }
+start = "turned"
+[variants.mixed]
+spec = "rope_mixed"
+[[variants.after]]
+spec = "rope_axial"
+start = "mixed"
+[[variants.after]]
+spec = "rope_mixed"
+"""
+
+
+def check_pretrained(folder):
+    """Weights are taken over by name, in whatever place of a list; what is new keeps its first values. What starts from
+    zero, or as RoPE does, gives what the pretrained model gives (ComRoPE, appendix B.2)."""
+    file = folder / "pretrained.toml"
+    file.write_text(SHORT + PRETRAINING + BEGUN + MORE)
+    study = load(file)
+    data, before = study.data.make(0), study.pretraining
+    first = {name: train.Run(before, v, 0, before.data.make(0), folder / name) for name, v in before.variants.items()}
+    for run_of in first.values():
+        run_of.epoch()
+    part = next(iter(data.tests.values()))
+
+    def begun(name):
+        variant = study.variants[name]
+        return train.Run(study, variant, 0, data, folder / f"{name}.pt", 1e-3, weights_of(first[variant.start].model))
+
+    with torch.no_grad():
+        for name, start in (("learned", "learned"), ("zero", "learned"), ("turned", "turned"), ("own", "turned")):
+            wanted = first[start].model(part.tokens, part.positions)
+            unlike = build(study, study.variants[name], data, 0)(part.tokens, part.positions)
+            assert torch.allclose(begun(name).model(part.tokens, part.positions), wanted, atol=2e-6), name
+            assert not torch.allclose(unlike, wanted, atol=1e-2), name
+    own, new = (model.layers[0].encodings[0] for model in (begun("own").model, first["turned"].model))
+    assert own.multiplier.abs().max() == 1 and torch.equal(own.generators, new.generators)
+    freqs = [model.layers[0].encodings[-1].freqs for model in (begun("after").model, first["mixed"].model)]
+    assert torch.equal(*freqs) and len(begun("after").model.layers[0].encodings) == 2
+    # A state that was cut short: the run begins again, with the weights that it began with.
+    (folder / "zero.pt").write_bytes(b"cut")
+    cut = begun("zero")
+    cut.restore()
+    assert torch.equal(cut.model.embed.weight, first["learned"].model.embed.weight)
+    # Keys: a start is what is trained before it; without one nothing has changed.
+    digests = {name: "the same" for name in study.variants}
+
+    def keys(text):
+        file.write_text(text)
+        found = load(file)
+        starts = {(t.variant, t.seed): t for t in tasks_of(found.pretraining, digests)} if found.pretraining else {}
+        return {task.variant: task.key for task in tasks_of(found, digests, starts=starts)}
+
+    whole, longer = keys(SHORT + PRETRAINING + BEGUN), keys(SHORT + PRETRAINING.replace("= 4", "= 5") + BEGUN)
+    assert keys(SHORT) == {name: whole[name] for name in ("none", "rope")}
+    assert {name for name in whole if whole[name] != longer[name]} == {"learned", "zero"}
+
+
+UNBEGUN = (
+    ('start = "learned"\n[[', 'start = "lerned"\n[[', "start is 'lerned'; expected one of the variants: none, rope"),
+    ('start = "learned"', "", "[pretraining]: no variant has a start"),
+    ("epochs = 4\n\n", "epochs = 4\nrates = [1e-3]\n", "[pretraining]: [training]: no setting 'rates'; there are:"),
+    ("[pretraining.training]", "[pretraining.model]", "[pretraining]: no setting 'model'; there are: data, training"),
+    ("epochs = 4\n\n", "epochs = 0\n", "[pretraining]: [training]: epochs is 0"),
+    ('\n[[variants.zero]]\nspec = "c', '\noptions.table = [3, 3]\n[[variants.zero]]\nspec = "c',
+     "start 'learned': added learned_absolute.vectors has other sizes there, 4 x 4 x 32 for 3 x 3 x 32"),
+    ('"arrows"\ncells = [3]\narrows = 1\nletters = 0', '"moving_shapes"',
+     "has other sizes there, 4 x 4 x 4 x 32 for 4 x 4 x 32"),
+    ("arrows = 1", "arrows = 9", "[pretraining]: [data]: 9 arrows"),
+    ('"comrope_ld"', '"comrope_ld"\nstart = "learned"', "start is of the model of all; expected in the first table"),
+)  # fmt: skip
+
+
+def check_begun(folder):
+    """Killed in pretraining and shared by two processes, a study ends as one that nobody killed; weights that are gone
+    are made again; what is wrong is said before."""
+    study, whole, killed = folder / "begun.toml", folder / "begun", folder / "begun_again"
+    text = (SHORT + PRETRAINING + BEGUN).replace("rate = 6e-3", "rates = [6e-3]")
+    for old, new, words in UNBEGUN:
+        assert old in text, old
+        study.write_text(text.replace(old, new))
+        assert words in (said := run(study, "-o", folder / "unbegun", "--check", status=1)), (new, said)
+    study.write_text(text)
+    assert "15 runs can be made" in run(study, "-o", whole, "--check")
+    run(study, "-o", whole)
+    killed.mkdir()
+    kill(study, killed)
+    words = [sys.executable, "-m", "pegen_kernels.lab.lab", study, "-o", killed]
+    other = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    run(study, "-o", killed)
+    assert other.wait() == 0
+    run(study, "-o", killed, "--report")
+    assert plain(killed) == plain(whole) and results(killed)["missing"] == 0
+    kept = list((killed / "runs").glob("*.weights"))
+    assert len(kept) == 3 == len(results(whole)["pretraining"]) and not list((killed / "runs").glob("*.pt"))
+    for weights in kept:
+        weights.unlink()
+    study.write_text(text + '[variants.late]\nstart = "learned"\n')
+    said = run(study, "-o", killed)
+    assert "late, seed 1" in said and "learned, seed" not in said and len(results(killed)["runs"]) == 10, said
+    assert plain(killed)[:4] == plain(whole)[:4] and len(list((killed / "runs").glob("*.weights"))) == 3
+    reached = numpy.mean([row["values"]["3 x 3"] for row in results(whole)["pretraining"]])
+    text = (whole / "results.md").read_text()
+    assert f"4 epochs, rate 0.002. With learned (first test {reached:.3f}) begin: learned, zero." in text, text
+
+
 DISTANCES = """
 [variants.near]
 spec = "alibi"
@@ -599,6 +735,8 @@ if __name__ == "__main__":
         check_shared(pathlib.Path(name))
         check_perturbed(pathlib.Path(name))
         check_tuned(pathlib.Path(name))
+        check_pretrained(pathlib.Path(name))
+        check_begun(pathlib.Path(name))
         check_extended(pathlib.Path(name))
         check_distances(pathlib.Path(name))
         check_grades_and_balance(pathlib.Path(name))

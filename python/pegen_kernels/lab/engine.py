@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Mapping, NamedTuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Tuple
 
 import optuna
 from optuna.storages import JournalStorage
@@ -39,7 +39,10 @@ class Task(NamedTuple):
     rate: float  # of learning
 
 
-def _task(study: Study, digests: Mapping[str, str], name: str, seed: int, rate: float) -> Task:
+Starts = Mapping[Tuple[str, int], Task]  # runs of pretraining, by variant and seed
+
+
+def _task(study: Study, digests: Mapping[str, str], name: str, seed: int, rate: float, starts: Starts) -> Task:
     variant = study.variants[name]
     parts = [
         study.settings(variant, rate),
@@ -51,23 +54,28 @@ def _task(study: Study, digests: Mapping[str, str], name: str, seed: int, rate: 
     ]
     parts += [[other.fixed, other.init] for other in variant.others]
     parts += [part.shared for part in variant.parts() if part.shared]
+    parts += [starts[variant.start, seed].key] if variant.start else []
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
     return Task(name, seed, key, rate)
 
 
-def tasks_of(study: Study, digests: Mapping[str, str], rates: Mapping[str, float] = {}) -> list[Task]:
+def tasks_of(study: Study, digests: Mapping[str, str], rates: Mapping[str, float] = {},
+             starts: Starts = {}) -> list[Task]:  # fmt: skip
     """All variants of the first seed first. digests: of each variant's kernels. rates: of variants that have their
     own."""
     common = study.training.rate
     return [
-        _task(study, digests, name, seed, rates.get(name, common)) for seed in study.seeds for name in study.variants
+        _task(study, digests, name, seed, rates.get(name, common), starts)
+        for seed in study.seeds
+        for name in study.variants
     ]
 
 
-def tuning_of(study: Study, digests: Mapping[str, str]) -> list[Task]:
+def tuning_of(study: Study, digests: Mapping[str, str], starts: Starts = {}) -> list[Task]:
     """Runs that tell which of the study's rates a variant learns best with: of one seed, which no result is from."""
     seed = study.training.tuning_seed
-    return [_task(study, digests, name, seed, rate) for rate in study.training.rates for name in study.variants]
+    rates, variants = study.training.rates, study.variants
+    return [_task(study, digests, name, seed, rate, starts) for rate in rates for name in variants]
 
 
 def tuned(study: Study, results: Mapping[Task, dict[str, Any]], measure: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ What all variants share has the same first values for a seed: it is made first, 
 """
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -186,3 +186,28 @@ def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
     for part in variant.parts():
         _add(model, study, part, data)
     return model.to(data.train.tokens.device)
+
+
+def weights_of(model: Transformer) -> dict[str, Tensor]:
+    """The model's own tensors by name. An encoding's have its description's name, wherever in a list that stands."""
+    found = {}
+    for name, value in model.state_dict().items():
+        words = name.split(".")
+        if words[0] == "added":
+            words[0] += f" {model.added.kernel.name}"
+        elif words[0] == "layers" and words[2] in ("encodings", "of_token"):
+            words[3] = model.layers[int(words[1])].encodings[int(words[3])].kernel.name
+        found[".".join(words)] = value
+    return found
+
+
+def begin(model: Transformer, weights: Mapping[str, Tensor], variant: Variant) -> None:
+    """Takes over what both have. Where data differ, what reads tokens and what gives classes may be new."""
+    own = weights_of(model)
+    for name in sorted(own.keys() & weights.keys()):
+        if own[name].shape == weights[name].shape:
+            own[name].copy_(weights[name])
+        elif not name.startswith(("embed.", "classes.")):
+            sizes = " for ".join(" x ".join(map(str, x[name].shape)) for x in (weights, own))
+            where = f"[variants.{variant.name}]: start '{variant.start}'"
+            raise ArgumentError(f"{where}: {name} has other sizes there, {sizes}; expected the same")

@@ -69,9 +69,10 @@ class Findings:
     """Results of those runs that are done, as tables of pandas."""
 
     def __init__(self, study: Study, tasks: Sequence[Task], results: dict[Task, dict[str, Any]],
-                 measures: dict[str, str]) -> None:  # fmt: skip
-        """measures: of each test, by its name."""
+                 measures: dict[str, str], pretrained: dict[Task, dict[str, Any]] = {}) -> None:  # fmt: skip
+        """measures: of each test, by its name. pretrained: results of what runs start with."""
         self.study, self.tasks, self.results, self.measures = study, tasks, results, measures
+        self.pretrained = pretrained
         self.runs = pandas.DataFrame(
             [
                 {"variant": task.variant, "seed": task.seed, "test": test, "measure": measures[test], "value": value}
@@ -112,7 +113,7 @@ class Findings:
             rates, first = ", ".join(f"{x:g}" for x in training.rates), next(iter(self.measures))
             rate = f"each variant's own rate, of {rates} the best of seed {training.tuning_seed} in '{first}'"
         diverged = [f"{t.variant} (seed {t.seed})" for t, result in self.results.items() if result["diverged"]]
-        return [
+        lines = [
             f"Data: {study.data_set} ({data}).",
             f"Model: {shape.depth} layers of {shape.dim} channels, {shape.heads} heads, float32. Training: AdamW,"
             f" {training.epochs} epochs, batches of {training.batch}, {rate}, weight decay"
@@ -121,7 +122,21 @@ class Findings:
             f"Command: {command} ({on['processor']}, {on['cores']} cores; PyTorch {on['torch']}, Python"
             f" {on['python']}, {on['pegen']}); {self.costs['seconds'].sum() / 60 if len(self.costs) else 0:.1f} minutes"
             " of training in all.",
-        ] + ([f"The loss was not finite in: {', '.join(diverged)}."] if diverged else [])
+        ]
+        lines += [self._pretraining(study.pretraining)] if study.pretraining else []
+        return lines + ([f"The loss was not finite in: {', '.join(diverged)}."] if diverged else [])
+
+    def _pretraining(self, of: Study) -> str:
+        """What variants begin with, and how well that does what it has learned."""
+        data = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(of.data).items())
+        begun = []
+        for name in of.variants:
+            first = [next(iter(r["values"].values())) for task, r in self.pretrained.items() if task.variant == name]
+            mean = _number(pandas.Series(first, dtype=float).mean())
+            names = ", ".join(variant.name for variant in self.study.variants.values() if variant.start == name)
+            begun.append(f"With {name} (first test {mean}) begin: {names}.")
+        how = f"{of.training.epochs} epochs, rate {of.training.rate:g}"
+        return " ".join([f"Pretraining: {of.data_set} ({data}), {how}.", *begun])
 
 
 # ---- tables ----
@@ -325,6 +340,8 @@ def _json(found: Findings, command: str) -> str:
         "missing": len(found.tasks) - len(found.results), "comparisons": found.comparisons,
         "runs": [task._asdict() | result for task, result in found.results.items()],
     }  # fmt: skip
+    if found.pretrained:
+        content["pretraining"] = [task._asdict() | result for task, result in found.pretrained.items()]
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 

@@ -69,6 +69,7 @@ class Variant:
     shared: list[str] = field(default_factory=list)  # operands that all layers share
     init: dict[str, Any] = field(default_factory=dict)  # first values: a deviation of normal ones, or a .npy file
     perturbation: Optional[float] = None  # of training's positions, instead of the study's
+    start: str = ""  # the variant with whose pretrained weights it begins
     role: str = ""  # as explain has it
     declared: tuple[str, ...] = ()  # options that the description has
     others: tuple["Variant", ...] = ()  # descriptions that are applied with it
@@ -101,6 +102,7 @@ class Study:
     training: Training
     variants: dict[str, Variant]
     text: str  # the file
+    pretraining: Optional["Study"] = None  # of variants that others start with, from the same first values
 
     def perturbation(self, variant: Variant) -> float:
         return self.training.perturbation if variant.perturbation is None else variant.perturbation
@@ -177,9 +179,10 @@ def _variant(name: str, given: Any, shared: Mapping[str, Any], folder: pathlib.P
     for role, words in (("additive", "add to the embedding"), ("pairwise", "are pairwise")):
         if sum(part.role == role for part in parts) > 1:
             raise ArgumentError(f"{where}: {' and '.join(str(p.spec) for p in parts)}: more than one of them {words}")
-    for word in ("scale", "perturbation"):
+    for word in ("scale", "perturbation", "start"):
         if any(word in table for table in tables[1:]):
-            raise ArgumentError(f"{where}: {word} is of the positions of all; expected in the first table alone")
+            what = "model" if word == "start" else "positions"
+            raise ArgumentError(f"{where}: {word} is of the {what} of all; expected in the first table alone")
     return dataclasses.replace(parts[0], others=tuple(parts[1:]))
 
 
@@ -191,7 +194,7 @@ def _one(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path)
     if (found.perturbation or 0) < 0:
         raise ArgumentError(f"{where}: perturbation is {found.perturbation}; expected 0 or more")
     if found.spec is None:
-        if set(table) - {"scale", "perturbation"}:
+        if set(table) - {"scale", "perturbation", "start"}:
             raise ArgumentError(f"{where}: names no spec, which is no encoding at all, and says '{min(table)}' of it")
         return found
     spec = str(folder / found.spec) if os.path.isfile(folder / found.spec) else found.spec
@@ -232,7 +235,36 @@ def _checked(study: Study) -> Study:
     if study.baseline not in study.variants:
         names = ", ".join(study.variants)
         raise ArgumentError(f"baseline is '{study.baseline}'; expected one of the variants: {names}")
+    for name, variant in study.variants.items():
+        if variant.start and variant.start not in study.variants:
+            names = ", ".join(study.variants)
+            raise ArgumentError(f"[variants.{name}]: start is '{variant.start}'; expected one of the variants: {names}")
     return study
+
+
+def _with_pretraining(study: Study, document: Mapping[str, Any]) -> Study:
+    """What [pretraining] does not say of its [data] and [training] is as in the study; it has one rate."""
+    given = _table(document, "pretraining")
+    variants = {variant.start: study.variants[variant.start] for variant in study.variants.values() if variant.start}
+    try:
+        if given and not variants:
+            raise ArgumentError("no variant has a start, the name of the one whose weights it begins with")
+        for name in set(given) - {"data", "training"}:
+            raise ArgumentError(f"no setting '{name}'; there are: data, training")
+        of_rates = ("rates", "tuning_seed")
+        common = {name: value for name, value in _table(document, "training").items() if name not in of_rates}
+        training = _read(Training, common | _table(given, "training"), "[training]", of_rates)
+        data_set, data = _data(given if "data" in given else document)
+        if not variants:
+            return study
+        made = dataclasses.replace(
+            study, data_set=data_set, data=data, training=training, baseline=next(iter(variants)),
+            seeds=study.seeds + ([study.training.tuning_seed] if study.training.rates else []),
+            variants={name: dataclasses.replace(variant, start="") for name, variant in variants.items()},
+        )  # fmt: skip
+        return dataclasses.replace(study, pretraining=_checked(made))
+    except ArgumentError as e:
+        raise ArgumentError(f"[pretraining]: {e}") from e
 
 
 def _document(path: pathlib.Path) -> tuple[dict[str, Any], str]:
@@ -273,13 +305,23 @@ def load(path: str | os.PathLike[str]) -> Study:
             common, more = _document(path.parent / base)
             common.pop("name", None)
             document, text = _extended(document, common), f"{text}\n# {base}\n\n{more}"
-        return _checked(_study(document, text, path))
+        return _with_pretraining(_checked(_study(document, text, path)), document)
     except ArgumentError as e:
         raise ArgumentError(f"{path}: {e}") from e
 
 
+def _data(document: Mapping[str, Any]) -> tuple[str, Any]:
+    """The name of a set and its row of SETS, as [data] has it."""
+    data = _table(document, "data")
+    data_set = data.pop("set", None)
+    if not isinstance(data_set, str) or data_set not in SETS:
+        said = "names no data" if data_set is None else f"set is {data_set!r}"
+        raise ArgumentError(f"[data]: {said}; expected set, one of {', '.join(map(repr, SETS))}")
+    return data_set, _read(SETS[data_set], data, "[data]")
+
+
 def _study(document: Mapping[str, Any], text: str, path: pathlib.Path) -> Study:
-    known = ("name", "claim", "seeds", "baseline", "data", "model", "training", "options", "variants")
+    known = ("name", "claim", "seeds", "baseline", "pretraining", "data", "model", "training", "options", "variants")
     for name in document:
         if name not in known:
             raise ArgumentError(f"no setting '{name}'; there are: {', '.join(known)}")
@@ -289,16 +331,12 @@ def _study(document: Mapping[str, Any], text: str, path: pathlib.Path) -> Study:
     for name, kind in (("name", str), ("claim", str), ("seeds", List[int]), ("baseline", str)):
         if not _fits(head[name], kind):
             raise ArgumentError(f"{name} is {head[name]!r}; expected {_expected(kind)}")
-    data = _table(document, "data")
-    data_set = data.pop("set", None)
-    if not isinstance(data_set, str) or data_set not in SETS:
-        said = "names no data" if data_set is None else f"set is {data_set!r}"
-        raise ArgumentError(f"[data]: {said}; expected set, one of {', '.join(map(repr, SETS))}")
-    made = {"data": _read(SETS[data_set], data, "[data]"), "model": _read(Shape, _table(document, "model"), "[model]"),
-            "training": _read(Training, _table(document, "training"), "[training]")}  # fmt: skip
+    data_set, data = _data(document)
+    model = _read(Shape, _table(document, "model"), "[model]")
+    training = _read(Training, _table(document, "training"), "[training]")
     shared, tables = _table(document, "options"), _table(document, "variants")
     if not tables:
         raise ArgumentError("has no variants; expected [variants.NAME] with a spec, two or more")
     variants = {name: _variant(name, table, shared, path.parent) for name, table in tables.items()}
     head["baseline"] = head["baseline"] or next(iter(variants))
-    return Study(**head, **made, data_set=data_set, variants=variants, text=text)
+    return Study(**head, data_set=data_set, data=data, model=model, training=training, variants=variants, text=text)

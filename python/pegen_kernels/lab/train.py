@@ -7,14 +7,14 @@ import pathlib
 import pickle
 import statistics
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from . import inside
 from .data import MEASURES, Data, Part
-from .model import Transformer, build
+from .model import Transformer, begin, build, weights_of
 from .study import Study, Variant
 
 _TESTED_AT_ONCE = 100  # samples
@@ -92,11 +92,12 @@ class Run:
     """state: a file that holds how far it is; written at most every five seconds, at the end of an epoch."""
 
     def __init__(self, study: Study, variant: Variant, seed: int, data: Data, state: pathlib.Path,
-                 rate: float | None = None) -> None:  # fmt: skip
-        """rate: of learning; without it the study's."""
-        self.made_of = (study, variant, seed, data, state, rate)
+                 rate: float | None = None, start: Mapping[str, torch.Tensor] = {}) -> None:  # fmt: skip
+        """rate: of learning; without it the study's. start: pretrained weights."""
+        self.made_of = (study, variant, seed, data, state, rate, start)
         self.study, self.data, self.state = study, data, state
         self.model = build(study, variant, data, seed)
+        begin(self.model, start, variant)
         training, most = study.training, study.training.rate if rate is None else rate
         self.batches = Batches(data.train, training.batch, seed, study.perturbation(variant))
         trained = [p for p in self.model.parameters() if p.requires_grad]
@@ -187,10 +188,11 @@ def _expected(run: Run) -> float:
     return epochs * (len(run.batches) * step + tests[0]) + sum(tests)
 
 
-def rehearse(study: Study, variant: Variant, data: Data) -> tuple[str, float]:
+def rehearse(study: Study, variant: Variant, data: Data,
+             start: Mapping[str, torch.Tensor] = {}) -> tuple[str, float, dict[str, torch.Tensor]]:  # fmt: skip
     """A step of training and a sample of every test, so that what cannot be is told before hours are spent. Returns the
-    digest of what is trained and the seconds that a run will take."""
-    run = Run(study, variant, 0, data, pathlib.Path(os.devnull))
+    digest of what is trained, the seconds that a run will take and weights as those that it will have."""
+    run = Run(study, variant, 0, data, pathlib.Path(os.devnull), start=start)
     model = run.model
     few = Part(data.train.tokens[:2], data.train.positions[:2] if data.train.positions.dim() == 3 else
                data.train.positions, data.train.targets[:2])  # fmt: skip
@@ -200,4 +202,4 @@ def rehearse(study: Study, variant: Variant, data: Data) -> tuple[str, float]:
         with torch.no_grad():
             model(part.tokens[:2], positions)
     digest = "-".join(encoding.kernel.digest for encoding in model.encodings())
-    return digest, _expected(run)
+    return digest, _expected(run), weights_of(model)
