@@ -121,8 +121,8 @@ static inline float pegen_bf16_load(uint16_t bits) {
   return u.value;
 }
 
-/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. Of a loop it makes vectors,
- * for there is no branch. */
+/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. It has no branch, so that
+ * loops of it become vectors. */
 static inline float pegen_f16_load(uint16_t bits) {
   union {
     uint32_t bits;
