@@ -1,7 +1,7 @@
 /* polynomial: a polynomial bias of each token's own (PaPE, appendix C)
  *
  * Made by pegen 0.2.0 from the description polynomial with
- *   head_dim=64 heads=1 axes=2 degree=3 terms=8 leading=free role=separable origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
+ *   head_dim=64 heads=1 axes=2 degree=3 terms=8 leading=free role=separable of=query origin=call exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
