@@ -338,6 +338,43 @@ class Families(Case):
                         self.near(b.grad, a.grad, 2.0**-10)
 
 
+class Tables(Case):
+    """GPT-J and CodeGen look cosines up, and turn pairs of the first channels, one tensor at a time."""
+
+    def test_models(self):
+        ids = torch.arange(3, 27)[None].expand(2, -1)
+        far = torch.stack([torch.arange(24) + 90, torch.arange(24) * 4])
+        for name, turned in (("GPTJ", 8), ("GPTJ", 16), ("CodeGen", 8)):
+            sizes = {
+                "vocab_size": 97,
+                "n_embd": 64,
+                "n_layer": 2,
+                "n_head": 4,
+                "n_positions": 128,
+                "rotary_dim": turned,
+            }
+            torch.manual_seed(1)
+            config = getattr(T, f"{name}Config")(**sizes)
+            own, ours = pair(varied(T.AutoModelForCausalLM.from_config(config).eval()))
+            with self.subTest(name, turned=turned):
+                made = [model(ids, position_ids=far).logits for model in (own, ours)]
+                self.near(made[1].detach(), made[0].detach())
+                self.far(ours(ids).logits.detach(), made[1].detach())
+                weights = torch.randn(made[0].shape, generator=torch.Generator().manual_seed(1))
+                for x in made:
+                    (x * weights).sum().backward()
+                for a, b in zip(own.parameters(), ours.parameters()):
+                    self.near(b.grad, a.grad, 2.0**-10)
+                made = [m.generate(ids[:1, :9], max_new_tokens=12, do_sample=False) for m in (own, ours)]
+                self.assertTrue(torch.equal(*made))
+                self.assertTrue(torch.equal(unpatch(ours)(ids).logits, own(ids).logits))
+                with self.assertRaisesRegex(pk.ArgumentError, "^precision: transformer.rotary_emb looks cosines up"):
+                    patch(ours, precision="exact phases")
+                own.transformer.rotary_emb.embed_positions += 0.5  # no cosines
+                with self.assertRaisesRegex(pk.ArgumentError, "^model: what makes the angles of .*attn is not known"):
+                    patch(own, **FAST)
+
+
 class Qwen2VL(Case):
     @torch.no_grad()
     def test_images_in_text(self):
