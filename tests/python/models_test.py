@@ -430,6 +430,17 @@ class Images(Case):
                     self.near(other(x).detach(), without(x).detach())
                     self.near(ours(x).detach(), own(x).detach())
 
+    def test_sections(self):
+        """Frequencies of rows, columns and time in turn, and learned positions beside them."""
+        torch.manual_seed(1)
+        sections = {"rope_type": "mrope", "rope_mrope_section": (8, 9, 12)}
+        model = timm.create_model("eva02_tiny_patch14_224", depth=2, num_classes=10, img_size=(84, 56), **sections)
+        own, ours = pair(varied(model.eval()))
+        x = torch.randn(1, 3, 84, 56)
+        self.near(ours(x).detach(), own(x).detach())
+        own.rope.axis.fill_(1)
+        self.assertGreater(float((ours(x) - own(x)).abs().max().detach()), 1e-3)
+
     def test_other_sizes(self):
         torch.manual_seed(1)
         model = timm.create_model("vit_small_patch16_rope_224", depth=2, num_classes=10, dynamic_img_size=True).eval()

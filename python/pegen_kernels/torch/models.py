@@ -435,11 +435,11 @@ class _Embed(_Change):
         super().__init__(path, options, trial)
         self.original = original
         self.own = vars(original).get("get_embed")
-        known = any(hasattr(original, name) for name in ("bands", "freqs", "periods"))
+        known = any(hasattr(original, name) for name in ("bands", "freqs", "periods", "mrope_section"))
         if not known or getattr(original, "aug_active", False):
             raise ArgumentError(
-                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands, periods or mixed"
-                " frequencies, coordinates as they are)"
+                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands, periods, sections"
+                " or mixed frequencies, coordinates as they are)"
             )
 
     def install(self, module: nn.Module) -> None:
@@ -462,6 +462,9 @@ class _Embed(_Change):
             positions = _grid_of_mixed(of, shape)
             layers = range(of.depth)
             return [Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers]
+        if hasattr(of, "mrope_section"):
+            sections = torch.stack([of.inv_freq.float() * (of.axis == axis) for axis in (1, 2)])[:, None]
+            return Angles(self, "angles", (_grid_of_sections(of, shape), sections), own)
         if hasattr(of, "periods"):
             return Angles(self, "angles", (_grid_of_periods(of, shape), _by_axis(2 * math.pi / of.periods)), own)
         return Angles(self, "angles", (_grid_of_bands(of, shape), _by_axis(of.bands)), own)
@@ -482,6 +485,13 @@ def _grid_of_mixed(original: Any, shape: Any) -> Tensor:
     if shape is None:
         return torch.stack([original.t_x, original.t_y], -1)
     return torch.stack(get_mixed_grid(shape, original.grid_indexing, original.freqs.device), -1)
+
+
+def _grid_of_sections(original: Any, shape: Any) -> Tensor:
+    """Rows and columns; time, the first section's, stands still."""
+    from timm.layers.pos_embed_sincos import _build_grid
+
+    return _build_grid(shape, grid_indexing=original.grid_indexing, ndim=2).flatten(0, -2).to(original.inv_freq.device)
 
 
 def _grid_of_periods(original: Any, shape: Any) -> Tensor:
