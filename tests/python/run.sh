@@ -7,6 +7,7 @@ case $module in
   kernel | hostile | formulas | papers | conform) modules="numpy" ;;
   jax_sequences) modules="jax" ;;
   jax_cuda) modules="jax torch" ;;
+  onnx) modules="numpy onnx" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
