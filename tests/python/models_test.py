@@ -143,6 +143,18 @@ class Llama(Case):
             type(model.model.rotary_emb).forward = original
         self.assertFalse(model.model.rotary_emb._forward_hooks)
 
+    @torch.no_grad()
+    def test_wrapped(self):
+        """A function that rotates may say nothing of its parameters."""
+        import transformers.models.llama.modeling_llama as code
+
+        own, before = llama(), code.apply_rotary_pos_emb
+        try:
+            code.apply_rotary_pos_emb = lambda *given, **named: apply_rotary_pos_emb(*given, **named)
+            self.near(*(model(self.ids).logits for model in pair(own)))
+        finally:
+            code.apply_rotary_pos_emb = before
+
     def test_own_forwards(self):
         """What stands in place of a module's forward is called as before, and stays."""
         model, calls = llama(), []

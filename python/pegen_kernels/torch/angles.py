@@ -219,7 +219,8 @@ class _Rotate:
         dims = (rest.pop("unsqueeze_dim", 1),) if "unsqueeze_dim" in self.names else (1, 2)
         if any(type(x) is not Angles for x in angles) or len(angles) < end - n:
             raise of._refused("a rotation by them and other numbers")
-        order = ["cosines", "sines"][:: -1 if self.names[n].startswith("sin") else 1]
+        is_sine_first = any(x.startswith("sin") for x in self.names[n : n + 1])
+        order = ["sines", "cosines"] if is_sine_first else ["cosines", "sines"]
         if len(angles) > 1 and ([x._part for x in angles] != order or angles[1]._of is not of._of):
             raise of._refused("a rotation in which they are something else")
         if len(rows) not in (1, 2) or any(not isinstance(x, Tensor) for x in rows) or rest.pop("position_ids", None):
