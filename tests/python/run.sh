@@ -14,7 +14,7 @@ case $module in
   cuda | gpu | packed | products | distributed | engines | torch_attention | attention_gallery) modules="torch" ;;
   conform_engines) modules="torch transformers torchvision timm diffusers jax" ;;
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
-  models | like_model | transformers | config | vit) modules="torch transformers torchvision timm" ;;
+  models | like_model | transformers | config | vit | models_bench) modules="torch transformers torchvision timm" ;;
   torch | jax | tvm_ffi) modules=$module ;;
   *)
     echo "run.sh does not say which packages $test needs"
