@@ -3,7 +3,8 @@
 
     python3 timm_vit.py [ENCODING]    geope2d, rope_mixed, quatro, care, liere, ...: steps of training, and their time
 
-timm normalises queries and keys before they meet, by modules of each block. The encoding is put behind these.
+timm 1.0.31 has no argument for encodings of others: `pos_embed` is "learn" or "none", and `rope_type` names its own.
+It normalises queries and keys before they meet, by modules of each block. The encoding is put behind these.
 """
 import sys
 import time

@@ -22,6 +22,7 @@ MORE = {  # configuration: what differs from language.SIZES
     "Qwen2Moe": {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32},
     "GraniteMoe": {"num_local_experts": 2, "num_experts_per_tok": 1}, "Ministral": {"sliding_window": 8},
     "Lfm2": {"layer_types": ["full_attention"] * 2}, "Ernie4_5_Moe": {"moe_num_experts": 2, "moe_k": 1},
+    "GPTJ": {"rotary_dim": 8}, "CodeGen": {"rotary_dim": 8},
     "FlexOlmo": {"num_experts": 2, "num_experts_per_tok": 1},
     "Qwen3Next": {"layer_types": ["full_attention"] * 2, "num_experts": 2, "num_experts_per_tok": 1},
 }  # fmt: skip
@@ -93,6 +94,19 @@ class LikeModel(unittest.TestCase):
         told = {"max_new_tokens": 6, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
         a, b = (torch.stack(model.generate(self.ids, **told).logits) for model in (own, ours))
         self.assertTrue(torch.equal(a, b))
+
+    @torch.no_grad()
+    def test_widened(self):
+        """16-bit rows that float32 cosines turn into float32 rows."""
+        own = language.made("CodeGen", {"rotary_dim": 8}, T.AutoModelForCausalLM)
+        table = own.transformer.rotary_emb.embed_positions
+        own.bfloat16().transformer.rotary_emb.embed_positions = table
+        ours = patch(copy.deepcopy(own), **FAST)
+        found = [how for *_, how in ours.transformer.rotary_emb._forward_hooks.popitem()[1].layouts.values()]
+        self.assertEqual(found, [("rounded", False, True)])
+        ours = patch(copy.deepcopy(own), **FAST)
+        self.same(own, ours, {"input_ids": self.ids})
+        self.assertEqual(next(ours.parameters()).dtype, torch.bfloat16)
 
     def test_refused(self):
         model = language.made("Llama", {}, T.AutoModelForCausalLM)

@@ -143,6 +143,18 @@ class Llama(Case):
             type(model.model.rotary_emb).forward = original
         self.assertFalse(model.model.rotary_emb._forward_hooks)
 
+    @torch.no_grad()
+    def test_wrapped(self):
+        """A function that rotates may say nothing of its parameters."""
+        import transformers.models.llama.modeling_llama as code
+
+        own, before = llama(), code.apply_rotary_pos_emb
+        try:
+            code.apply_rotary_pos_emb = lambda *given, **named: apply_rotary_pos_emb(*given, **named)
+            self.near(*(model(self.ids).logits for model in pair(own)))
+        finally:
+            code.apply_rotary_pos_emb = before
+
     def test_own_forwards(self):
         """What stands in place of a module's forward is called as before, and stays."""
         model, calls = llama(), []
@@ -338,6 +350,43 @@ class Families(Case):
                         self.near(b.grad, a.grad, 2.0**-10)
 
 
+class Tables(Case):
+    """GPT-J and CodeGen look cosines up, and turn pairs of the first channels, one tensor at a time."""
+
+    def test_models(self):
+        ids = torch.arange(3, 27)[None].expand(2, -1)
+        far = torch.stack([torch.arange(24) + 90, torch.arange(24) * 4])
+        for name, turned in (("GPTJ", 8), ("GPTJ", 16), ("CodeGen", 8)):
+            sizes = {
+                "vocab_size": 97,
+                "n_embd": 64,
+                "n_layer": 2,
+                "n_head": 4,
+                "n_positions": 128,
+                "rotary_dim": turned,
+            }
+            torch.manual_seed(1)
+            config = getattr(T, f"{name}Config")(**sizes)
+            own, ours = pair(varied(T.AutoModelForCausalLM.from_config(config).eval()))
+            with self.subTest(name, turned=turned):
+                made = [model(ids, position_ids=far).logits for model in (own, ours)]
+                self.near(made[1].detach(), made[0].detach())
+                self.far(ours(ids).logits.detach(), made[1].detach())
+                weights = torch.randn(made[0].shape, generator=torch.Generator().manual_seed(1))
+                for x in made:
+                    (x * weights).sum().backward()
+                for a, b in zip(own.parameters(), ours.parameters()):
+                    self.near(b.grad, a.grad, 2.0**-10)
+                made = [m.generate(ids[:1, :9], max_new_tokens=12, do_sample=False) for m in (own, ours)]
+                self.assertTrue(torch.equal(*made))
+                self.assertTrue(torch.equal(unpatch(ours)(ids).logits, own(ids).logits))
+                with self.assertRaisesRegex(pk.ArgumentError, "^precision: transformer.rotary_emb looks cosines up"):
+                    patch(ours, precision="exact phases")
+                own.transformer.rotary_emb.embed_positions += 0.5  # no cosines
+                with self.assertRaisesRegex(pk.ArgumentError, "^model: what makes the angles of .*attn is not known"):
+                    patch(own, **FAST)
+
+
 class Qwen2VL(Case):
     @torch.no_grad()
     def test_images_in_text(self):
@@ -392,6 +441,17 @@ class Images(Case):
                     torch.nn.init.zeros_(other.rope.freqs)
                     self.near(other(x).detach(), without(x).detach())
                     self.near(ours(x).detach(), own(x).detach())
+
+    def test_sections(self):
+        """Frequencies of rows, columns and time in turn, and learned positions beside them."""
+        torch.manual_seed(1)
+        sections = {"rope_type": "mrope", "rope_mrope_section": (8, 9, 12)}
+        model = timm.create_model("eva02_tiny_patch14_224", depth=2, num_classes=10, img_size=(84, 56), **sections)
+        own, ours = pair(varied(model.eval()))
+        x = torch.randn(1, 3, 84, 56)
+        self.near(ours(x).detach(), own(x).detach())
+        own.rope.axis.fill_(1)
+        self.assertGreater(float((ours(x) - own(x)).abs().max().detach()), 1e-3)
 
     def test_other_sizes(self):
         torch.manual_seed(1)

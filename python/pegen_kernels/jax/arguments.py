@@ -84,6 +84,13 @@ def is_perturbed(x: Any) -> bool:
     return any(leaf.perturbed for leaf in jax.tree.leaves(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed")))
 
 
+def no_tangent(what: str) -> ArgumentError:
+    return ArgumentError(
+        f"{what} has no forward-mode derivatives (jax.jvp, jacfwd, linearize, hessian); expected reverse mode"
+        " (jax.vjp, jacrev, grad)"
+    )
+
+
 @contextlib.contextmanager
 def no_tangents(what: str) -> Iterator[None]:
     """JAX's refusal of forward-mode differentiation, which names nobody, by the name of what is called. A jitted call
@@ -93,10 +100,7 @@ def no_tangents(what: str) -> Iterator[None]:
     except TypeError as error:
         if "forward-mode" not in str(error):
             raise
-        raise ArgumentError(
-            f"{what} has no forward-mode derivatives (jax.jvp, jacfwd, linearize, hessian); expected reverse mode"
-            " (jax.vjp, jacrev, grad)"
-        ) from error
+        raise no_tangent(what) from error
 
 
 # ---- arguments ----

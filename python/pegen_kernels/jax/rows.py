@@ -1,8 +1,9 @@
-"""encode: rows turned by their positions, and the gradients of that: of q, k, operands and positions."""
+"""encode: rows turned by their positions, its gradients (of q, k, operands and positions) and its tangents (of q and
+k)."""
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import jax
 from jax import numpy as jnp
@@ -14,26 +15,24 @@ from .arguments import (
     asked,
     dense,
     is_of_one_batch,
-    is_perturbed,
     is_zero,
     like,
-    never,
-    no_tangents,
+    no_tangent,
     of_sums,
     prepared,
-    values,
 )
 from .calls import FROM_INPUT, Static, call
+from .linear import linear
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _encode(static: Static, rows: tuple[Any, ...], rest: Rest) -> tuple[Any, ...]:
     given = dict(zip(static.names, rows))
     made = {f"{name}_out": like(x, static.kernel.width_of(x.dtype)) for name, x in given.items()}
     return tuple(call(static, "encode", {**given, **rest.named()}, made).values())
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _back(static: Static, gradients: tuple[Any, ...], rest: Rest) -> tuple[Any, ...]:
     """Gradients of rows: linear in those that come in, and encode is in turn its gradient."""
     given = {f"grad.{name}_out": x for name, x in zip(static.names, gradients)}
@@ -41,7 +40,7 @@ def _back(static: Static, gradients: tuple[Any, ...], rest: Rest) -> tuple[Any, 
     return tuple(call(static, "encode_backward", {**given, **rest.named()}, made).values())
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _back_all(wanted: _Wanted, gradients: tuple[Any, ...], kept: tuple[Any, ...], rest: Rest) -> dict[str, Any]:
     """Gradients of rows, of all operands and of positions, in one pass."""
     static = wanted.static
@@ -51,84 +50,113 @@ def _back_all(wanted: _Wanted, gradients: tuple[Any, ...], kept: tuple[Any, ...]
     return call(static, "encode_backward", {**given, **rest.named()}, made, flags=FROM_INPUT * wanted.from_input)
 
 
-# ---- gradients ----
+# ---- derivatives ----
 
 
 class _Wanted(NamedTuple):
-    """Gradients that a loss asks for: of "rows", "positions", "operand.0" and so on."""
+    """What is differentiated by: "rows", "positions", "operand.0" and so on."""
 
     static: Static
     names: frozenset[str]
     from_input: bool
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["kept", "rest"], meta_fields=["wanted"])
-class _Residual:
-    """What backward needs of forward."""
+class _Turn(NamedTuple):
+    """Tangents of rows, and of what else is differentiated by, to those of encoded rows."""
 
-    def __init__(self, kept: tuple[Any, ...], rest: Rest, wanted: _Wanted) -> None:
-        self.kept, self.rest, self.wanted = kept, rest, wanted
+    wanted: _Wanted
+
+    @property
+    def name(self) -> str:
+        return self.wanted.static.kernel.name
+
+    def refuse(self) -> None:
+        if not self.wanted.names <= {"rows"}:
+            raise no_tangent(f"encode of {self.name} at positions, operands or inputs")
+
+    def run(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        static, (_, rest) = self.wanted.static, residual
+        made = _encode(static, tuple(given[: len(static.names)]), rest)
+        return tuple(_without_columns(static.kernel, x) for x in made)
+
+    def transposed(self, residual: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        static, names, _ = self.wanted
+        kept, rest = residual
+        if "encode_backward" not in static.kernel.entries:
+            raise ArgumentError(
+                f"q and k require gradients, which {self.name} does not have yet; expected jax.lax.stop_gradient of"
+                " them"
+            )
+        if names <= {"rows"} and not static.kernel.needs_input:
+            return _back(static, tuple(gradients), rest)
+        made = _back_all(self.wanted, tuple(gradients), kept, rest)  # of columns nothing is kept
+        others = [made[f"grad.{name}"].astype(x.dtype) for name, x in rest.named().items() if name in names]
+        return (*(made[f"grad.{name}"] for name in static.names), *others)
 
 
-def _refuse_unknown(kernel: Kernel, names: frozenset[str], rest: Rest) -> None:
+class _TurnBack(NamedTuple):
+    """Tangents of rows' gradients, which come in, to those of what _back makes of them."""
+
+    static: Static
+
+    @property
+    def name(self) -> str:
+        return self.static.kernel.name
+
+    def refuse(self) -> None:
+        pass
+
+    def run(self, rest: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        return _back(self.static, tuple(given), rest)
+
+    def transposed(self, rest: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        return _Turn(_Wanted(self.static, frozenset(["rows"]), False)).run(((), rest), gradients)
+
+
+def _without_columns(kernel: Kernel, x: Any) -> Any:
+    """Columns that are appended do not depend on rows."""
+    n = kernel.head_dim
+    return x if kernel.out_dim == n else jnp.pad(x[..., :n], ((0, 0),) * (x.ndim - 1) + ((0, x.shape[-1] - n),))
+
+
+def _refuse_unknown(kernel: Kernel, names: frozenset[str]) -> None:
     for name, what in asked(kernel).items():
         if name in names and "encode_backward_finish" not in kernel.entries:
             raise ArgumentError(f"{what}, which {kernel.name} does not have yet; expected jax.lax.stop_gradient of it")
-    if names and "encode_backward" not in kernel.entries:
-        raise ArgumentError(
-            f"q and k require gradients, which {kernel.name} does not have yet; expected jax.lax.stop_gradient of them"
-        )
 
 
-def _encode_forward(static: Static, rows: Any, rest: Any) -> tuple[Any, Any]:
-    given, plain = values(rows), values(rest)
-    names = frozenset(name for name, x in rest.named().items() if is_perturbed(x))
-    if is_perturbed(rows):
-        names |= {"rows"}
-    _refuse_unknown(static.kernel, names, plain)
+def _encode_tangents(static: Static, given: Any, tangents: Any) -> tuple[Any, Any]:
+    (rows, rest), (of_rows, of_rest) = given, tangents
+    moved = {name: x for name, x in of_rest.named().items() if not is_zero(x)}
+    names = frozenset(moved) | ({"rows"} if not all(map(is_zero, of_rows)) else frozenset())
     kernel = static.kernel
+    _refuse_unknown(kernel, names)
     # Attention keeps what encode wrote in any case; rounded to 16 bits it is too coarse.
     widens = kernel.out_dim != kernel.head_dim
-    from_input = widens or kernel.needs_input or given[0].dtype != jnp.float32
-    needs_rows = bool(names) if kernel.needs_input else bool(names - {"rows"}) and not widens
+    from_input = widens or kernel.needs_input or rows[0].dtype != jnp.float32
+    needs_rows = kernel.needs_input or (bool(moved) and not widens)
     if needs_rows and from_input:
         static = static._replace(in_place=False)
-    out = _encode(static, given, plain)
-    kept = (given if from_input else out) if needs_rows else ()
-    return out, _Residual(kept, plain, _Wanted(static._replace(in_place=False), names, from_input))
+    out = _encode(static, rows, rest)
+    kept = (rows if from_input else out) if needs_rows else ()
+    turn = _Turn(_Wanted(static._replace(in_place=False), names, from_input))
+    return out, linear(turn, (kept, rest), [*dense(of_rows), *moved.values()])
 
 
-def _encode_backward(static: Static, residual: _Residual, gradients: Any) -> tuple[Any, Any]:
-    wanted, rest = residual.wanted, residual.rest
-    if all(is_zero(x) for x in gradients):
-        return (None,) * len(gradients), rest.gradients({})
-    if wanted.names <= {"rows"} and not wanted.static.kernel.needs_input:
-        return _back(wanted.static, dense(gradients), rest), rest.gradients({})
-    made = _back_all(wanted, dense(gradients), residual.kept, rest)  # of columns nothing is kept
-    return tuple(made[f"grad.{name}"] for name in wanted.static.names), rest.gradients(made)
-
-
-def _back_forward(static: Static, gradients: Any, rest: Any) -> tuple[Any, Any]:
-    if is_perturbed(rest):
+def _back_tangents(static: Static, given: Any, tangents: Any) -> tuple[Any, Any]:
+    (gradients, rest), (of_gradients, of_rest) = given, tangents
+    if not all(map(is_zero, of_rest.named().values())):
         raise ArgumentError(f"{static.kernel.name}: gradients of gradients are there for q and k alone")
-    return _back(static, values(gradients), values(rest)), values(rest)
+    return _back(static, gradients, rest), linear(_TurnBack(static), rest, dense(of_gradients))
 
 
-def _back_backward(static: Static, rest: Rest, gradients: Any) -> tuple[Any, Any]:
-    if static.kernel.out_dim != static.kernel.head_dim:
-        raise ArgumentError(f"{static.kernel.name} appends columns to q and k, and has no gradients of gradients")
-    return _encode(static, dense(gradients), rest), rest.gradients({})
+def _no_more_tangents(wanted: _Wanted, *_: Any) -> Any:
+    raise ArgumentError(f"{wanted.static.kernel.name}: gradients of gradients are there for q and k alone")
 
 
-def _back_all_forward(wanted: _Wanted, *given: Any) -> tuple[Any, Any]:
-    if is_perturbed(given):
-        raise ArgumentError(f"{wanted.static.kernel.name}: gradients of gradients are there for q and k alone")
-    return _back_all(wanted, *values(given)), None
-
-
-_encode.defvjp(_encode_forward, _encode_backward, symbolic_zeros=True)
-_back.defvjp(_back_forward, _back_backward, symbolic_zeros=True)
-_back_all.defvjp(_back_all_forward, never, symbolic_zeros=True)
+_encode.defjvp(_encode_tangents, symbolic_zeros=True)
+_back.defjvp(_back_tangents, symbolic_zeros=True)
+_back_all.defjvp(_no_more_tangents, symbolic_zeros=True)
 
 
 # ---- what is called ----
@@ -137,7 +165,8 @@ _back_all.defvjp(_back_all_forward, never, symbolic_zeros=True)
 def encode(kernel: Kernel, q: Any = None, k: Any = None, positions: Any = None, *, k_positions: Any = None,
            operands: Any = None, inputs: Any = None, layout: str = "BHND", in_place: bool = False,
            cu_seqlens: Any = None, k_cu_seqlens: Any = None) -> Any:  # fmt: skip
-    """Encodes q and k by their positions; under jit, vmap, shard_map and reverse-mode differentiation.
+    """Encodes q and k by their positions; under jit, vmap, shard_map and differentiation: reverse mode, and
+    forward mode by q and k.
 
     q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim] of float32, bfloat16 or float16 (layout "BNHD": [B,N,H,head_dim]); one of
     them may be left out; of one batch also [N,H,head_dim], in any layout. positions, k_positions, operands, inputs: as
@@ -155,7 +184,6 @@ def encode(kernel: Kernel, q: Any = None, k: Any = None, positions: Any = None, 
     if in_place and kernel.out_dim != kernel.head_dim:
         raise ArgumentError(f"in_place: {kernel.name} appends columns to q and k; expected in_place=False")
     is_flat = is_of_one_batch({"q": q, "k": k}, bounds)
-    with no_tangents(f"encode of {kernel.name}"):
-        out = _encode(Static(kernel, names, "BNHD" if is_flat else layout, in_place), rows, rest)
+    out = _encode(Static(kernel, names, "BNHD" if is_flat else layout, in_place), rows, rest)
     out = tuple(x[0] for x in out) if is_flat else out
     return out[0] if len(out) == 1 else out

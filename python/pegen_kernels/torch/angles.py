@@ -11,7 +11,7 @@ import inspect
 import itertools
 import math
 import threading
-from typing import Any, Sequence
+from typing import Any, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -44,9 +44,9 @@ class Trial:
 
 
 class Angles:
-    """Positions and frequencies; of a patch that is `like_model` the model's own cosines and sines. of: the hook that
-    made them; part: what they are in place of; own: the model's own tensor in a trial; rule: of frequencies that pairs
-    of channels share with a module's."""
+    """Positions and frequencies, or the model's own cosines and sines where the patch `gives_numbers`. of: the hook
+    that made them; part: what they are in place of; own: the model's own tensor in a trial; rule: of frequencies that
+    pairs of channels share with a module's."""
 
     def __init__(
         self, of: Any, part: str, places: tuple[Tensor, Tensor], own: Tensor | None = None, rule: Any = None
@@ -103,10 +103,14 @@ for _name in (*_UNARY, *_COMPARED, *(f"{side}{name}" for name in _BINARY for sid
 
 # ---- functions that rotate ----
 
-_FUSED = (("fused", False),)
-_LIKE_MODEL = tuple(itertools.product(("rounded", "float32"), (False, True)))
+How = Tuple[str, bool, bool]
+_FUSED: tuple[How, ...] = (("fused", False, False),)
+_LIKE_MODEL: tuple[How, ...] = tuple(
+    (products, side_by_side, widens)
+    for widens, products, side_by_side in itertools.product((False, True), ("rounded", "float32"), (False, True))
+)
 """What a patch that is to be like the model tries: the field `products` of a description, by which a model's own code
-may round, and whether the two cosines of a pair stand side by side."""
+may round, whether the two cosines of a pair stand side by side, and whether 16-bit rows come back as float32."""
 
 _LAYOUTS = ("split", "interleaved", "woven")
 """Which channels are a pair: (j, j + n/2), (2j, 2j+1), or the latter, which come back as the former."""
@@ -215,7 +219,9 @@ class _Rotate:
         dims = (rest.pop("unsqueeze_dim", 1),) if "unsqueeze_dim" in self.names else (1, 2)
         if any(type(x) is not Angles for x in angles) or len(angles) < end - n:
             raise of._refused("a rotation by them and other numbers")
-        if len(angles) > 1 and ([x._part for x in angles] != ["cosines", "sines"] or angles[1]._of is not of._of):
+        is_sine_first = any(x.startswith("sin") for x in self.names[n : n + 1])
+        order = ["sines", "cosines"] if is_sine_first else ["cosines", "sines"]
+        if len(angles) > 1 and ([x._part for x in angles] != order or angles[1]._of is not of._of):
             raise of._refused("a rotation in which they are something else")
         if len(rows) not in (1, 2) or any(not isinstance(x, Tensor) for x in rows) or rest.pop("position_ids", None):
             raise of._refused("a rotation with other arguments")
@@ -224,9 +230,8 @@ class _Rotate:
         return rows, angles, dims
 
     @staticmethod
-    def rotated(
-        rows: Sequence[Tensor], angles: Sequence[Angles], layout: str, dim: int, how: tuple[str, bool]
-    ) -> Sequence[Tensor]:
+    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], layout: str, dim: int, how: How) -> Sequence[Tensor]:
+        rows = [x.float() for x in rows] if how[2] else rows
         rule, head_dim = angles[0]._rule, rows[0].shape[-1]
         if rule.rotary_dim > head_dim:
             raise angles[0]._refused(f"a rotation of {rule.rotary_dim} channels of {head_dim}")
@@ -238,7 +243,7 @@ class _Rotate:
 
         def encoded(rows: Sequence[Tensor]) -> Sequence[Tensor]:
             """Encodes [B,H,N,D]."""
-            if angles[0]._of.is_like_model:
+            if angles[0]._of.gives_numbers:
                 numbers = tuple(_pairs_of(x, rule.rotary_dim, how[1]) for x in places)
                 return _turned(rows, numbers, pairs, how[0], options)
             at = _with_prefix(places, rows[0].shape[2]) if rule.has_prefix else places
@@ -276,7 +281,7 @@ class _RotateOne:
         self.own = own
 
     @staticmethod
-    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool, how: tuple[str, bool]) -> Tensor:
+    def rotated(rows: Sequence[Tensor], angles: Sequence[Angles], half: bool, how: How) -> Tensor:
         layout, options = "split" if half else "interleaved", angles[0]._of.kernel_options
         if angles[0]._of.is_like_model:
             (embed,) = angles[0]._places

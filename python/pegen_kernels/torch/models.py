@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError
 from . import rotary
-from .angles import ROTATION_OF_IMAGES, Angles, Trial, stand_in
+from .angles import ROTATION_OF_IMAGES, Angles, How, Trial, stand_in
 from .examples import examples_of
 
 _ROTATIONS = (  # of transformers
@@ -65,7 +65,7 @@ def patch(model: nn.Module, *, example: Any = None, **options: Any) -> nn.Module
         )
     with torch.no_grad(), _as_it_was_on_error(model):
         trial = Trial()
-        kinds = (_changes_of_language, _changes_of_patches, _changes_of_images)
+        kinds = (_changes_of_language, _changes_of_tables, _changes_of_patches, _changes_of_images)
         changes: list[tuple[nn.Module, Any]] = [change for of in kinds for change in of(model, options, trial)]
         if not changes:
             raise ArgumentError(f"model: what makes the angles of {next(iter(attentions))} is not known")
@@ -229,13 +229,18 @@ class _Change:
         self.path, self.options = path, options
         self.trial: Trial | None = trial
         self.functions: list[tuple[str, str]] = []
-        self.layouts: dict[Any, tuple[Any, int, tuple[str, bool]]] = {}  # of functions, as the trial finds them
+        self.layouts: dict[Any, tuple[Any, int, How]] = {}  # of functions, as the trial finds them
         self.probe: Any = None  # of the trial: a copy of the module, which computes the model's own
 
     @property
     def is_like_model(self) -> bool:
         """Whether cosines and sines are the model's own, and products are rounded as by its code."""
         return bool(self.options.get("like_model"))
+
+    @property
+    def gives_numbers(self) -> bool:
+        """Whether angles are cosines and sines, and not positions and frequencies."""
+        return self.is_like_model
 
     @property
     def kernel_options(self) -> dict[str, Any]:
@@ -327,6 +332,44 @@ def _changes_of_language(model: nn.Module, options: dict[str, Any], trial: Trial
     return [(module, change) for module, change in changes if change.rules]
 
 
+# ---- transformers: cosines and sines that a table has for every position ----
+
+
+class _Table(_Hook):
+    """A hook of a module that looks cosines and sines up (GPT-J, CodeGen): these are its own. parts: in which order it
+    returns them."""
+
+    gives_numbers = True
+
+    def __init__(self, path: str, parts: Sequence[str], options: dict[str, Any], trial: Trial) -> None:
+        super().__init__(path, options, trial)
+        if "precision" in options:
+            raise ArgumentError(f"precision: {path} looks cosines up, and they are as they are; expected it left out")
+        self.parts = tuple(parts)
+
+    def __call__(self, module: nn.Module, given: Any, named: Any, made: Any) -> Any:
+        numbers = dict(zip(self.parts, made))
+        pairs = made[0].shape[-1]
+        rule = rotary.Rule(rotary.PLACES[-1], torch.arange(pairs)[None], 1.0)
+        places = numbers["cosines"], numbers["sines"]
+        return tuple(Angles(self, part, places, x if self.trial else None, rule) for part, x in numbers.items())
+
+
+def _changes_of_tables(model: nn.Module, options: dict[str, Any], trial: Trial) -> list[tuple[nn.Module, _Table]]:
+    """Cosines of position 0 are ones, and its sines zeros."""
+    changes = []
+    for path, module in model.named_modules():
+        table = getattr(module, "embed_positions", None)
+        if not isinstance(table, Tensor) or [*inspect.signature(module.forward).parameters] != ["x", "position_ids"]:
+            continue
+        ids = torch.zeros(1, 1, dtype=torch.long, device=table.device)
+        first = [float(x.mean()) for x in module(table.new_zeros(1), ids)]
+        if sorted(first) == [0, 1]:
+            parts = ["cosines" if x else "sines" for x in first]
+            changes.append((module, _Table(path, parts, options, trial)))
+    return changes
+
+
 # ---- transformers: cosines and sines of the patches of an image ----
 
 
@@ -392,11 +435,11 @@ class _Embed(_Change):
         super().__init__(path, options, trial)
         self.original = original
         self.own = vars(original).get("get_embed")
-        known = any(hasattr(original, name) for name in ("bands", "freqs", "periods"))
+        known = any(hasattr(original, name) for name in ("bands", "freqs", "periods", "mrope_section"))
         if not known or getattr(original, "aug_active", False):
             raise ArgumentError(
-                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands, periods or mixed"
-                " frequencies, coordinates as they are)"
+                f"model: {path}, a {type(original).__name__}, is of no kind that is known (bands, periods, sections"
+                " or mixed frequencies, coordinates as they are)"
             )
 
     def install(self, module: nn.Module) -> None:
@@ -419,6 +462,9 @@ class _Embed(_Change):
             positions = _grid_of_mixed(of, shape)
             layers = range(of.depth)
             return [Angles(self, "angles", (positions, of.freqs[:, i]), own if own is None else own[i]) for i in layers]
+        if hasattr(of, "mrope_section"):
+            sections = torch.stack([of.inv_freq.float() * (of.axis == axis) for axis in (1, 2)])[:, None]
+            return Angles(self, "angles", (_grid_of_sections(of, shape), sections), own)
         if hasattr(of, "periods"):
             return Angles(self, "angles", (_grid_of_periods(of, shape), _by_axis(2 * math.pi / of.periods)), own)
         return Angles(self, "angles", (_grid_of_bands(of, shape), _by_axis(of.bands)), own)
@@ -439,6 +485,13 @@ def _grid_of_mixed(original: Any, shape: Any) -> Tensor:
     if shape is None:
         return torch.stack([original.t_x, original.t_y], -1)
     return torch.stack(get_mixed_grid(shape, original.grid_indexing, original.freqs.device), -1)
+
+
+def _grid_of_sections(original: Any, shape: Any) -> Tensor:
+    """Rows and columns; time, the first section's, stands still."""
+    from timm.layers.pos_embed_sincos import _build_grid
+
+    return _build_grid(shape, grid_indexing=original.grid_indexing, ndim=2).flatten(0, -2).to(original.inv_freq.device)
 
 
 def _grid_of_periods(original: Any, shape: Any) -> Tensor:
