@@ -285,9 +285,6 @@ void pegen_attention_displace(const pegen_attention_tile *tile, int64_t first, i
  * from there on up to `room`. place: the coordinate of the queries that is where their rows of input `input` are. */
 void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
                                 int64_t lanes, int64_t first, int64_t count, int64_t room, int64_t pitch, float *out);
-/* Writes numbers of pairs with `count` keys as rows of float32, [lane][room]. */
-void pegen_attention_widen_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
-                                 int64_t lanes, int64_t first, int64_t count, int64_t room, float *out);
 /* What such numbers gain, [lane][pitch], is added. */
 void pegen_attention_gain_pairs(const pegen_attention_gradient_tile *tile, int64_t input, int64_t lane, int64_t lanes,
                                 int64_t first, int64_t count, int64_t pitch, const float *gains);

@@ -44,7 +44,7 @@ static int64_t read_input(const pegen_attention_places *p, const pegen_attention
   return end - token;
 }
 
-/* `count` numbers of a type, each `pitch` float32 behind the one before. */
+/* Writes `count` numbers of a type as float32, each `pitch` behind the one before. */
 static void read_numbers(int64_t type, const char *from, int64_t count, int64_t pitch, float *to) {
   const uint16_t *narrow = (const uint16_t *)(const void *)from;
   if (type == PEGEN_NUMBER_F32)
@@ -62,15 +62,6 @@ void pegen_attention_read_pairs(const pegen_attention_tile *tile, int64_t input,
     const char *row = tile->places->data[input] + (int64_t)tile->positions[place][lane + i];
     read_numbers(type, row + first * bytes, count, pitch, out + i);
     for (int64_t key = count; key < room; key++) out[key * pitch + i] = 0;
-  }
-}
-
-void pegen_attention_widen_pairs(const pegen_attention_tile *tile, int64_t input, int64_t place, int64_t lane,
-                                 int64_t lanes, int64_t first, int64_t count, int64_t room, float *out) {
-  int64_t type = tile->places->number[input], bytes = pegen_number_at(type)->bits / 8;
-  for (int64_t i = 0; i < lanes; i++) {
-    const char *row = tile->places->data[input] + (int64_t)tile->positions[place][lane + i];
-    read_numbers(type, row + first * bytes, count, 1, out + i * room);
   }
 }
 

@@ -351,7 +351,6 @@ void emit_attention_imports(ir *b) {
   ir_declare(b, "pegen_attention_values", "piip");
   ir_declare(b, "pegen_attention_displace", "piiippip");
   ir_declare(b, "pegen_attention_read_pairs", "piiiiiiiip");
-  ir_declare(b, "pegen_attention_widen_pairs", "piiiiiiip");
   ir_declare(b, "pegen_attention_gain_pairs", "piiiiiip");
   ir_declare(b, "pegen_attention_displace_row", "piiiipp");
   ir_declare(b, "pegen_attention_runs", "piiii");

@@ -3,6 +3,7 @@
 
 #include "cpu/attention/queries.h"
 #include "mlir/arith.h"
+#include "mlir/number.h"
 
 /* ---- displacements ---- */
 
@@ -93,6 +94,21 @@ static void prefetch_pairs(const attention_emitter *e, const key_tile *t, ir_val
   ir_end_for(b, lanes);
 }
 
+/* Rows of a register's queries as float32. squares: whole registers of keys. */
+static void emit_wide_rows(const pair_emitter *pairs, int type, ir_value row, ir_value row_bytes, ir_value squares) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  ir_loop rows = ir_for(b, e->zero, i64(b, lanes));
+  ir_value from = ir_offset(b, row, mul(b, rows.index, row_bytes)),
+           to = nth(b, pairs->rows, rows.index, 4LL * key_places_room(&e->shape));
+  ir_loop keys = ir_for(b, e->zero, squares);
+  ir_value at = nth(b, from, keys.index, (int64_t)lanes * number_bytes(type));
+  store(e, emit_load_channels(b, e->target->native, type, lanes, at), nth(b, to, keys.index, 4LL * lanes));
+  ir_end_for(b, keys);
+  ir_end_for(b, rows);
+}
+
 /* Rows of a register's queries that follow each other are turned in squares, those of 16 bits once they are float32;
  * others, and keys that fill no square, go number by number. */
 static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int place) {
@@ -119,11 +135,11 @@ static void emit_read_pairs(const pair_emitter *pairs, const key_tile *t, int pl
   ir_value offset = ir_load(b, b->f64, nth(b, ir_offset_const(b, e->tile, positions), lane, 8), 8);
   ir_value row = ir_offset(b, ir_offset(b, first_row, whole(b, offset)), mul(b, t->first, bytes));
   prefetch_pairs(e, t, row, row_bytes, bytes);
-  ir_branch narrow = ir_if(b, is_narrow);
-  ir_value arguments[] = {
-      e->tile,      i64(b, input), i64(b, place), lane, i64(b, lanes), t->first, mul(b, squares, i64(b, lanes)),
-      i64(b, room), pairs->rows};
-  ir_call(b, "pegen_attention_widen_pairs", 9, arguments);
+  ir_branch narrow = ir_if(b, is_narrow), is_bf16 = ir_if(b, ir_compare_int(b, "eq", type, i64(b, NUMBER_BF16)));
+  emit_wide_rows(pairs, NUMBER_BF16, row, row_bytes, squares);
+  ir_else(b, &is_bf16);
+  emit_wide_rows(pairs, NUMBER_F16, row, row_bytes, squares);
+  ir_end_if(b, is_bf16);
   ir_end_if(b, narrow);
   ir_value from = ir_select(b, is_narrow, pairs->rows, row),
            apart = ir_select(b, is_narrow, i64(b, 4 * room), row_bytes);
