@@ -255,6 +255,26 @@ class Papers(Formulas):
             found = kernel.attention(q, k, v, r, operands=operands, inputs=inputs)
             self.near(found[0] if isinstance(found, tuple) else found, expected, 2e-5)
 
+    def test_factors_of_keys(self):
+        """PaPE, appendix C: coefficients h_q(x_i) h_k(x_j)."""
+        q, k, v = (rows(1, 2, 9, 8, seed=i) for i in range(3))
+        r = numpy.random.default_rng(4).uniform(-2, 2, (9, 2))
+        weights = 0.4 * rows(2, 5, 2, seed=5)
+        inputs = {f"c{n}": rows(1, 2, 9, 5, seed=5 + n) for n in (1, 2, 3)}
+        inputs |= {f"h{n}": rows(1, 2, 9, seed=8 + n) for n in (1, 2, 3)}
+        delta = numpy.einsum("hla,ija->hijl", weights.astype(float), r[None] - r[:, None])
+        bias = sum(
+            numpy.einsum(
+                "bhil,hijl,bhj->bhij", inputs[f"c{n}"].astype(float), delta**n, inputs[f"h{n}"].astype(float)
+            )
+            for n in (1, 2, 3)
+        )
+        scores = (q.astype(float) @ k.swapaxes(-1, -2).astype(float) + bias) / 8**0.5
+        share = numpy.exp(scores - scores.max(-1, keepdims=True))
+        kernel = pk.compile("polynomial", head_dim=8, heads=2, terms=5, role="pairwise", of="both", **FAST)
+        found = kernel.attention(q, k, v, r, operands={"projection": weights}, inputs=inputs)
+        self.near(found[0] if isinstance(found, tuple) else found, share / share.sum(-1, keepdims=True) @ v, 2e-5)
+
     def test_learned_absolute(self):
         """A table as it is, and resampled as PyTorch does for other sizes."""
         table, x = rows(4, 5, 8, seed=2), rows(1, 1, 63, 8)
