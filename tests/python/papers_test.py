@@ -12,6 +12,13 @@ from formulas_test import FAST, Formulas, cells, rows
 POSES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "poses.lua"
 
 
+def attended(q, k, v, bias):
+    """softmax((q k^T + bias) / sqrt(D)) v, in float64."""
+    scores = (q.astype(float) @ k.swapaxes(-1, -2).astype(float) + bias) / q.shape[-1] ** 0.5
+    share = numpy.exp(scores - scores.max(-1, keepdims=True))
+    return share / share.sum(-1, keepdims=True) @ v
+
+
 class Papers(Formulas):
     """Options that choose what a paper leaves open, sets aside or has in its code: docs/papers.md names them."""
 
@@ -246,9 +253,7 @@ class Papers(Formulas):
             bias = ((curve * numpy.ones(1))[:, :, :, None] * delta**2).sum(-1) if without != "a" else 0
             if without != "b":
                 bias = bias + (b.astype(float)[:, :, :, None] * delta).sum(-1)
-            scores = (q.astype(float) @ k.swapaxes(-1, -2).astype(float) + bias) / 8**0.5
-            share = numpy.exp(scores - scores.max(-1, keepdims=True))
-            expected = share / share.sum(-1, keepdims=True) @ v
+            expected = attended(q, k, v, bias)
             options = {"head_dim": 8, "heads": 2, "axes": axes, "without": without, "role": "pairwise"}
             options |= {} if without == "projection" else {"parabolas": m}
             kernel = pk.compile("pape", **options, **FAST)
@@ -269,11 +274,9 @@ class Papers(Formulas):
             )
             for n in (1, 2, 3)
         )
-        scores = (q.astype(float) @ k.swapaxes(-1, -2).astype(float) + bias) / 8**0.5
-        share = numpy.exp(scores - scores.max(-1, keepdims=True))
         kernel = pk.compile("polynomial", head_dim=8, heads=2, terms=5, role="pairwise", of="both", **FAST)
         found = kernel.attention(q, k, v, r, operands={"projection": weights}, inputs=inputs)
-        self.near(found[0] if isinstance(found, tuple) else found, share / share.sum(-1, keepdims=True) @ v, 2e-5)
+        self.near(found[0] if isinstance(found, tuple) else found, attended(q, k, v, bias), 2e-5)
 
     def test_learned_absolute(self):
         """A table as it is, and resampled as PyTorch does for other sizes."""
