@@ -149,12 +149,16 @@ static const items *constant(expander *e, const expr *x) {
   return list;
 }
 
+static bool is_of_key(const expander *e, const expr *x) {
+  return x->op == EXPR_INPUT && e->spec->input[x->index].of_keys;
+}
+
 /* Whether an expression depends on delta: on the displacement or a number of the key's token. */
 static bool varies(expander *e, const expr *x) {
   enum { UNKNOWN, NO, YES };
   unsigned char *found = &e->varies[x->id];
   if (*found == UNKNOWN) {
-    bool does = x->op == EXPR_POSITION || (x->op == EXPR_INPUT && e->spec->input[x->index].of_keys);
+    bool does = x->op == EXPR_POSITION || is_of_key(e, x);
     for (int i = 0; i < expr_op_arity(x->op); i++) does = varies(e, x->arg[i]) || does;
     *found = does ? YES : NO;
   }
@@ -196,7 +200,7 @@ static const items *expand_node(expander *e, const expr *x) {
     return fail(e, "a polynomial bias reads operands and inputs at places that are known when it is compiled only");
   if (x->op == EXPR_CONST && !isfinite(x->value)) return fail(e, "a polynomial bias has no pe.masked in it");
   if (x->op == EXPR_POSITION) return axis(e, x->index);
-  if (x->op == EXPR_INPUT && e->spec->input[x->index].of_keys) return key_axis(e, x);
+  if (is_of_key(e, x)) return key_axis(e, x);
   if (x->op == EXPR_DIV && !varies(e, x->arg[1])) {
     const expr *inverse = expr_div(e->pool, expr_const(e->pool, 1), x->arg[1]);
     return product(e, expand(e, x->arg[0]), constant(e, inverse));

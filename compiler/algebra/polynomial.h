@@ -34,6 +34,7 @@ typedef struct monomial {
 int monomial_degree(const monomial *m);
 bool monomial_equal(const monomial *x, const monomial *y);
 double monomial_value(const monomial *m, int n_axes, const double *at);
+
 /* query * fixed, of every term. */
 typedef struct polynomial_product {
   const expr *query; /* depends on inputs (and perhaps on operands); NULL: 1 */

@@ -24,11 +24,9 @@ static const char *names_of(arena *a, const spec *s, bool of_keys) {
 /* "a, b of the query's token and h of the key's"; NULL: no input. */
 static const char *reads_text(arena *a, const spec *s) {
   const char *own = names_of(a, s, false), *of_key = names_of(a, s, true);
-  if (!own || !of_key)
-    return own      ? arena_printf(a, "%s of the query's token", own)
-           : of_key ? arena_printf(a, "%s of the key's token", of_key)
-                    : NULL;
-  return arena_printf(a, "%s of the query's token and %s of the key's", own, of_key);
+  if (own && of_key) return arena_printf(a, "%s of the query's token and %s of the key's", own, of_key);
+  if (own) return arena_printf(a, "%s of the query's token", own);
+  return of_key ? arena_printf(a, "%s of the key's token", of_key) : NULL;
 }
 
 /* A query's and a key's inputs, random. */

@@ -6,7 +6,6 @@
  */
 #include "gpu/attention.h"
 #include "gpu/index.h"
-#include "mlir/math.h"
 
 #include "kernel/launch.h"
 
@@ -41,13 +40,18 @@ static ir_value laid_at(attend *t, bool of_key, ir_value index, int i) {
   return ir_offset_const(b, ir_offset(b, memory, wide(b, scaled(b, index, row))), own);
 }
 
+/* The parameters of an input, PEGEN_PTX_INPUT_COUNT. */
+static const ir_value *parameters_of(const attend *t, int input) {
+  int first = pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
+  return t->parameter + first + input * PEGEN_PTX_INPUT_COUNT;
+}
+
 /* The address of token `token`'s row of an input, of the head at hand: i64. */
 static ir_value row_of_input(attend *t, int input, ir_value token) {
   ir *b = t->b;
   const spec *s = t->p->spec;
-  const ir_value *of = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands);
-  const ir_value *groups = t->parameter + pegen_ptx_behind_lse(s->n_operands, s->n_inputs);
-  of += input * PEGEN_PTX_INPUT_COUNT;
+  const ir_value *of = parameters_of(t, input),
+                 *groups = t->parameter + pegen_ptx_behind_lse(s->n_operands, s->n_inputs);
   ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], mul(b, wide(b, t->batch), of[PEGEN_PTX_INPUT_BATCH]));
   at = add(b, at, mul(b, wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
   ir_value head = ir_op2(b, "arith.divui", wide(b, t->head), groups[input]);
@@ -103,16 +107,13 @@ ir_value attend_key_number(attend *t, int i, ir_value key) {
 /* A tensor's number type is the same for all threads: no warp takes two ways. */
 static ir_value number_of_pair(attend *t, int input, ir_value at, ir_value key) {
   ir *b = t->b;
-  const ir_value *of = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
-  ir_value type = of[input * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE], row = ir_pointer(b, laid_row(b, at)), x;
+  ir_value type = parameters_of(t, input)[PEGEN_PTX_INPUT_TYPE], row = ir_pointer(b, laid_row(b, at)), x;
   key = wide(b, clamped(b, key, t->keys));
   ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_F32)), 1, &b->f32);
   ir_value number = ir_load(b, b->f32, ir_offset(b, row, mul(b, key, i64(b, 4))), 4);
   ir_choose_else(b, &choice, 1, &number);
-  ir_value bits = ir_load(b, b->i16, ir_offset(b, row, mul(b, key, i64(b, 2))), 2),
-           half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32),
-           is_bf16 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_BF16));
-  number = ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half);
+  ir_value is_bf16 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_BF16));
+  number = emit_load_16(b, ir_offset(b, row, mul(b, key, i64(b, 2))), is_bf16);
   ir_end_choose(b, choice, 1, &number, &x);
   return x;
 }

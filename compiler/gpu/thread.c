@@ -219,11 +219,14 @@ static two_float load_f64(thread_emitter *e, const element_group *g, int i) {
   return two_float_from_f64(b, ir_extract(b, both, 0), high);
 }
 
-static two_float load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
-  ir *b = e->b;
-  ir_value bits = ir_load(b, b->i16, element_at(e, g, i, 2), 2);
+ir_value emit_load_16(ir *b, ir_value at, ir_value is_bf16) {
+  ir_value bits = ir_load(b, b->i16, at, 2);
   ir_value half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
-  return two_float_f32(ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half));
+  return ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half);
+}
+
+static two_float load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
+  return two_float_f32(emit_load_16(e->b, element_at(e, g, i, 2), is_bf16));
 }
 
 /* A tensor's number type is the same for all threads: no warp takes two ways. */

@@ -47,6 +47,8 @@ void emit_thread_forget(thread_emitter *e, two_float *remembered);
 /* Loads the elements of operands that the roots need, all of an operand's together: its number type is asked once.
  * Before the values that are made of them. */
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count);
+/* Loads a number of 16 bits as float32; is_bf16 (i1), else float16. */
+ir_value emit_load_16(ir *b, ir_value at, ir_value is_bf16);
 
 /* Elements of one operand at offsets (i32) that the caller has, count of them. */
 void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, two_float *values);

@@ -341,8 +341,7 @@ int attention_strip_of(const attention_plan *p, const expr *x) {
 static bool find_score(arena *a, attention_plan *p) {
   const spec *s = p->spec;
   const expr *score = s->pairwise->score, *natural;
-  bool placed_elsewhere = s->pairwise->rotates || s->polynomial;
-  if (!placed_elsewhere) p->n_places = expr_reads_places(score, 0, s->n_axes) ? s->n_axes : 0;
+  if (!p->n_places && expr_reads_places(score, 0, s->n_axes)) p->n_places = s->n_axes;
   if (!(natural = placed(a, p, score))) {
     diag_error(s->file, s->line,
                "the score reads more of queries and keys than there is room for beside %d coordinates; %d of all are",

@@ -105,7 +105,7 @@ _kernels: dict[Any, str] = {}
 
 def _known(spec: str, **options: Any) -> str:
     """The name under which the operators know a description with these options."""
-    key = (spec, *sorted(options.items()))
+    key = (spec, *options.items())  # in the order of the caller, which is always the same
     if key not in _kernels:
         _kernels[key] = register(spec, **options)
     return _kernels[key]
