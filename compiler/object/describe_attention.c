@@ -132,7 +132,8 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
                        F(attend_narrow_dots, dots[1]), F(store_keys, by_type(d, targets[i], "store_keys")),
                        F(store_values, by_type(d, targets[i], "store_values")),
                        F(attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]), F(step, attention_key_step(on, &shape)),
-                       F(turned, turned_gradient(d, p, targets[i])));
+                       F(turned, turned_gradient(d, p, targets[i])),
+                       F(tangent, attend[ATTEND_TANGENT + (p->turned != NULL)]));
   }
   return describe_rows(d, "gradients", rows, count);
 }
