@@ -63,8 +63,8 @@
     "What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at\n" \
     "args->slots. Parts as in encode.") \
   X(attention_tangent, CALL, attention_tangent, TANGENT, \
-    "What attention's out (and lse) change by when q, k and v change by args->grad->q, k and v: forward mode. Parts as\n" \
-    "in attention.")
+    "What attention's out (and lse) change by when q, k and v change by args->grad->q, k and v: forward\n" \
+    "mode. Parts as in attention.")
 
 typedef enum pegen_entry_kind {
 #define X(name, role, of, option, text) PEGEN_ENTRY_##name,

@@ -237,7 +237,9 @@ class Kernel:
         if self._entries["attention_tangent"]:
             return self
         if self._request is None or not self._entries["attention"]:
-            raise ArgumentError(f"{self.name} has no tangents; expected an object of attention made by pegen --tangents")
+            raise ArgumentError(
+                f"{self.name} has no tangents; expected attention, by pegen --tangents where it is loaded"
+            )
         return self._again("tangents", tangents=True)
 
     def _again(self, what: str, **changes: Any) -> Kernel:

@@ -12,6 +12,7 @@ void emit_query_numbers(const attention_emitter *e, ir_value pointer, ir_value t
 void emit_score_lse(const attention_emitter *e, ir_value room);
 /* Writes P of a tile of keys to t->scores. A pair that is not seen has P = 0, whatever its score is. */
 void emit_tile_weights(const score_emitter *s, ir_value lse, const key_tile *t);
-/* Visits keys [begin, end): those that have neither bias nor rotation, and then those that may be seen of the others. */
+/* Visits keys [begin, end): those that have neither bias nor rotation, and then those of the others that may be seen.
+ */
 void emit_keys_between(const pair_emitter *pairs, ir_value begin, ir_value end, emit_key_tile_function *visit,
                        void *context);
