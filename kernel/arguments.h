@@ -67,8 +67,8 @@
 
 /* Columns of uses. */
 #define PEGEN_ARGUMENT_USES(X) \
-  X(encode) X(attention) X(append) X(prepare) X(encode_backward) X(attention_backward) X(prepare_backward) \
-  X(attention_tangent)
+  X(encode) \
+  X(attention) X(append) X(prepare) X(encode_backward) X(attention_backward) X(prepare_backward) X(attention_tangent)
 
 typedef enum pegen_argument_use {
 #define X(entry) PEGEN_USE_##entry,

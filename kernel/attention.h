@@ -217,7 +217,7 @@ typedef struct pegen_attention_tangent_tile {
   int64_t begin;
   const pegen_attention_tile *moved; /* q', k' and v' where the tile has q, k and v, with strides of their own */
   float *columns; /* [value_dim][queries], those of a row of scores */
-  float *sums;    /* [queries] */
+  float *sums; /* [queries] */
 } pegen_attention_tangent_tile;
 
 /* Keys behind the last one that rooms of pairs have: of those whose scores are summed together some may be none. */

@@ -118,8 +118,7 @@ static void give_rows(const tangent *w, int64_t width, int64_t pitch) {
     if (token < 0) continue;
     float *row = w->rows + lane * pitch;
     const char *out = tile->out[0] + token * tile->out_token;
-    for (int64_t i = 0; i < width; i++)
-      row[i] -= w->tile.sums[lane] * (float)pegen_number_load(type, out + i * bytes);
+    for (int64_t i = 0; i < width; i++) row[i] -= w->tile.sums[lane] * (float)pegen_number_load(type, out + i * bytes);
     char *to = pegen_at(&c->g_out, w->walk.batch, w->walk.head, token);
     w->code->store_values[type](row, to, c->g_out.stride[PEGEN_TOKEN], 1, 1);
     if (c->g_lse.empty) continue;

@@ -72,9 +72,7 @@ static void parts_backward(const form_emission *e) {
 }
 
 static const form_emitter emitters[FORM_COUNT] = {
-    [FORM_ATTENTION] = {attention_imports,
-                        .of_plan = attention,
-                        .gradients_of_plan = attention_backward,
+    [FORM_ATTENTION] = {attention_imports, .of_plan = attention, .gradients_of_plan = attention_backward,
                         .tangents_of_plan = attention_tangent},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, emit_widen, .gradients_of_plan = widen_backward},
     [FORM_ADDITIVE] = {emit_encoder_imports, emit_encoders, .gradients_of_plan = encode_backward},

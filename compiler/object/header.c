@@ -295,8 +295,7 @@ static void print_entries(FILE *f, const spec *s, entry_role role, entry_option 
     bool is_first = entry_rows[of].role == role && (int)entry_rows[of].of == of;
     if (!is_first || !form_entry(kind, (pegen_entry_kind)of, most)) continue;
     for (int i = of; i < PEGEN_ENTRY_COUNT; i++)
-      if ((int)entry_rows[i].of == of && form_entry(kind, (pegen_entry_kind)i, most))
-        print_entry(f, s, &entry_rows[i]);
+      if ((int)entry_rows[i].of == of && form_entry(kind, (pegen_entry_kind)i, most)) print_entry(f, s, &entry_rows[i]);
     fputc('\n', f);
   }
 }

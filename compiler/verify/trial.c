@@ -189,11 +189,10 @@ loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets
   if (targets && gpu_target_find(targets))
     return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, true);
   const form *f = form_of(s);
-  return trial_load_as(a, s,
-                       &(compile_options){.targets = targets,
-                                          .dtypes = dtypes,
-                                          .optimize = optimize,
-                                          .tangents = f && f->kind == FORM_ATTENTION});
+  return trial_load_as(
+      a, s,
+      &(compile_options){
+          .targets = targets, .dtypes = dtypes, .optimize = optimize, .tangents = f && f->kind == FORM_ATTENTION});
 }
 
 static int64_t input_size(const spec_input *in) { return spec_input_numbers(in); }

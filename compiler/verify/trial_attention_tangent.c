@@ -22,8 +22,7 @@ attention_tangents attention_tangents_lay(arena *a, const attention_gradients *g
 
 int attention_tangents_call(const pegen_kernel *kernel, const attention_gradients *g, const attention_tangents *t,
                             int parts) {
-  pegen_grad_args grad = {
-      .struct_size = sizeof grad, .out = t->out, .lse = t->lse, .q = t->q, .k = t->k, .v = t->v};
+  pegen_grad_args grad = {.struct_size = sizeof grad, .out = t->out, .lse = t->lse, .q = t->q, .k = t->k, .v = t->v};
   pegen_args args = attention_trial_args(kernel, &g->forward, g->out);
   args.grad = &grad;
   return trial_run(&args, NULL, kernel->attention_tangent, NULL, parts);
