@@ -243,7 +243,7 @@ class Kernel:
         return self._again("tangents", tangents=True)
 
     def _again(self, what: str, **changes: Any) -> Kernel:
-        """The same description compiled once more, with other options."""
+        """Compiles the same description once more, with other options."""
         if what not in self._there:
             assert self._request is not None
             made = _compiled(self._request._replace(**changes))
