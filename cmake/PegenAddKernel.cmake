@@ -15,8 +15,8 @@
 # Properties of TARGET: PEGEN_OBJECT, PEGEN_HEADER, PEGEN_PREFIX.
 include_guard(GLOBAL)
 
-# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES... [TANGENTS]): the rule that writes FOLDER/PREFIX.o
-# and FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
+# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES... [TANGENTS]): the rule that writes
+# FOLDER/PREFIX.o and FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
 function(pegen_kernel_command folder prefix)
   cmake_parse_arguments(PARSE_ARGV 2 kernel "TANGENTS" "SPEC" "TARGETS;DTYPES;DEFINES")
   set(options --name ${prefix})
