@@ -215,7 +215,7 @@ typedef struct pegen_attention_gradient_tile {
 typedef struct pegen_attention_tangent_tile {
   pegen_attention_tile tile; /* first: tile.lse is what forward wrote */
   int64_t begin;
-  const pegen_attention_tile *moved; /* q', k' and v' where the tile has q, k and v, with strides of their own */
+  const pegen_attention_tile *tangents; /* q', k' and v' where the tile has q, k and v, with strides of their own */
   float *columns; /* [value_dim][queries], those of a row of scores */
   float *sums; /* [queries] */
 } pegen_attention_tangent_tile;

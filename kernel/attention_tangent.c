@@ -12,7 +12,7 @@
 
 typedef struct tangent {
   pegen_attention_walk walk;
-  pegen_attention_walk moved; /* of the head at hand, with rows of q', k' and v' */
+  pegen_attention_walk tangents; /* of the head at hand, with rows of q', k' and v' */
   const pegen_attention_backward_call *call;
   const pegen_attention_gradient_code *code;
   pegen_attend_tangent_function *attend;
@@ -20,9 +20,9 @@ typedef struct tangent {
   float *rows; /* [queries][pitch] of a tile's out' */
   const pegen_attention_turned_gradient *turns; /* rows of q and k come turned; NULL: they do not */
   int turns_values;
-  pegen_attention_turner turner, moved_turner;
-  pegen_attention_panel panel, moved_panel;
-  float *queries, *moved_queries; /* [queries][head_dim], turned */
+  pegen_attention_turner turner, tangent_turner;
+  pegen_attention_panel panel, tangent_panel;
+  float *queries, *tangent_queries; /* [queries][head_dim], turned */
 } tangent;
 
 static void copy(void *to, const void *from, size_t bytes) {
@@ -32,7 +32,7 @@ static void copy(void *to, const void *from, size_t bytes) {
 /* ---- where rows are ---- */
 
 /* A head's tile of q', k' and v', where `tile` has q, k and v. */
-static void move_tile(const tangent *w, pegen_attention_tile *tile, int64_t batch, int64_t head) {
+static void point_at_tangents(const tangent *w, pegen_attention_tile *tile, int64_t batch, int64_t head) {
   const pegen_attention_backward_call *c = w->call;
   int64_t shared = head / c->forward.group;
   tile->q[0] = pegen_at(&c->g_q, batch, head, 0);
@@ -48,12 +48,12 @@ static void set_head(tangent *w, int64_t batch, int64_t head) {
   pegen_attention_set_heads(&w->walk, batch, head);
   w->walk.spoilt |=
       pegen_attention_spoils(&w->walk, &w->call->g_k, &w->call->g_v, batch, head / w->call->forward.group);
-  copy(&w->moved, &w->walk, sizeof w->moved);
-  move_tile(w, &w->moved.tile, batch, head);
+  copy(&w->tangents, &w->walk, sizeof w->tangents);
+  point_at_tangents(w, &w->tangents.tile, batch, head);
   if (!w->turns) return;
   pegen_attention_turner_set_head(&w->turner, head);
-  copy(&w->moved_turner, &w->turner, sizeof w->turner);
-  w->moved_turner.w = &w->moved;
+  copy(&w->tangent_turner, &w->turner, sizeof w->turner);
+  w->tangent_turner.w = &w->tangents;
 }
 
 /* ---- rows that come turned ---- */
@@ -70,19 +70,19 @@ static void take_queries(const pegen_attention_turner *t, const pegen_attention_
 }
 
 /* Keys [begin, end), a panel at a time. */
-static void run_panels(tangent *w, pegen_attention_tile *moved, int64_t begin, int64_t end, int turns) {
+static void run_panels(tangent *w, pegen_attention_tile *tangents, int64_t begin, int64_t end, int turns) {
   int64_t spoilt = w->walk.spoilt;
   take_queries(&w->turner, &w->walk.tile, w->queries, turns, &w->tile.tile);
-  take_queries(&w->moved_turner, &w->moved.tile, w->moved_queries, turns, moved);
+  take_queries(&w->tangent_turner, &w->tangents.tile, w->tangent_queries, turns, tangents);
   if (turns)
     w->walk.spoilt |= pegen_some_are_nowhere(w->walk.tile.positions[0], w->walk.places.axes, w->walk.tile.queries,
                                              PEGEN_ATTENTION_QUERIES);
   for (int64_t first = begin, last; first < end; first = last) {
     last = pegen_smaller(end, first + w->turns->keys);
     w->walk.spoilt |= pegen_attention_fill(&w->turner, &w->panel, first, last - first, turns);
-    pegen_attention_fill(&w->moved_turner, &w->moved_panel, first, last - first, turns);
+    pegen_attention_fill(&w->tangent_turner, &w->tangent_panel, first, last - first, turns);
     pegen_attention_use(&w->turner, &w->panel, first, &w->tile.tile);
-    pegen_attention_use(&w->moved_turner, &w->moved_panel, first, moved);
+    pegen_attention_use(&w->tangent_turner, &w->tangent_panel, first, tangents);
     if (w->walk.spoilt && w->walk.form->hides) w->tile.tile.free = 0;
     w->tile.begin = first;
     w->tile.tile.end = last;
@@ -92,12 +92,12 @@ static void run_panels(tangent *w, pegen_attention_tile *moved, int64_t begin, i
 }
 
 /* Prefix tokens have neither bias nor rotation: with them rows are as they are. */
-static void run_turned(tangent *w, pegen_attention_tile *moved) {
+static void run_turned(tangent *w, pegen_attention_tile *tangents) {
   int64_t end = w->walk.tile.end, plain = pegen_smaller(w->walk.tile.plain, end);
-  copy(&w->moved.key_places, &w->walk.key_places, sizeof w->walk.key_places); /* their origin may be the tile's */
-  copy(&w->moved.tile, moved, sizeof w->moved.tile);
-  if (plain) run_panels(w, moved, 0, plain, 0);
-  if (plain < end) run_panels(w, moved, plain, end, 1);
+  copy(&w->tangents.key_places, &w->walk.key_places, sizeof w->walk.key_places); /* their origin may be the tile's */
+  copy(&w->tangents.tile, tangents, sizeof w->tangents.tile);
+  if (plain) run_panels(w, tangents, 0, plain, 0);
+  if (plain < end) run_panels(w, tangents, plain, end, 1);
 }
 
 /* ---- tiles ---- */
@@ -128,16 +128,16 @@ static void give_rows(const tangent *w, int64_t width, int64_t pitch) {
 
 static void run_tile(tangent *w, int64_t index) {
   int64_t width = w->walk.form->value_dim, pitch = pegen_attention_pitch(width);
-  pegen_attention_tile moved;
+  pegen_attention_tile tangents;
   pegen_attention_set_tile(&w->walk, index);
-  copy(&w->tile.tile, &w->walk.tile, sizeof moved);
-  copy(&moved, &w->walk.tile, sizeof moved);
-  move_tile(w, &moved, w->walk.batch, w->walk.head);
-  w->tile.moved = &moved;
+  copy(&w->tile.tile, &w->walk.tile, sizeof tangents);
+  copy(&tangents, &w->walk.tile, sizeof tangents);
+  point_at_tangents(w, &tangents, w->walk.batch, w->walk.head);
+  w->tile.tangents = &tangents;
   w->tile.begin = 0;
   for (int64_t i = 0; i < width * w->walk.queries; i++) w->tile.columns[i] = 0;
   for (int64_t lane = 0; lane < w->walk.queries; lane++) w->tile.sums[lane] = 0;
-  if (w->turns) run_turned(w, &moved);
+  if (w->turns) run_turned(w, &tangents);
   else w->attend(&w->tile);
   turn_columns(w, width, pitch);
   if (w->turns_values)
@@ -170,9 +170,9 @@ static void run(const pegen_driver *driver, const pegen_args *args, const pegen_
     pegen_attention_cut_tiles(&w.walk, 0);
     PEGEN_ATTENTION_TURNER_ROOM(&w.turner);
     PEGEN_ATTENTION_PANEL_ROOM(&w.panel, dim, w.turns->keys, values);
-    PEGEN_ATTENTION_PANEL_ROOM(&w.moved_panel, dim, w.turns->keys, values);
+    PEGEN_ATTENTION_PANEL_ROOM(&w.tangent_panel, dim, w.turns->keys, values);
     w.queries = PEGEN_STACK(row * (size_t)dim);
-    w.moved_queries = PEGEN_STACK(row * (size_t)dim);
+    w.tangent_queries = PEGEN_STACK(row * (size_t)dim);
   }
   pegen_share(call->forward.q.size[PEGEN_BATCH] * heads * w.walk.tiles, part, parts, &begin, &end);
   for (int64_t item = begin; item < end; item++) {

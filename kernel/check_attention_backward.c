@@ -257,7 +257,7 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
 
 /* ---- tangents ---- */
 
-static int check_moved(const pegen_args *args, const pegen_grad_args *grad) {
+static int check_tangents(const pegen_args *args, const pegen_grad_args *grad) {
   if (grad->q_out || grad->k_out || grad->operands || grad->inputs || grad->positions || grad->k_positions ||
       PEGEN_GRAD_GIVEN(grad, table))
     return PEGEN_ERROR_NO_GRADIENT;
@@ -265,7 +265,7 @@ static int check_moved(const pegen_args *args, const pegen_grad_args *grad) {
   return PEGEN_GIVEN(args, lse) ? 0 : PEGEN_ERROR_LSE;
 }
 
-static int check_moved_rows(const pegen_args *args, pegen_attention_backward_call *call) {
+static int check_tangent_rows(const pegen_args *args, pegen_attention_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, 0));
   PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, 0));
@@ -287,9 +287,9 @@ int pegen_check_attention_tangent(const pegen_driver *driver, const pegen_args *
   PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_attention_tangent));
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   PEGEN_TRY(pegen_check_grad(grad, 0));
-  PEGEN_TRY(check_moved(args, grad));
+  PEGEN_TRY(check_tangents(args, grad));
   PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, &call->forward));
-  PEGEN_TRY(check_moved_rows(args, call));
+  PEGEN_TRY(check_tangent_rows(args, call));
   clear_gains(call);
   const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_q, &call->g_k, &call->g_v};
   pegen_memory memory;

@@ -52,12 +52,12 @@ static void add_outputs(sides *to, const attention_gradients *g, const attention
   }
 }
 
-static void add_inputs(sides *to, const DLTensor *moved, const gradient_sum *exact, int64_t b, int64_t h) {
-  int64_t tokens = moved->shape[2], width = moved->shape[3];
-  exact += (b * moved->shape[1] + h) * tokens * width;
+static void add_inputs(sides *to, const DLTensor *tangent, const gradient_sum *exact, int64_t b, int64_t h) {
+  int64_t tokens = tangent->shape[2], width = tangent->shape[3];
+  exact += (b * tangent->shape[1] + h) * tokens * width;
   for (int64_t n = 0; n < tokens; n++)
     for (int c = 0; c < width; c++, exact++) {
-      long double by = tensor_get(moved, b, h, n, c);
+      long double by = tensor_get(tangent, b, h, n, c);
       to->inputs += exact->value * by;
       to->size += exact->size * fabsl(by);
     }

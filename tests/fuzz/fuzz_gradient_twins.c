@@ -326,17 +326,17 @@ static void attend_back(const pegen_attention_gradient_tile *g, const twin_numbe
   }
 }
 
-static void attend_moved(const pegen_attention_tangent_tile *g, const twin_number *type) {
-  const pegen_attention_tile *t = &g->tile, *moved = g->moved;
+static void attend_tangents(const pegen_attention_tangent_tile *g, const twin_number *type) {
+  const pegen_attention_tile *t = &g->tile, *tangents = g->tangents;
   for (int lane = 0; lane < QUERY_LANES * VECTORS; lane++)
     for (int64_t key = g->begin; t->tokens[lane] >= 0 && key < t->end && key < t->limits[lane]; key++) {
       pair p = weigh_pair(t, type, lane, key);
-      double of_score = p.probability * (product(moved, t, type, lane, key) + product(t, moved, type, lane, key));
+      double of_score = p.probability * (product(tangents, t, type, lane, key) + product(t, tangents, type, lane, key));
       g->sums[lane] += (float)of_score;
       for (int d = 0; d < VALUE_DIM; d++)
         g->columns[d * QUERY_LANES * VECTORS + lane] +=
             (float)(of_score * type->load(t->v[0] + key * t->v_token + d * type->bytes) +
-                    p.probability * type->load(moved->v[0] + key * moved->v_token + d * type->bytes));
+                    p.probability * type->load(tangents->v[0] + key * tangents->v_token + d * type->bytes));
     }
 }
 
@@ -359,7 +359,7 @@ static void look(const pegen_attention_tile *t, const twin_number *type) {
 
 #define ATTEND(type) \
   static void attend_##type(const pegen_attention_gradient_tile *g) { attend_back(g, &twin_##type); } \
-  static void moved_##type(const pegen_attention_tangent_tile *g) { attend_moved(g, &twin_##type); } \
+  static void tangent_##type(const pegen_attention_tangent_tile *g) { attend_tangents(g, &twin_##type); } \
   static void look_##type(const pegen_attention_tile *t) { look(t, &twin_##type); } \
   static void keys_##type(const float *sums, char *to, int64_t token, int64_t count, double factor) { \
     store(&twin_##type, HEAD_DIM, sums, to, token, count, factor); \
@@ -375,7 +375,7 @@ static const pegen_attention_gradient_code attended_gradients[] = {{.attend = {a
                                                                     .store_keys = {keys_f32, keys_bf16},
                                                                     .store_values = {values_f32, values_bf16},
                                                                     .step = STEP,
-                                                                    .tangent = {moved_f32, moved_bf16}}};
+                                                                    .tangent = {tangent_f32, tangent_bf16}}};
 const pegen_attention fuzz_attended_form = {.value_dim = VALUE_DIM,
                                             .paired = 1,
                                             .placed = 1,

@@ -17,7 +17,7 @@
 
 typedef struct tangent_emitter {
   attention_emitter e;
-  attention_emitter moved;      /* reads rows of q', k' and v' */
+  attention_emitter tangents;      /* reads rows of q', k' and v' */
   attention_emitter by_tangent; /* multiplies rows by q' */
   attention_rows rows;
   pair_emitter pairs;
@@ -98,13 +98,13 @@ static void emit_key_tile(void *context, const key_tile *run) {
   score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns, .products = f->pairs.products};
   emit_tile_weights(&scores, f->lse, &t);
   emit_products_alone(f, &f->by_tangent, &t, rows, f->gained);
-  rows = emit_key_rows(&f->moved, &f->rows, t.first, t.count); /* in the room of those before */
+  rows = emit_key_rows(&f->tangents, &f->rows, t.first, t.count); /* in the room of those before */
   emit_products_alone(f, e, &t, rows, f->of_keys);
   emit_score_tangents(f, &t);
   if (t.paired && e->p->score) emit_product_gains(&f->pairs, &t, f->gained);
   emit_sums(f, &t);
   emit_values_of(f, e, &t, f->gained);
-  emit_values_of(f, &f->moved, &t, f->weights);
+  emit_values_of(f, &f->tangents, &t, f->weights);
 }
 
 static void emit_begin(tangent_emitter *f) {
@@ -118,11 +118,11 @@ static void emit_begin(tangent_emitter *f) {
   emit_attend_room(e, &f->rows);
   f->output = TANGENT_TILE(e, columns);
   f->sums = TANGENT_TILE(e, sums);
-  f->moved = f->by_tangent = *e;
-  f->moved.tile = TANGENT_TILE(e, moved);
-  f->moved.queries = f->by_tangent.queries = tile_room(e, e->p->head_dim);
+  f->tangents = f->by_tangent = *e;
+  f->tangents.tile = TANGENT_TILE(e, tangents);
+  f->tangents.queries = f->by_tangent.queries = tile_room(e, e->p->head_dim);
   emit_attention_queries(e, &f->rows);
-  emit_attention_queries(&f->moved, &f->rows);
+  emit_attention_queries(&f->tangents, &f->rows);
 }
 
 static void emit_attend_tangent(tangent_emitter *f) {
