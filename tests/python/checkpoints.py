@@ -38,6 +38,7 @@ from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.cwm import modeling_cwm as cwm
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
+from transformers.models.deepseek_v4 import modeling_deepseek_v4 as deepseek_v4
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from transformers.models.ernie4_5 import modeling_ernie4_5 as ernie4_5
@@ -249,6 +250,16 @@ def of_global_layers(module, rotary):
     return Rotation(turn, lambda: rotary.full_attention_inv_freq, rotary.full_attention_attention_scaling)
 
 
+def of_deepseek_v4():
+    """The last 64 channels of 512, in layers without compressed keys."""
+    rotary = deepseek_v4.DeepseekV4RotaryEmbedding(transformers.DeepseekV4Config())
+
+    def turn(x, positions):
+        return deepseek_v4.apply_rotary_pos_emb(x, *rotary(x, positions[None], "main"))
+
+    return Rotation(turn, lambda: rotary.main_inv_freq)
+
+
 def gemma3_4b():
     rules = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
              "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}  # fmt: skip
@@ -317,6 +328,7 @@ LANGUAGE = {
     "jina-embeddings v3": lambda: halves(jina_embeddings_v3, transformers.JinaEmbeddingsV3Config()),
     "gpt-oss": lambda: halves(gpt_oss, transformers.GptOssConfig()),
     "DeepSeek-V3 (the 64 channels that turn)": of_deepseek,
+    "DeepSeek-V4 (layers of windows alone)": of_deepseek_v4,
     "ModernBERT (layers of global attention)": layers(modernbert, transformers.ModernBertConfig, "full_attention"),
     "ModernBERT (layers of local attention)": layers(modernbert, transformers.ModernBertConfig, "sliding_attention"),
 }  # fmt: skip
@@ -337,8 +349,11 @@ def language(model):
             ("head_dim", 64),
             ("layout", "interleaved" if used.spec["name"] == "rope" else "split"),
             ("rotary_dim", 0),
+            ("rotary_from", 0),
         )
     }
+    if "proportional" in used.options:  # the other pairs have frequencies of 0 there
+        kept["rotary_dim"] = 0
     rounded = Used("Llama 2 with dynamic NTK", **kept, attention_factor=rotation.factor)
     expected = rotation.turn(x, far)
     return apart(found, theirs), apart(rounded.encoded(x, far, inv_freq=rotation.frequencies()), expected)
