@@ -49,7 +49,7 @@ return pe.encoding {
   block = pe.linear(2),
   layout = "split",
   models = {
-    { "HunyuanOCR (alpha is in its config)", head_dim = 128, sections = { 16, 16, 16, 16 } },
+    { "HunyuanOCR (with alpha of its config)", head_dim = 128, sections = { 16, 16, 16, 16 } },
   },
   matrix = function(r, i)
     local a, b = place_of(r, i) * omega(i), place_of(r, i + half) * omega(i)

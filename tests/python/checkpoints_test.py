@@ -111,7 +111,7 @@ class Example(unittest.TestCase):
 def write():
     *made, far = tables()
     page = FAR.sub(lambda found: found[1] + figure(far), PAGE.read_text()).splitlines()
-    for table, title in zip(made, ("| model | options |", "| model | whose code |")):
+    for table, title in zip(made, ("| model | options | exact", "| model | options | difference")):
         first = next(i for i, line in enumerate(page) if line.startswith(title)) + 2
         last = first
         while last < len(page) and page[last].startswith("|"):
