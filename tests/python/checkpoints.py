@@ -457,17 +457,32 @@ def of_deepseek_v4_attention(model):
     return used, apart(used.attended(q, c, c, place, causal=True, sinks=sinks), back(out.transpose(1, 2)))
 
 
-def of_sections(model, module, config, base, sections, **words):
-    """Text, then an image, then text on, at positions below 4096."""
+def mrope(module, config, base, sections, **words):
+    """A model's rotation of rows at positions [N,3], by its own code; its frequencies, each on the axis that turns its
+    pair."""
     words |= {"rope_type": "default", "rope_theta": base, "mrope_section": sections}
     rotary = getattr(module, config.__name__.replace("Config", "RotaryEmbedding").replace("Qwen2VLText", "Qwen2VL"))(
         config(hidden_size=4096, num_attention_heads=32, rope_parameters=words)
     )
+
+    def turn(x, place):
+        return module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0]
+
+    def frequencies():
+        sines = rotary(torch.zeros(1), torch.eye(3)[:, None])[1][0, :, : len(rotary.inv_freq)]  # at a step of each axis
+        return (rotary.inv_freq * (sines != 0))[:, None]
+
+    return Rotation(turn, frequencies)
+
+
+def of_sections(model, *how, last=4095, **words):
+    """Text, then an image, then text on, at positions up to `last`."""
+    rotation, used = mrope(*how, **words), Used(model)
     text = lambda t: t[:, None].expand(-1, 3)  # noqa: E731
-    place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(4095))])
-    used = Used(model)
+    place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(last))])
     x = rows(1, 2, len(place), int(used.options["head_dim"]))
-    return used, apart(used.encoded(x, place), module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0])
+    operands = {"freqs": rotation.frequencies()} if used.spec["name"] == "rope_mixed" else {}
+    return used, apart(used.encoded(x, place, **operands), rotation.turn(x, place))
 
 
 def of_diffusers(model, tables, place=cells(3, 10, 14), unbind=-1):

@@ -64,6 +64,13 @@ class Page(unittest.TestCase):
                 else:
                     self.assertEqual(there, cell, model)
 
+    def test_rounded_axes(self):
+        """M-RoPE with the model's own frequencies and phases rounded as there, to 131071."""
+        for model in "Qwen2-VL", "Qwen3-VL", "Qwen3.5":
+            how, *more = REST[model]
+            with self.subTest(model=model):
+                self.assertLess(how(f"{model} (rounded phases)", *more, last=131071)[1], 2e-6)
+
     def test_rounding_tells(self):
         """What phases of float64 are apart from a model's own at 10^5, which rounded ones are not."""
         used, rotation, x = Used("Llama 2"), of_llama(), rows(1, 2, 96, 128)
