@@ -23,15 +23,18 @@ local function boolean(text)
   if text == "false" then return false end
 end
 
-local function list(text)
-  local values = {}
-  if text == "" then return values end
-  for item in (text .. ","):gmatch "[^,]*," do
-    local value = whole(item:sub(1, -2))
-    if value == nil then return nil end
-    values[#values + 1] = value
+-- The parser of a list whose items `parse` reads.
+local function list_of(parse)
+  return function(text)
+    local values = {}
+    if text == "" then return values end
+    for item in (text .. ","):gmatch "[^,]*," do
+      local value = parse(item:sub(1, -2))
+      if value == nil then return nil end
+      values[#values + 1] = value
+    end
+    return values
   end
-  return values
 end
 
 local KINDS = {
@@ -39,13 +42,15 @@ local KINDS = {
   number = { parse = number, expected = "a number" },
   boolean = { parse = boolean, expected = "true or false" },
   string = { parse = function(text) return text end, expected = "a text" },
-  list = { parse = list, expected = "whole numbers separated by commas" },
+  list = { parse = list_of(whole), expected = "whole numbers separated by commas" },
+  numbers = { parse = list_of(number), expected = "numbers separated by commas" },
 }
 
 local function kind_of(default)
   local kind = math.type(default) or type(default)
   if kind == "float" then return "number" end
-  return kind == "table" and "list" or kind
+  if kind ~= "table" then return kind end
+  return math.type(default[1]) == "float" and "numbers" or "list"
 end
 
 local function text_of(value)
@@ -109,8 +114,9 @@ local function checked_range(name, range, default)
 end
 
 -- option(name, default, doc [, choices]): the value of -D name=value, or the default. The default
--- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers. choices: the
--- values that are allowed, in its field `needs` what the option has no effect without, and in `range` usual values.
+-- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers, {1.5} of
+-- numbers. choices: the values that are allowed, in its field `needs` what the option has no effect without, and in
+-- `range` usual values.
 function options.option(name, default, doc, choices)
   check.identifier("pe.option", "name", name)
   local kind = KINDS[kind_of(default)]
@@ -118,7 +124,7 @@ function options.option(name, default, doc, choices)
     check.fail("option '%s' has %s as its default, a number, text, boolean or list was expected", name,
       check.show(default))
   end
-  if type(default) == "table" then default = check.list("pe.option", "default", default, "whole numbers") end
+  if type(default) == "table" then default = check.list("pe.option", "default", default, "numbers") end
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
@@ -143,8 +149,8 @@ function options.option(name, default, doc, choices)
     value = kind.parse(text)
     if value == nil then check.fail("option '%s' is %s, %s was expected", name, check.show(text), kind.expected) end
   elseif type(default) == "table" then
-    value = list(text_of(default))
-    if not value then check.fail("option '%s': a list of whole numbers was expected as its default", name) end
+    value = kind.parse(text_of(default))
+    if not value then check.fail("option '%s': %s were expected as its default", name, kind.expected) end
   end
   if type(value) == "string" then check.text("pe.option", name, value) end
   local texts
@@ -194,9 +200,13 @@ function options.given_text(name, value, place)
     check.fail_field("models", "%s sets the option '%s', which the spec has not got%s", place, name,
       check.hint(name, names))
   end
-  if type(value) == "table" then value = check.list("models", name, value, "whole numbers") end
+  if type(value) == "table" then value = check.list("models", name, value, "numbers") end
+  if option.kind == "numbers" and kind_of(value) == "list" then -- as { 1, 1.5 }
+    for i, item in ipairs(value) do value[i] = math.type(item) and item + 0.0 or item end
+  end
   if option.kind == "number" and math.type(value) == "integer" then value = value + 0.0 end
-  local fits = kind_of(value) == option.kind and KINDS[option.kind].parse(text_of(value)) ~= nil
+  local of_kind = kind_of(value) == option.kind or option.kind == "numbers" and type(value) == "table"
+  local fits = of_kind and KINDS[option.kind].parse(text_of(value)) ~= nil
   if not fits then
     check.fail_field("models", "%s sets the option '%s' to %s, %s was expected", place, name, check.show(value),
       KINDS[option.kind].expected)

@@ -46,5 +46,14 @@ return pe.encoding {
   combine = pe.sum,
   phase = 1,
   position = position,
-  models = { { "LieRE: Lie Rotational Positional Encodings", "arXiv 2406.10322", heads = 12, block = 8 } },
+  models = {
+    { "LieRE: Lie Rotational Positional Encodings", "arXiv 2406.10322", heads = 12, block = 8 },
+    {
+      "LieRE_8 (14 x 14 patches, as in training)", heads = 12, block = 8, coordinates = "inclusive", cells = { 14, 14 },
+    },
+    {
+      "LieRE_8 (20 x 20 patches, trained with 14 x 14)", heads = 12, block = 8, coordinates = "inclusive",
+      cells = { 20, 20 }, trained = { 14, 14 },
+    },
+  },
 }

@@ -9,14 +9,21 @@
 --            factor * L / max_position - (factor - 1)
 --   yarn     "YaRN: Efficient Context Window Extension of Large Language Models" (Peng et al.), section 3.2-3.4
 --   llama3   the frequency bands of Llama 3.1
+--   factors  divides the frequency of each pair by a number of its own: one list for short texts, one for long ones
+--            ("LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens" (Ding et al.), section 3.2; Phi-3)
+-- `proportional` is Gemma 4's: base^(-2i/head_dim), and of the pairs of the whole head the first rotary_dim / 2 turn.
+-- DeepSeek-V4 turns the last channels of a head: rotary_from.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local base = pe.option("base", 10000.0, "frequency base", { range = { 10.0, 1e7 } })
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
-local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
-local scaling = pe.option("scaling", "none",
-  "rule for longer contexts; dynamic NTK, longrope and others: rope_frequencies",
+local rotary = pe.option("rotary_dim", 0, "channels that turn, from rotary_from on; 0: all")
+local from = pe.option("rotary_from", 0, "the first channel that turns", { needs = { rotary_dim = true } })
+local proportional = pe.option("proportional", false, "rotary_dim / 2 of the whole head's pairs turn, as fast as there",
+  { needs = { rotary_dim = true, rotary_from = 0, scaling = { "none", "linear" } } })
+local factors = pe.option("factors", { 1.0 }, "divisors of frequencies, one a pair or one of all (longrope)")
+local scaling = pe.option("scaling", "none", "rule for longer contexts; others: rope_frequencies",
   { "none", "linear", "ntk", "yarn", "llama3", needs = { factor = true } })
 local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one",
   { needs = { scaling = { "linear", "ntk", "yarn", "llama3" } } })
@@ -26,8 +33,7 @@ local of_yarn, of_llama3 = { needs = { scaling = "yarn" } }, { needs = { scaling
 local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled", of_yarn)
 local slow = pe.option("beta_slow", 1.0, "yarn: turns in the trained context below which all is scaled", of_yarn)
 local truncate = pe.option("truncate", true, "yarn: round the blended range to whole pairs", of_yarn)
-local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encoded channels; 0: 0.1 ln(factor) + 1",
-  of_yarn)
+local attention = pe.option("attention_factor", 0.0, "factor of encoded channels; 0: yarn's 0.1 ln(factor) + 1, else 1")
 local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended",
   of_llama3)
 local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended",
@@ -36,15 +42,27 @@ local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the
 if rotary < 0 or rotary % 2 == 1 or rotary > D then
   error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected")
 end
+if from < 0 or from + rotary > D then
+  error("option 'rotary_from' is " .. from .. ", 0 to " .. D - rotary .. " was expected")
+end
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
 if factor < 1 then error("option 'factor' is " .. factor .. ", a number of at least 1 was expected") end
 if trained < 1 then error("option 'original_max_position' is " .. trained .. ", a positive number was expected") end
-local n = rotary > 0 and rotary or D - D % 2
+if attention < 0 then error("option 'attention_factor' is " .. attention .. ", no negative number was expected") end
+local turning = rotary > 0 and rotary or D - D % 2
+if #factors ~= 1 and #factors ~= turning // 2 then
+  error("option 'factors' has " .. #factors .. " numbers, 1 or one of each of the " .. turning // 2 ..
+    " pairs was expected")
+end
+for _, divisor in ipairs(factors) do
+  if divisor <= 0 then error("option 'factors' has " .. divisor .. ", positive numbers were expected") end
+end
+local n = proportional and D or turning -- of the exponents
 
 -- Radians per token of pair i.
 local rules = {}
 
-function rules.none(i) return base ^ (-2 * i / n) end
+function rules.none(i) return base ^ (-2 * i / n) / (factors[i + 1] or factors[1]) end
 
 function rules.linear(i) return rules.none(i) / factor end
 
@@ -74,8 +92,10 @@ function rules.llama3(i)
   return (1 - smooth) * frequency / factor + smooth * frequency
 end
 
-local amplitude = 1.0
-if scaling == "yarn" then amplitude = attention > 0 and attention or 0.1 * math.log(factor) + 1 end
+local amplitude = attention > 0 and attention or scaling == "yarn" and 0.1 * math.log(factor) + 1 or 1
+
+-- Channel of component c of pair i, where pairs are those of the whole head.
+local function of_whole_head(c, i) return layout == "split" and i + c * (D // 2) or 2 * i + c end
 
 return pe.encoding {
   name = "rope",
@@ -83,8 +103,8 @@ return pe.encoding {
   axes = { "t" },
   head_dim = D,
   block = pe.plane(),
-  span = { 0, n },
-  layout = layout,
+  span = { from, turning },
+  layout = proportional and of_whole_head or layout,
   generators = pe.turn "e12",
   phase = function(_, i) return rules[scaling](i) end,
   amplitude = amplitude,
@@ -157,6 +177,12 @@ return pe.encoding {
       "gpt-oss", layout = "split", head_dim = 64, base = 150000, scaling = "yarn", factor = 32, truncate = false,
       original_max_position = 4096,
     },
+    {
+      "Gemma 4 (layers of global attention, proportional)", layout = "split", head_dim = 512, base = 1000000,
+      rotary_dim = 128, proportional = true,
+    },
+    { "Grok-1", layout = "split", head_dim = 128 },
+    { "DeepSeek-V4 (layers of windows alone)", head_dim = 512, rotary_dim = 64, rotary_from = 448 },
     {
       "DeepSeek-V3 (the 64 channels that turn)", "DeepSeek-R1 (the 64 channels that turn)",
       "DeepSeek-V3.2 (the 64 channels that turn)", head_dim = 64, scaling = "yarn", factor = 40,

@@ -4,6 +4,7 @@
 --                "Rotary Position Embedding for Vision Transformer" (Heo et al.), eq. 9-10; base 100. The default.
 --                With `sections`, axis a has n = sections[a] pairs, which turn at base^(-j/n): FLUX, Wan, HunyuanVideo
 --                and others in diffusers, whose axes_dim is twice that; `stretch` is rope_scale of Cosmos.
+--   staggered    as sequential, but the pairs of axis a turn at base^(-2(Pj+a)/D): Pixtral's in transformers.
 --   alternating  pair i turns with axis i mod P; base^(-2P floor(i/P)/D).
 --                "VisionLLaMA: A Unified LLaMA Backbone for Vision Tasks" (Chu et al.), section 3.2; base 10000.
 --   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0,
@@ -19,13 +20,16 @@ local pe = require "pegen"
 local D = pe.option("head_dim", 64, "channels per head")
 local P = pe.option("axes", 2, "axes of a position: h, w; t, h, w; or t, h, w, l", { 2, 3, 4 })
 local arrangement = pe.option("arrangement", "sequential", "which pairs turn with which axis",
-  { "sequential", "alternating", "sections", "woven" })
-local default_base = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0, woven = 5000000.0 }
+  { "sequential", "staggered", "alternating", "sections", "woven" })
+local default_base = {
+  sequential = 100.0, staggered = 10000.0, alternating = 10000.0, sections = 1000000.0, woven = 5000000.0,
+}
 local is_mrope = arrangement == "sections" or arrangement == "woven"
 local base = pe.option("base", default_base[arrangement],
   "frequency base; 100, 10000, 1000000 or 5000000 by arrangement")
 local layout = pe.option("layout", is_mrope and "split" or "interleaved",
-  "pairs (2j, 2j+1) or (j, j + n/2); split for sections and woven", { "interleaved", "split" })
+  "pairs (2j, 2j+1) or (j, j + n/2), of all n channels or of each axis; split for sections and woven",
+  { "interleaved", "split", "split_axes" })
 local sections = pe.option("sections", {}, "pairs of each axis: mrope_section of sections and woven; half of axes_dim",
   { needs = { arrangement = { "sequential", "sections", "woven" } } })
 local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all, or those of sections")
@@ -65,6 +69,10 @@ if rotary > 0 and total == 0 then
   error("option 'rotary_dim' is " .. rotary .. ", at least " .. 2 * P .. " was expected: a pair of each axis")
 end
 
+if layout == "split_axes" and arrangement ~= "sequential" and arrangement ~= "staggered" then
+  error("layout=split_axes is of axes one after the other, arrangement is '" .. arrangement .. "'")
+end
+
 -- The axis of pair i, counted from 1.
 local function axis_of(i)
   if arrangement == "alternating" then return i % P + 1 end
@@ -74,10 +82,17 @@ local function axis_of(i)
   return a
 end
 
+-- Channel of component c of pair i, where an axis' pairs lie apart among its own channels.
+local function of_axes(c, i)
+  local a = axis_of(i)
+  return first[a] + i + c * ((first[a + 1] or total) - first[a])
+end
+
 local function frequency_of(i)
   if is_mrope then return base ^ (-i / total) end
   if arrangement == "alternating" then return base ^ (-2 * P * (i // P) / R) end
   local a = axis_of(i)
+  if arrangement == "staggered" then return base ^ (-2 * (P * (i - first[a]) + a - 1) / R) end
   local n = sections[a] or R / (2 * P)
   local ntk = stretch[a] and stretch[a] > 1 and stretch[a] ^ (n / (n - 1)) or 1
   return (ntk * base) ^ (-(i - first[a]) / n)
@@ -90,7 +105,7 @@ return pe.encoding {
   head_dim = D,
   block = pe.plane(),
   span = { 0, 2 * total },
-  layout = layout,
+  layout = layout == "split_axes" and of_axes or layout,
   generators = pe.turn "e12",
   combine = pe.sum,
   models = {
@@ -107,6 +122,11 @@ return pe.encoding {
       "EVA-02 B/L at 448 pixels (32 x 32 patches, trained with 16 x 16)", base = 10000, head_dim = 64,
       coordinates = "resampled", cells = { 32, 32 }, trained = { 16, 16 },
     },
+    { "Pixtral (vision)", arrangement = "staggered", layout = "split", head_dim = 64 },
+    { "Gemma 4 (vision)", layout = "split_axes", head_dim = 64, order = { 1, 0 } },
+    { "SAM 2 (memory attention)", base = 10000, order = { 1, 0 }, head_dim = 256 },
+    { "SAM 3 (vision, windows)", base = 10000, order = { 1, 0 }, head_dim = 64 },
+    { "Llama 4 (vision)", base = 10000, order = { 1, 0 }, origin = -1, head_dim = 88 },
     { "Perception Encoder", base = 10000, head_dim = 64, order = { 1, 0 }, origin = -1 },
     { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
     {

@@ -216,7 +216,8 @@ static inline bool spec_input_is_pair(const spec_input *input) { return input->s
   X(NUMBER, "number") \
   X(BOOLEAN, "boolean") \
   X(STRING, "string") \
-  X(LIST, "list")
+  X(LIST, "list") \
+  X(NUMBERS, "numbers")
 
 typedef enum spec_option_kind {
 #define X(name, text) OPTION_##name,

@@ -98,6 +98,8 @@ def check_settings():
     expect((told["base"]["kind"], told["base"]["default"]) == ("number", "100"), told["base"])
     expect((told["head_dim"]["kind"], told["inverse"]["kind"]) == ("integer", "boolean"), told)
     expect((told["grid"]["kind"], told["grid"]["default"]) == ("list", ""), told["grid"])
+    rope = {setting["name"]: setting for setting in json.loads(explain(specs / "rope.lua", [], "json"))["settings"]}
+    expect((rope["factors"]["kind"], rope["factors"]["default"]) == ("numbers", "1"), rope["factors"])
     expect((told["layout"]["kind"], told["layout"]["choices"]) == ("string", ["interleaved", "split"]), told["layout"])
     expect(told["exponent_sign"]["choices"] == ["1", "-1"] and "choices" not in told["base"], told)
     expect(told["base"]["range"] == [2, 1e6] and "range" not in told["head_dim"], told["base"])

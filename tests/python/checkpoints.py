@@ -8,6 +8,7 @@ import json
 import math
 import pathlib
 import subprocess
+import types
 from typing import Callable, NamedTuple
 
 import torch
@@ -39,6 +40,7 @@ from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.cwm import modeling_cwm as cwm
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
+from transformers.models.deepseek_v4 import modeling_deepseek_v4 as deepseek_v4
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 from transformers.models.ernie4_5 import modeling_ernie4_5 as ernie4_5
@@ -53,6 +55,7 @@ from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
 from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.gptj import modeling_gptj as gptj
 from transformers.models.helium import modeling_helium as helium
+from transformers.models.hunyuan_vl import modeling_hunyuan_vl as hunyuan_vl
 from transformers.models.jina_embeddings_v3 import modeling_jina_embeddings_v3 as jina_embeddings_v3
 from transformers.models.lfm2 import modeling_lfm2 as lfm2
 from transformers.models.llama import modeling_llama as llama
@@ -66,6 +69,7 @@ from transformers.models.olmo2 import modeling_olmo2 as olmo2
 from transformers.models.olmo3 import modeling_olmo3 as olmo3
 from transformers.models.phi import modeling_phi as phi
 from transformers.models.phi3 import modeling_phi3 as phi3
+from transformers.models.pixtral import modeling_pixtral as pixtral
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2_vl
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
@@ -73,6 +77,8 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
 from transformers.models.sam.modeling_sam import SamVisionAttention
+from transformers.models.sam2_video import modeling_sam2_video as sam2_video
+from transformers.models.sam3 import modeling_sam3 as sam3
 from transformers.models.smollm3 import modeling_smollm3 as smollm3
 from transformers.models.stablelm import modeling_stablelm as stablelm
 from transformers.models.swin.modeling_swin import SwinRelativePositionBias
@@ -250,6 +256,16 @@ def of_global_layers(module, rotary):
     return Rotation(turn, lambda: rotary.full_attention_inv_freq, rotary.full_attention_attention_scaling)
 
 
+def of_deepseek_v4():
+    """The last 64 channels of 512, in layers without compressed keys."""
+    rotary = deepseek_v4.DeepseekV4RotaryEmbedding(transformers.DeepseekV4Config())
+
+    def turn(x, positions):
+        return deepseek_v4.apply_rotary_pos_emb(x, *rotary(x, positions[None], "main"))
+
+    return Rotation(turn, lambda: rotary.main_inv_freq)
+
+
 def gemma3_4b():
     rules = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
              "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}  # fmt: skip
@@ -318,6 +334,7 @@ LANGUAGE = {
     "jina-embeddings v3": lambda: halves(jina_embeddings_v3, transformers.JinaEmbeddingsV3Config()),
     "gpt-oss": lambda: halves(gpt_oss, transformers.GptOssConfig()),
     "DeepSeek-V3 (the 64 channels that turn)": of_deepseek,
+    "DeepSeek-V4 (layers of windows alone)": of_deepseek_v4,
     "ModernBERT (layers of global attention)": layers(modernbert, transformers.ModernBertConfig, "full_attention"),
     "ModernBERT (layers of local attention)": layers(modernbert, transformers.ModernBertConfig, "sliding_attention"),
 }  # fmt: skip
@@ -338,8 +355,11 @@ def language(model):
             ("head_dim", 64),
             ("layout", "interleaved" if used.spec["name"] == "rope" else "split"),
             ("rotary_dim", 0),
+            ("rotary_from", 0),
         )
     }
+    if "proportional" in used.options:  # the other pairs have frequencies of 0 there
+        kept["rotary_dim"] = 0
     rounded = Used("Llama 2 with dynamic NTK", **kept, attention_factor=rotation.factor)
     expected = rotation.turn(x, far)
     return apart(found, theirs), apart(rounded.encoded(x, far, inv_freq=rotation.frequencies()), expected)
@@ -374,17 +394,96 @@ def of_qwen_vision(model):
     return used, apart(used.encoded(x), turned.transpose(0, 1)[None])
 
 
-def of_sections(model, module, config, base, sections, **words):
-    """Text, then an image, then text on, at positions below 4096."""
+def of_sam2(model, module, config):
+    """Rows [B,H,N,D] of a map of 10 x 14 cells, whose columns the code counts first."""
+    used, place = Used(model), cells(10, 14)
+    name = "Sam2VideoVisionRotaryEmbedding" if "Sam2" in config.__class__.__name__ else "Sam3ViTRotaryEmbedding"
+    x = rows(1, 2, len(place), int(used.options["head_dim"]))
+    tables = getattr(module, name)(config)(x, place.flip(1))
+    return used, apart(used.encoded(x, place), module.apply_rotary_pos_emb_2d(x, x, *tables)[0])
+
+
+def of_pixtral(model):
+    used, place = Used(model), cells(10, 14)
+    x = rows(1, 2, len(place), 64)
+    tables = pixtral.PixtralVisionRotaryEmbedding(transformers.PixtralVisionConfig())(x, place)
+    return used, apart(
+        used.encoded(x, place), pixtral.apply_rotary_pos_emb(x[0], x[0], *tables, unsqueeze_dim=0)[0][None]
+    )
+
+
+def of_gemma4_vision(model):
+    """Places (x, y), whose code turns the channels of an axis apart from the others."""
+    used, place = Used(model), cells(10, 14)
+    x = rows(1, 2, len(place), 64)
+    tables = gemma4.Gemma4VisionRotaryEmbedding(transformers.Gemma4VisionConfig())(x, place.flip(1)[None])
+    turned = gemma4.apply_multidimensional_rope(x.transpose(1, 2), *tables, place.flip(1)[None]).transpose(1, 2)
+    return used, apart(used.encoded(x, place), turned)
+
+
+def of_llama4_vision(model):
+    """The class token is the last row, and at no place: -1 is the origin here."""
+    used, config = Used(model), transformers.Llama4VisionConfig(hidden_size=1408, image_size=336, patch_size=14)
+    place = torch.cat([cells(24, 24), torch.full((1, 2), -1)])
+    x = rows(1, 2, len(place), 88)
+    made = llama4.Llama4VisionRotaryEmbedding(config)(x)
+    turned = llama4.vision_apply_rotary_emb(*2 * [x.transpose(1, 2)], made)[0].transpose(1, 2)
+    return used, apart(used.encoded(x, place), turned)
+
+
+def of_xdrope(model):
+    """A text, an image of 4 x 6 cells, and text on; the axes are text, columns, rows and images."""
+    used = Used(model)
+    rule = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [16] * 4}
+    rotary = hunyuan_vl.HunYuanVLRotaryEmbedding(transformers.HunYuanVLTextConfig(head_dim=128, rope_parameters=rule))
+    text = lambda t: t[:, None].expand(-1, 4)  # noqa: E731
+    image = torch.cat([20 + torch.arange(24)[:, None], cells(4, 6).flip(1), torch.zeros(24, 1)], 1).long()
+    place = torch.cat([text(torch.arange(20)), image, text(44 + torch.arange(400))])
+    x = rows(1, 2, len(place), 128)
+    return used, apart(used.encoded(x, place), hunyuan_vl.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0])
+
+
+def of_deepseek_v4_attention(model):
+    """Rows of one head, which are keys and values, and 64 heads of q: a window, sinks, the output turned back."""
+    used, config = Used(model), transformers.DeepseekV4Config()
+    q, c, sinks, place = rows(1, 64, 200, 512), rows(1, 1, 200, 512, seed=2), rows(64), torch.arange(200)
+    tables = deepseek_v4.DeepseekV4RotaryEmbedding(config)(q, place[None], "main")
+    turn, back = (
+        lambda x, sign=sign: deepseek_v4.apply_rotary_pos_emb(x, tables[0], sign * tables[1]) for sign in (1, -1)
+    )
+    behind = place[:, None] - place
+    mask = torch.zeros(200, 200).masked_fill((behind < 0) | (behind >= config.sliding_window), -torch.inf)
+    layer = types.SimpleNamespace(num_key_value_groups=64, sinks=sinks, training=False)
+    out, _ = deepseek_v4.eager_attention_forward(layer, turn(q), turn(c), turn(c), mask, 512**-0.5)
+    return used, apart(used.attended(q, c, c, place, causal=True, sinks=sinks), back(out.transpose(1, 2)))
+
+
+def mrope(module, config, base, sections, **words):
+    """A model's rotation of rows at positions [N,3], by its own code; its frequencies, each on the axis that turns its
+    pair."""
     words |= {"rope_type": "default", "rope_theta": base, "mrope_section": sections}
     rotary = getattr(module, config.__name__.replace("Config", "RotaryEmbedding").replace("Qwen2VLText", "Qwen2VL"))(
         config(hidden_size=4096, num_attention_heads=32, rope_parameters=words)
     )
+
+    def turn(x, place):
+        return module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0]
+
+    def frequencies():
+        sines = rotary(torch.zeros(1), torch.eye(3)[:, None])[1][0, :, : len(rotary.inv_freq)]  # at a step of each axis
+        return (rotary.inv_freq * (sines != 0))[:, None]
+
+    return Rotation(turn, frequencies)
+
+
+def of_sections(model, *how, last=4095, **words):
+    """Text, then an image, then text on, at positions up to `last`."""
+    rotation, used = mrope(*how, **words), Used(model)
     text = lambda t: t[:, None].expand(-1, 3)  # noqa: E731
-    place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(4095))])
-    used = Used(model)
+    place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(last))])
     x = rows(1, 2, len(place), int(used.options["head_dim"]))
-    return used, apart(used.encoded(x, place), module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0])
+    operands = {"freqs": rotation.frequencies()} if used.spec["name"] == "rope_mixed" else {}
+    return used, apart(used.encoded(x, place, **operands), rotation.turn(x, place))
 
 
 def of_diffusers(model, tables, place=cells(3, 10, 14), unbind=-1):
@@ -564,71 +663,73 @@ VIDEO = torch.zeros(1, 16, 3, 20, 28)  # 3, 10 and 14 patches of [1,2,2]
 IMAGE = torch.cat([cells(40).expand(-1, 3), cells(1, 16, 24) + torch.tensor([40, 0, 0])])  # text before it
 LONG = torch.cat([cells(40).expand(-1, 4), 9 * cells(2, 10, 14, 2)])  # of FLUX.2
 
-# Whose code, the function that measures, and its further arguments.
-TIMM, HUGGING, DIFFUSERS = "timm", "transformers", "diffusers"
+# The function that measures, and its further arguments.
 REST = {
-    "Qwen2-VL": (HUGGING, of_sections, qwen2_vl, transformers.Qwen2VLTextConfig, 1000000.0, [16, 24, 24]),
-    "Qwen3-VL": (HUGGING, of_sections, qwen3_vl, transformers.Qwen3VLTextConfig, 5000000.0, [24, 20, 20]),
+    "Qwen2-VL": (of_sections, qwen2_vl, transformers.Qwen2VLTextConfig, 1000000.0, [16, 24, 24]),
+    "Qwen3-VL": (of_sections, qwen3_vl, transformers.Qwen3VLTextConfig, 5000000.0, [24, 20, 20]),
     "Qwen3.5":
-        (HUGGING, functools.partial(of_sections, head_dim=256, partial_rotary_factor=0.25), qwen3_5,
+        (functools.partial(of_sections, head_dim=256, partial_rotary_factor=0.25), qwen3_5,
          transformers.Qwen3_5TextConfig, 10000000.0, [11, 11, 10]),
-    "FLUX.1": (DIFFUSERS, of_diffusers, FluxPosEmbed(10000, [16, 56, 56])(IMAGE), IMAGE),
-    "FLUX.2": (DIFFUSERS, of_diffusers, Flux2PosEmbed(2000, [32] * 4)(LONG), LONG),
+    "FLUX.1": (of_diffusers, FluxPosEmbed(10000, [16, 56, 56])(IMAGE), IMAGE),
+    "FLUX.2": (of_diffusers, Flux2PosEmbed(2000, [32] * 4)(LONG), LONG),
     "Qwen-Image":
-        (DIFFUSERS, of_diffusers, QwenEmbedRope(10000, [16, 56, 56], True)._compute_video_freqs(3, 10, 14),
+        (of_diffusers, QwenEmbedRope(10000, [16, 56, 56], True)._compute_video_freqs(3, 10, 14),
          cells(3, 10, 14) - torch.tensor([0, 5, 7])),
-    "Z-Image": (DIFFUSERS, of_diffusers, RopeEmbedder(256.0, [32, 48, 48], [1024, 512, 512])(IMAGE), IMAGE),
+    "Z-Image": (of_diffusers, RopeEmbedder(256.0, [32, 48, 48], [1024, 512, 512])(IMAGE), IMAGE),
     "Lumina-Image 2.0":
-        (DIFFUSERS, of_diffusers, Lumina2RotaryPosEmbed(10000, [32] * 3)._get_freqs_cis(IMAGE[None])[0], IMAGE),
-    "Wan 2.1": (DIFFUSERS, of_diffusers, WanRotaryPosEmbed(128, (1, 2, 2), 1024)(VIDEO)),
-    "HunyuanVideo": (DIFFUSERS, of_diffusers, HunyuanVideoRotaryPosEmbed(2, 1, [16, 56, 56])(VIDEO)),
-    "CogVideoX 5B": (DIFFUSERS, of_diffusers, get_3d_rotary_pos_embed(64, ((0, 0), (10, 14)), (10, 14), 3)),
-    "Cosmos-Predict1": (DIFFUSERS, functools.partial(of_diffusers, unbind=-2), CosmosRotaryPosEmbed(128)(VIDEO)),
-    "Mochi 1": (DIFFUSERS, of_mochi),
-    "LTX-Video": (DIFFUSERS, of_ltx, LTXVideoRotaryPosEmbed(2048), apply_ltx),
+        (of_diffusers, Lumina2RotaryPosEmbed(10000, [32] * 3)._get_freqs_cis(IMAGE[None])[0], IMAGE),
+    "Wan 2.1": (of_diffusers, WanRotaryPosEmbed(128, (1, 2, 2), 1024)(VIDEO)),
+    "HunyuanVideo": (of_diffusers, HunyuanVideoRotaryPosEmbed(2, 1, [16, 56, 56])(VIDEO)),
+    "CogVideoX 5B": (of_diffusers, get_3d_rotary_pos_embed(64, ((0, 0), (10, 14)), (10, 14), 3)),
+    "Cosmos-Predict1": (functools.partial(of_diffusers, unbind=-2), CosmosRotaryPosEmbed(128)(VIDEO)),
+    "Mochi 1": (of_mochi,),
+    "LTX-Video": (of_ltx, LTXVideoRotaryPosEmbed(2048), apply_ltx),
     "LTX-2 (video)":
-        (DIFFUSERS, of_ltx, LTX2AudioVideoRotaryPosEmbed(4096, rope_type="split"), apply_split_rotary_emb),
+        (of_ltx, LTX2AudioVideoRotaryPosEmbed(4096, rope_type="split"), apply_split_rotary_emb),
     "LTX-2 (audio)":
-        (DIFFUSERS, of_ltx, LTX2AudioVideoRotaryPosEmbed(2048, modality="audio", rope_type="split"),
+        (of_ltx, LTX2AudioVideoRotaryPosEmbed(2048, modality="audio", rope_type="split"),
          apply_split_rotary_emb, "audio"),
-    "Qwen2-VL (vision)": (HUGGING, of_qwen_vision),
-    "RoPE-ViT (axial)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_224")),
-    "RoPE-ViT (mixed)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_mixed_224")),
+    "Qwen2-VL (vision)": (of_qwen_vision,),
+    "HunyuanOCR (with alpha of its config)": (of_xdrope,),
+    "SAM 2 (memory attention)": (of_sam2, sam2_video, transformers.Sam2VideoConfig()),
+    "SAM 3 (vision, windows)": (of_sam2, sam3, transformers.Sam3ViTConfig()),
+    "Pixtral (vision)": (of_pixtral,),
+    "Gemma 4 (vision)": (of_gemma4_vision,),
+    "Llama 4 (vision)": (of_llama4_vision,),
+    "RoPE-ViT (axial)": (functools.partial(of_timm, "vit_small_patch16_rope_224"),),
+    "RoPE-ViT (mixed)": (functools.partial(of_timm, "vit_small_patch16_rope_mixed_224"),),
     "timm's vit_*_patch16_rope_reg*_gap_256":
-        (TIMM, functools.partial(of_timm, "vit_medium_patch16_rope_reg1_gap_256")),
-    "EVA-02 at the resolution of its training": (TIMM, functools.partial(of_timm, "eva02_tiny_patch14_224")),
+        (functools.partial(of_timm, "vit_medium_patch16_rope_reg1_gap_256"),),
+    "EVA-02 at the resolution of its training": (functools.partial(of_timm, "eva02_tiny_patch14_224"),),
     "EVA-02 Ti/S at 336 pixels (24 x 24 patches, trained with 16 x 16)":
-        (TIMM, functools.partial(of_timm, "eva02_tiny_patch14_336")),
-    "Perception Encoder": (TIMM, functools.partial(of_timm, "vit_pe_core_tiny_patch16_384")),
-    "DINOv3 (16 x 16 patches)": (TIMM, functools.partial(of_timm, "vit_tiny_patch16_dinov3_qkvb")),
-    "DINOv3 (14 x 14 patches)": (HUGGING, of_dinov3),
-    "V-JEPA 2 ViT-L, ViT-g": (HUGGING, of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16)),
+        (functools.partial(of_timm, "eva02_tiny_patch14_336"),),
+    "Perception Encoder": (functools.partial(of_timm, "vit_pe_core_tiny_patch16_384"),),
+    "DINOv3 (16 x 16 patches)": (functools.partial(of_timm, "vit_tiny_patch16_dinov3_qkvb"),),
+    "DINOv3 (14 x 14 patches)": (of_dinov3,),
+    "V-JEPA 2 ViT-L, ViT-g": (of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16)),
     "V-JEPA 2 ViT-H":
-        (HUGGING, of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16, hidden_size=1280, num_attention_heads=16)),
-    "MAE": (HUGGING, of_mae),
-    "timm's build_sincos2d_pos_embed": (TIMM, of_sincos),
-    "Swin-T (first stage)": (HUGGING, of_swin, SwinRelativePositionBias(3, (7, 7))),
-    "Swin-B (first stage)": (TIMM, of_swin, WindowAttention(128, 4, 32, (7, 7))),
-    "Swin-T (first stage, shifted windows)": (TIMM, of_swin_layer, SwinTransformerBlock(96, (14, 14), 3, 32, 7, 3)),
-    "SwinV2-T (first stage, shifted windows of 8)": (
-        TIMM,
-        of_swin_layer,
-        SwinTransformerV2Block(96, (16, 16), 3, 8, 4),
-    ),
-    "BEiT-B/16": (HUGGING, of_beit, BeitRelativePositionBias(transformers.BeitConfig())),
-    "BEiT-L/16": (TIMM, of_beit, BeitAttention(1024, 16, window_size=(14, 14))),
-    "T5-small (encoder)": (HUGGING, of_t5, False),
-    "T5-base (decoder)": (HUGGING, of_t5, True),
-    "SAM (windows)": (HUGGING, of_sam),
-    "DeBERTa-v3-base": (HUGGING, of_deberta),
-    "Wav2Vec2-BERT 2.0": (HUGGING, of_wav2vec2_bert),
-    "MPT-7B": (HUGGING, of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),
-    "BLOOM 176B": (HUGGING, of_alibi, lambda heads: build_alibi_tensor(torch.ones(1, 200), heads, torch.float32)),
+        (of_vjepa2, transformers.VJEPA2Config(frames_per_clip=16, hidden_size=1280, num_attention_heads=16)),
+    "MAE": (of_mae,),
+    "timm's build_sincos2d_pos_embed": (of_sincos,),
+    "Swin-T (first stage)": (of_swin, SwinRelativePositionBias(3, (7, 7))),
+    "Swin-B (first stage)": (of_swin, WindowAttention(128, 4, 32, (7, 7))),
+    "Swin-T (first stage, shifted windows)": (of_swin_layer, SwinTransformerBlock(96, (14, 14), 3, 32, 7, 3)),
+    "SwinV2-T (first stage, shifted windows of 8)": (of_swin_layer, SwinTransformerV2Block(96, (16, 16), 3, 8, 4)),
+    "BEiT-B/16": (of_beit, BeitRelativePositionBias(transformers.BeitConfig())),
+    "BEiT-L/16": (of_beit, BeitAttention(1024, 16, window_size=(14, 14))),
+    "T5-small (encoder)": (of_t5, False),
+    "T5-base (decoder)": (of_t5, True),
+    "SAM (windows)": (of_sam,),
+    "DeBERTa-v3-base": (of_deberta,),
+    "Wav2Vec2-BERT 2.0": (of_wav2vec2_bert,),
+    "DeepSeek-V4 (attention to a window)": (of_deepseek_v4_attention,),
+    "MPT-7B": (of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),
+    "BLOOM 176B": (of_alibi, lambda heads: build_alibi_tensor(torch.ones(1, 200), heads, torch.float32)),
 }  # fmt: skip
 
 
 def other(model):
-    whose, how, *more = REST[model]
+    how, *more = REST[model]
     torch.manual_seed(4)
     used, difference = how(model, *more)
-    return whose, f"`{used.command}`", difference
+    return f"`{used.command}`", difference

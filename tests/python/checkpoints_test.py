@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 import diffusers_flux  # noqa: E402
 
 PAGE = ROOT / "docs" / "checkpoints.md"
+FAR = re.compile("(these of all models within )([0-9.e-]+[0-9])")
 
 
 def figure(number):
@@ -27,9 +28,11 @@ def figure(number):
 
 
 def tables():
-    """The page's rows as this measures them: names to cells, of which figures are numbers."""
-    found = {model: [f"`{Used(model).command}`", *language(model)] for model in LANGUAGE}
-    return found, {model: list(other(model)) for model in REST}
+    """The page's rows as this measures them: names to cells, of which figures are numbers; and one more figure, the
+    largest difference of rounded phases."""
+    near, far = zip(*map(language, LANGUAGE))
+    found = {model: [f"`{Used(model).command}`", figure] for model, figure in zip(LANGUAGE, near)}
+    return found, {model: list(other(model)) for model in REST}, max(far)
 
 
 def lines(table):
@@ -50,9 +53,9 @@ def written(page):
 
 class Page(unittest.TestCase):
     def test_figures(self):
-        page, found = written(PAGE.read_text()), {}
-        for table in tables():
-            found.update(table)
+        page, (found, rest, far) = written(PAGE.read_text()), tables()
+        found.update(rest)
+        self.assertLess(far, 2 * float(FAR.search(PAGE.read_text())[2]))
         self.assertEqual(list(page), list(found))
         for model, row in found.items():
             for cell, there in zip(row, page[model]):
@@ -60,6 +63,13 @@ class Page(unittest.TestCase):
                     self.assertLess(cell, 2 * float(there), f"{model}: {cell:.2e} is no longer {there}")
                 else:
                     self.assertEqual(there, cell, model)
+
+    def test_rounded_axes(self):
+        """M-RoPE with the model's own frequencies and phases rounded as there, to 131071."""
+        for model in "Qwen2-VL", "Qwen3-VL", "Qwen3.5":
+            how, *more = REST[model]
+            with self.subTest(model=model):
+                self.assertLess(how(f"{model} (rounded phases)", *more, last=131071)[1], 2e-6)
 
     def test_rounding_tells(self):
         """What phases of float64 are apart from a model's own at 10^5, which rounded ones are not."""
@@ -106,8 +116,9 @@ class Example(unittest.TestCase):
 
 
 def write():
-    page = PAGE.read_text().splitlines()
-    for table, title in zip(tables(), ("| model | options |", "| model | whose code |")):
+    *made, far = tables()
+    page = FAR.sub(lambda found: found[1] + figure(far), PAGE.read_text()).splitlines()
+    for table, title in zip(made, ("| model | options | exact", "| model | options | difference")):
         first = next(i for i, line in enumerate(page) if line.startswith(title)) + 2
         last = first
         while last < len(page) and page[last].startswith("|"):

@@ -126,7 +126,7 @@ BARE = ("attention", "fox", "gpt_oss", "grape_a", "deberta", "decomposed_bias", 
 def check_every_description():
     """Charts are what Vega-Lite's schema allows; of charts of one form the first is looked at, which takes long."""
     forms = set()
-    facts_of.DEFAULT_GRID = {1: (9,), 2: (5, 5), 3: (3, 3, 3)}
+    facts_of.DEFAULT_GRID = {1: (9,), 2: (5, 5), 3: (3, 3, 3), 4: (2, 2, 2, 2)}
     for name in pk.stock():
         facts = explain(name, label=name)
         pictures = list(all_pictures([facts]))

@@ -1,11 +1,14 @@
 """Descriptions against the formulas of their papers or their authors' code, written again in NumPy and float64."""
 import importlib
 import importlib.util
+import json
+import subprocess
 import unittest
 
 import numpy
 
 import pegen_kernels as pk
+from pegen_kernels import _native
 
 FAST = {"targets": "native", "dtypes": "float32"}
 
@@ -297,6 +300,54 @@ class Inputs(Formulas):
             kernel.attention(q, k, v, inputs=[c[:, :, 4:], c[:, :, 4:]])
         with self.assertRaisesRegex(pk.ArgumentError, "expected float32"):
             kernel.attention(q, k, v, inputs=[c[:, :, 4:].astype("float16"), c])
+
+    def test_grok(self):
+        """Rotations of Grok-1, by its preset (xai-org/grok-1, model.py: halves, base 10000)."""
+        words = [_native.program(), "specs", "Grok-1", "--json"]
+        found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        self.assertEqual([spec["name"] for spec in found], ["rope"])
+        options = found[0]["models"][0]["options"]
+        x, places = rows(2, 3, 9, 128), numpy.arange(9.0) * 11
+        expected = turned(x, places[:, None] * 10000.0 ** (-numpy.arange(0, 128, 2) / 128), "split")
+        self.near(pk.compile("rope", **options, **FAST).encode(x, positions=places[:, None]), expected, 2e-6)
+
+    def test_fope(self):
+        """Series of frequencies, by the listing of the paper; of which channels without one are left as they are."""
+        heads, d, count = 3, 32, 7  # frequencies of at least 2 pi / 350
+        kernel = pk.compile("fope", head_dim=d, heads=heads, trained=350, **FAST)
+        x, places = rows(2, heads, 9, d), numpy.arange(9.0) * 7
+        made = numpy.abs(rows(2, heads, count, d // 4, seed=3).astype(float)) / 8 + numpy.eye(count, d // 4)
+        cosines, sines = made / made.sum(-2, keepdims=True)
+        omega = 10000.0 ** (-numpy.arange(0, d, 2) / d)
+        self.assertEqual((omega >= 2 * numpy.pi / 350).sum(), count)
+        angle = places[:, None] * omega[:count]
+        fourier_sin, fourier_cos = numpy.sin(angle) @ sines, numpy.cos(angle) @ cosines  # [H,N,D/4]
+        n = min(count, d // 4)
+        fourier_sin, fourier_cos = fourier_sin[..., :n], fourier_cos[..., :n]
+        first, second = x[..., :n].astype(float), x[..., d // 2 : d // 2 + n].astype(float)
+        expected = x.astype(float)
+        expected[..., :n] = first * fourier_cos - second * fourier_sin
+        expected[..., d // 2 : d // 2 + n] = second * fourier_cos + first * fourier_sin
+        operands = {"cosines": cosines[..., :n].astype("float32"), "sines": sines[..., :n].astype("float32")}
+        self.near(kernel.encode(x, positions=places[:, None], operands=operands), expected, 1e-5)
+
+    def test_repo(self):
+        q, k, places = rows(2, 3, 9, 16), rows(2, 3, 9, 16, seed=2), 100 * rows(2, 3, 9, seed=3)
+        kernel = pk.compile("repo", head_dim=16, **FAST)
+        angle = places[..., None].astype(float) * 10000.0 ** (-numpy.arange(0, 16, 2) / 16)
+        for one, row in zip(kernel.encode(q, k, positions=numpy.zeros((9, 1)), inputs=[places]), (q, k)):
+            self.near(one, turned(row, angle, "split"), 2e-6)
+
+    def test_wire(self):
+        """Nodes of a graph, at what the lowest eigenvectors of its Laplacian are there; of a line graph, RoPE-like."""
+        edges = numpy.triu(rows(9, 9, seed=4) > 0.3, 1)
+        adjacent = (edges | edges.T).astype(float)
+        spectrum = numpy.linalg.eigh(numpy.diag(adjacent.sum(0)) - adjacent)[1][:, 1:6]
+        freqs, x = 3 * rows(5, 2, 8, seed=5), rows(2, 2, 9, 16)
+        kernel = pk.compile("rope_mixed", axes=5, heads=2, head_dim=16, **FAST)
+        angle = numpy.einsum("np,phj->hnj", spectrum, freqs.astype(float))
+        found = kernel.encode(x, positions=spectrum, operands=[freqs.reshape(5, 2, 8)])
+        self.near(found, turned(x, angle), 2e-6)
 
     def test_selective(self):
         q, k = rows(2, 3, 9, 16), rows(2, 3, 9, 16, seed=2)

@@ -15,7 +15,7 @@ from ..errors import ArgumentError, CompileError
 from ..request import Ahead, Watch, request_of
 from .words import Operands
 
-DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}
+DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6), 4: (5, 5, 5, 5)}
 _MOST_TOKENS = 1024  # as explain has it
 _MOST_NUMBERS = 1 << 21  # of rotors, beyond which their pictures are left out
 _ORBIT_STEPS = 49
@@ -182,7 +182,7 @@ def explain(
     ahead: Ahead | None = None,
     **options: Any,
 ) -> Facts:
-    """grid: tokens along each axis; default: the description's own, or 64, 14 x 14, 6 x 6 x 6. operands: .npy files or
+    """grid: tokens along each axis; default: the description's own, or `DEFAULT_GRID`. operands: .npy files or
     checkpoints (.safetensors) by name. checkpoint: a file of safetensors that has all operands of `tensors`, which says
     what they are called there. Others are drawn as the description says, from `seed`. options: the description's own;
     those whose names are parameters of this function go into `defines`. like: what was told of the description with

@@ -72,7 +72,7 @@ function option_control(setting) {
     made.refresh = () => { show(current()); made.mark(); };
     return made;
   };
-  if (choices && kind !== "list") {
+  if (choices && kind !== "list" && kind !== "numbers") {
     const menu = element_of("select", { class: "wide", onchange: () => set_option(setting, menu.value) }, ...choices.map(choice => element_of("option", {}, choice)));
     return finish([menu], value => { menu.value = value; });
   }
