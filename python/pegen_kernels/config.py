@@ -4,6 +4,7 @@ Configurations say how fast pairs turn, and not which channels are a pair: confi
 """
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -72,9 +73,9 @@ def _fields(config: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, 
         return _fields({"model_type": f"{model}_text", **text})
     if f"{model}_text" in models.LAYOUT:  # older files have no part for it
         return {**config, "model_type": f"{model}_text"}
-    known = ", ".join(sorted({*models.LAYOUT, *models.IMAGES}))
-    raise _wrong(f"model_type is {model!r}, whose pairs of channels are not known; one of {known} was expected, or "
-                 "options of 'rope'")  # fmt: skip
+    near = difflib.get_close_matches(str(model), [*models.LAYOUT, *models.IMAGES], 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise _wrong(f"model_type is {model!r}, whose pairs of channels are not known; {hint}'rope' has options for them")
 
 
 def _by_layers(fields: Mapping[str, Any]) -> Mapping[str, Any]:
