@@ -1,4 +1,4 @@
--- Attention of DeepSeek-V4: keys are values, too, so that a rotation of keys is undone on the output; and a sink a head.
+-- Attention of DeepSeek-V4: keys are values, too, whose rotation is undone on the output; and a sink a head.
 -- transformers, modeling_deepseek_v4.py (DeepseekV4Attention), of the rows that it attends to, compressed or not:
 --   out_i = R(p_i)^-1 sum over j of exp(s_ij) R(p_j) c_j / (exp(sink) + sum over j of exp(s_ij)),
 --   s_ij = D^-0.5 <R(p_i) q_i, R(p_j) c_j>,

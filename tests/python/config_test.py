@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 
@@ -18,6 +19,7 @@ import transformers
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
 
 import pegen_kernels as pk
+from pegen_kernels import _native
 from pegen_kernels.config import described, main
 from pegen_kernels.config_models import LAYOUT, SECTIONS, TWO_ANGLES
 
@@ -262,6 +264,23 @@ class Files(unittest.TestCase):
             with self.subTest(model=model):
                 self.assertEqual(described(bare), described(made))
 
+    def test_command(self):
+        """What the command prints is what pegen takes, lists of numbers too."""
+        rope = {"type": "su", "short_factor": [1.0, 1.1, 1.25, 2.0], "long_factor": [1.0, 3.0, 7.0, 64.125]}
+        fields = {"model_type": "phi3", "hidden_size": 16, "num_attention_heads": 2, "rope_scaling": rope,
+                  "max_position_embeddings": 4096, "original_max_position_embeddings": 1024}  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "config.json")
+            with open(file, "w") as out:
+                json.dump(fields, out)
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                main([file, "--length", "4096"])
+        command = shown.getvalue().split()
+        self.assertIn("factors=1,3,7,64.125", command)
+        words = [_native.program(), *command[1:-2], "--emit", "expr", "-o", "-"]
+        subprocess.run(words, check=True, capture_output=True)
+
     def test_parts(self):
         """The text's part of a model of images, whose file leaves out what its class knows (Gemma 3)."""
         text = {
@@ -288,7 +307,8 @@ class Files(unittest.TestCase):
     def test_refused(self):
         llama = {"model_type": "llama", "head_dim": 64}
         for fields, layer_type, words in (
-            ({"model_type": "nobody"}, None, "model_type is 'nobody'"),
+            ({"model_type": "nobody"}, None, "model_type is 'nobody', whose pairs .* known; 'rope' has options"),
+            ({"model_type": "lama"}, None, "did you mean 'llama'"),
             ({"model_type": "llama"}, None, "'head_dim', or 'hidden_size'"),
             ({**llama, "rope_scaling": {"type": "of_nobody", "factor": 2}}, None, "rope_type is 'of_nobody'"),
             ({**llama, "rope_scaling": {"type": "yarn", "msale": 1.0}}, None, "'msale' of rope type 'yarn'"),
