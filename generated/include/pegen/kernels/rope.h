@@ -1,7 +1,7 @@
 /* rope: rotary position embedding (Su et al., RoFormer, eq. 14-15)
  *
  * Made by pegen 0.2.0 from the description rope with
- *   head_dim=64 base=10000 layout=interleaved rotary_dim=0 scaling=none factor=1 original_max_position=8192 beta_fast=32 beta_slow=1 truncate=true attention_factor=0 low_freq_factor=1 high_freq_factor=4 skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 base=10000 layout=interleaved rotary_dim=0 rotary_from=0 proportional=false factors=1 scaling=none factor=1 original_max_position=8192 beta_fast=32 beta_slow=1 truncate=true attention_factor=0 low_freq_factor=1 high_freq_factor=4 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

@@ -1,7 +1,7 @@
 /* rope_mixed: rotary position embedding with learned mixed frequencies (Heo et al., eq. 13-14)
  *
  * Made by pegen 0.2.0 from the description rope_mixed with
- *   head_dim=64 heads=1 axes=2 layout=interleaved order= skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 layout=interleaved rotary_dim=0 precision=exact order= skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
