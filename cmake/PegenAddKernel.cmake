@@ -1,24 +1,28 @@
 # pegen_add_kernel: descriptions of position encodings as libraries of a CMake project.
 #
 #     find_package(pegen REQUIRED)
-#     pegen_add_kernel(TARGET SPEC spec [PREFIX name] [TARGETS target...] [DTYPES dtype...] [DEFINES name=value...])
+#     pegen_add_kernel(TARGET SPEC spec [PREFIX name] [TARGETS target...] [DTYPES dtype...] [DEFINES name=value...]
+#       [TANGENTS])
 #     target_link_libraries(engine PRIVATE TARGET)
 #
 # SPEC is a file, or the name of a description that comes with pegen, one in PEGEN_SPECS_DIR: geope3d, more/gta.
 # TARGET becomes a static library with the kernel, whose header (PREFIX.h) is on the include path of what
 # links it. PREFIX, the target's own name where it is not given, is what symbols and files begin
-# with, so that all names are known before pegen runs: PREFIX_kernel, PREFIX_encode, PREFIX.h. TARGETS, DTYPES
-# and DEFINES are --target, --dtype and -D of the program, lists with blanks in place of commas.
+# with, so that all names are known before pegen runs: PREFIX_kernel, PREFIX_encode, PREFIX.h. TARGETS, DTYPES,
+# DEFINES and TANGENTS are --target, --dtype, -D and --tangents of the program, lists with blanks in place of commas.
 #
 # Compiled again when the description, a file it requires, the vocabulary or pegen itself changes.
 # Properties of TARGET: PEGEN_OBJECT, PEGEN_HEADER, PEGEN_PREFIX.
 include_guard(GLOBAL)
 
-# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES...): the rule that writes FOLDER/PREFIX.o
-# and FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
+# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES... [TANGENTS]): the rule that writes
+# FOLDER/PREFIX.o and FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
 function(pegen_kernel_command folder prefix)
-  cmake_parse_arguments(PARSE_ARGV 2 kernel "" "SPEC" "TARGETS;DTYPES;DEFINES")
+  cmake_parse_arguments(PARSE_ARGV 2 kernel "TANGENTS" "SPEC" "TARGETS;DTYPES;DEFINES")
   set(options --name ${prefix})
+  if(kernel_TANGENTS)
+    list(APPEND options --tangents)
+  endif()
   foreach(list TARGETS DTYPES)
     string(REPLACE ";" "," joined "${kernel_${list}}")
     string(TOLOWER ${list} option)
@@ -41,11 +45,11 @@ function(pegen_kernel_command folder prefix)
 endfunction()
 
 function(pegen_add_kernel target)
-  cmake_parse_arguments(PARSE_ARGV 1 kernel "" "SPEC;PREFIX" "TARGETS;DTYPES;DEFINES")
+  cmake_parse_arguments(PARSE_ARGV 1 kernel "TANGENTS" "SPEC;PREFIX" "TARGETS;DTYPES;DEFINES")
   if(kernel_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
       "pegen_add_kernel(${target}): unknown argument '${kernel_UNPARSED_ARGUMENTS}', "
-      "expected SPEC, PREFIX, TARGETS, DTYPES or DEFINES")
+      "expected SPEC, PREFIX, TARGETS, DTYPES, DEFINES or TANGENTS")
   endif()
   if(NOT kernel_SPEC)
     message(FATAL_ERROR "pegen_add_kernel(${target}): no description, expected SPEC with a file or a stock name")
@@ -74,8 +78,12 @@ function(pegen_add_kernel target)
     endif()
   endforeach()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}.pegen)
+  set(tangents)
+  if(kernel_TANGENTS)
+    set(tangents TANGENTS)
+  endif()
   pegen_kernel_command(${folder} ${kernel_PREFIX} SPEC ${spec}
-    TARGETS ${kernel_TARGETS} DTYPES ${kernel_DTYPES} DEFINES ${kernel_DEFINES})
+    TARGETS ${kernel_TARGETS} DTYPES ${kernel_DTYPES} DEFINES ${kernel_DEFINES} ${tangents})
   add_library(${target} STATIC ${folder}/${kernel_PREFIX}.o ${folder}/${kernel_PREFIX}.h)
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   set(language CXX)

@@ -156,6 +156,25 @@ static bool check_pairs(const spec *s, const form *f, const gpu_target *gpu, uns
   return true;
 }
 
+entry_option compile_entries(const compile_options *options) {
+  return options->tangents ? ENTRY_TANGENT : options->no_gradients ? ENTRY_ALWAYS : ENTRY_GRADIENT;
+}
+
+/* Whether tangents can be had, where they are asked for; else after a diag_error. */
+static bool check_tangents(const spec *s, const form *f, const compile_options *options, bool gpu_alone) {
+  if (!options->tangents) return true;
+  if (!form_entry(f, PEGEN_ENTRY_attention_tangent, ENTRY_TANGENT)) {
+    diag_error(s->file, s->line,
+               "--tangents is for attention; '%s' is linear in q and k, so that the tangent of what encode writes is "
+               "encode of the tangents",
+               s->name);
+    return false;
+  }
+  if (options->no_gradients) diag_error(NULL, 0, "--tangents needs what gradients need; expected no --no-grad");
+  else if (gpu_alone) diag_error(NULL, 0, "--tangents is for processors; expected --target x86-64-v3 or the like");
+  return !options->no_gradients && !gpu_alone;
+}
+
 static bool compile_within_limits(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : number_all_dtypes();
   const cpu_target *targets[TARGET_MAX];
@@ -165,7 +184,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   if (!(on.gpu_alone || n_targets) || !spec_validate(s) || !spec_check_size(a, s)) return false;
 
   const form *f = form_of(s);
-  if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
+  if (f && (!check_pairs(s, f, on.gpu, dtypes) || !check_tangents(s, f, options, on.gpu_alone))) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
   if (plan && !options->no_gradients && !adjoint_check_size(a, s)) return false;
   const gpu_program *program =
@@ -194,12 +213,15 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   for (int i = 0; i < n_emitted; i++) emit_form(&(form_emission){&b, a, f, plan, targets[i], dtypes});
   for (int i = 0; i < n_emitted && !options->no_gradients; i++)
     emit_form_gradients(&(form_emission){&b, a, f, plan, targets[i], dtypes});
+  for (int i = 0; i < n_emitted && options->tangents; i++)
+    emit_form_tangents(&(form_emission){&b, a, f, plan, targets[i], dtypes});
   describe_request request = {.memory = a,
                               .form = f,
                               .spec = s,
                               .plan = plan,
                               .dtypes = dtypes,
                               .gradients = !options->no_gradients,
+                              .entries = compile_entries(options),
                               .tvm_ffi = options->tvm_ffi,
                               .digest = describe_digest(a, f, s, plan),
                               .ptx = ptx};

@@ -9,11 +9,15 @@
 #pragma once
 
 #include "base/arena.h"
+#include "forms/form.h"
 #include "spec/spec.h"
 #include "target/request.h"
 
 /* Compiles; on success the caller frees out->data. */
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out);
+
+/* Which entries an object of these options has. */
+entry_option compile_entries(const compile_options *options);
 
 /* The targets --target takes, with a one-line description each, for --target=help. */
 typedef struct target_info {

@@ -207,10 +207,24 @@ typedef struct pegen_attention_gradient_tile {
   int64_t is_first, is_last;
 } pegen_attention_gradient_tile;
 
+/* A tile of queries of one head and its tangents, against keys [begin, tile.end). With the tangent of a score
+ * S' = P (q' k + q k') times the derivative of the score, P as in gradients, the tile adds sums over keys:
+ *
+ *     columns += S' v + P v',   sums += S'.
+ */
+typedef struct pegen_attention_tangent_tile {
+  pegen_attention_tile tile; /* first: tile.lse is what forward wrote */
+  int64_t begin;
+  const pegen_attention_tile *tangents; /* q', k' and v' where the tile has q, k and v, with strides of their own */
+  float *columns; /* [value_dim][queries], those of a row of scores */
+  float *sums; /* [queries] */
+} pegen_attention_tangent_tile;
+
 /* Keys behind the last one that rooms of pairs have: of those whose scores are summed together some may be none. */
 enum { PEGEN_ATTENTION_PITCH = 16, PEGEN_ATTENTION_MORE_KEYS = 8 };
 
 typedef void pegen_attend_gradient_function(const pegen_attention_gradient_tile *tile);
+typedef void pegen_attend_tangent_function(const pegen_attention_tangent_tile *tile);
 /* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
 typedef void pegen_attention_store_function(const float *sums, char *to, int64_t token, int64_t count, double factor);
 
@@ -236,6 +250,8 @@ typedef struct pegen_attention_gradient_code {
   pegen_attention_store_function *store_keys[PEGEN_ROW_TYPES], *store_values[PEGEN_ROW_TYPES];
   int64_t step; /* keys that some may see the first of, so that others see the rest */
   pegen_attention_turned_gradient turned;
+  /* Tangents, of rows of q and k that come turned where `turned` has functions; NULL: compiled without. */
+  pegen_attend_tangent_function *tangent[PEGEN_ROW_TYPES];
 } pegen_attention_gradient_code;
 
 /* The form of attention (compiler/forms/attention.c). */

@@ -20,6 +20,10 @@ typedef struct pegen_attention_backward_call {
 PEGEN_INTERNAL int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part,
                                                   int parts, int with_workspace, pegen_attention_backward_call *call);
 
+/* Checks everything of a call of tangents in the same order: grad->q, k and v come in, grad->out and lse go out. */
+PEGEN_INTERNAL int pegen_check_attention_tangent(const pegen_driver *driver, const pegen_args *args, int part,
+                                                 int parts, pegen_attention_backward_call *call);
+
 /* Float32 of a row of sums of `width` channels. */
 static inline int64_t pegen_attention_pitch(int64_t width) {
   return (width + PEGEN_ATTENTION_PITCH - 1) / PEGEN_ATTENTION_PITCH * PEGEN_ATTENTION_PITCH;

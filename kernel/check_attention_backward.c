@@ -254,3 +254,48 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   PEGEN_TRY(pegen_check_workspace(args, bytes, &workspace));
   return check_overlap(driver, args, call, &workspace);
 }
+
+/* ---- tangents ---- */
+
+static int check_tangents(const pegen_args *args, const pegen_grad_args *grad) {
+  if (grad->q_out || grad->k_out || grad->operands || grad->inputs || grad->positions || grad->k_positions ||
+      PEGEN_GRAD_GIVEN(grad, table))
+    return PEGEN_ERROR_NO_GRADIENT;
+  if (!grad->q || !grad->k || !grad->v || !grad->out) return PEGEN_ERROR_MISSING_GRADIENT;
+  return PEGEN_GIVEN(args, lse) ? 0 : PEGEN_ERROR_LSE;
+}
+
+static int check_tangent_rows(const pegen_args *args, pegen_attention_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, 0));
+  PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, 0));
+  PEGEN_TRY(check_rows(grad->v, args->v, &call->g_v, 0));
+  PEGEN_TRY(check_rows(grad->out, args->out, &call->g_out, 1));
+  PEGEN_TRY(pegen_check_lse(grad->lse, args->q));
+  PEGEN_TRY(pegen_view_lse(grad->lse, &call->g_lse));
+  return call->g_lse.empty || pegen_view_nests(&call->g_lse) ? 0 : PEGEN_ERROR_STRIDE;
+}
+
+static void clear_gains(pegen_attention_backward_call *call) {
+  call->of_operands = call->of_inputs = 0;
+  for (int s = 0; s < 2; s++) call->g_positions[s].empty = 1;
+  for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->g_input[i].empty = 1;
+}
+
+int pegen_check_attention_tangent(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                  pegen_attention_backward_call *call) {
+  PEGEN_TRY(pegen_check_part(args, part, parts, PEGEN_USE_attention_tangent));
+  const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
+  PEGEN_TRY(pegen_check_grad(grad, 0));
+  PEGEN_TRY(check_tangents(args, grad));
+  PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, &call->forward));
+  PEGEN_TRY(check_tangent_rows(args, call));
+  clear_gains(call);
+  const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_q, &call->g_k, &call->g_v};
+  pegen_memory memory;
+  pegen_memory_of_attention(&memory, driver, args, &call->forward);
+  for (int i = 0; i < 5; i++) pegen_memory_reads(&memory, read[i]);
+  pegen_memory_writes(&memory, &call->g_out);
+  pegen_memory_writes(&memory, &call->g_lse);
+  return pegen_check_memory(&memory);
+}

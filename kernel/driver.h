@@ -31,6 +31,7 @@
  *                 attention_strips.c: coordinates that keys have in common
  *     attention_few.c the same of few queries, by tiles of keys
  *     attention_gradients.c, attention_backward.c gradients of the same; check_attention_backward.c: their arguments;
+ *                 attention_tangent.c: forward mode, checked there, too;
  *                 weight_gains.c: what comes of a polynomial's weights
  *
  * Each form (compiler/forms/form.h) has driver files of its own beside the first eight; kernel/CMakeLists.txt

@@ -9,7 +9,7 @@
  * role    CALL: int (args, part, parts); FINISH: the same, after all parts of another have come back; SIZE: size_t
  *         (args)
  * of      the entry that it belongs to: a CALL to itself, its FINISH and its sizes to it
- * option  ALWAYS; GRADIENT: --no-grad leaves it out
+ * option  ALWAYS; GRADIENT: --no-grad leaves it out; TANGENT: --tangents adds it
  * text    a comment in the header, without its marks; %s: what softmax is taken of; NULL: the text before says it all
  *
  * Rows come in the order of pegen_kernel; a new one is the last.
@@ -61,7 +61,10 @@
     "wrong.") \
   X(append, CALL, append, ALWAYS, \
     "What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at\n" \
-    "args->slots. Parts as in encode.")
+    "args->slots. Parts as in encode.") \
+  X(attention_tangent, CALL, attention_tangent, TANGENT, \
+    "What attention's out (and lse) change by when q, k and v change by args->grad->q, k and v: forward\n" \
+    "mode. Parts as in attention.")
 
 typedef enum pegen_entry_kind {
 #define X(name, role, of, option, text) PEGEN_ENTRY_##name,

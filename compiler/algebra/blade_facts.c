@@ -111,7 +111,8 @@ static bool commute_in(const spec *s, int a, int b, int head, int block) {
   return true;
 }
 
-bool blades_listen(const spec *s, int axis, int head, int block) {
+/* False where the phase of an axis is seen to be 0 in a block. */
+static bool blades_listen(const spec *s, int axis, int head, int block) {
   return !expr_is_zero_in(s->angle[axis], head, block, s->n_blocks);
 }
 

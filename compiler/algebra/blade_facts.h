@@ -19,8 +19,6 @@ bool blades_have_duals(const spec *s);
 bool blades_commute(const spec *s);
 /* The most axes that any block listens to. */
 int blades_axes_of_a_block(const spec *s);
-/* False where the phase of an axis is seen to be 0 in a block. */
-bool blades_listen(const spec *s, int axis, int head, int block);
 
 /* Measured where it is not proved: the largest commutator of two axes' generators in a block, relative to their sizes.
  */

@@ -3,7 +3,8 @@
 
 static const double QUARTER_TURNS_PER_RADIAN = 0.636619772367581343076;
 
-const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j) {
+/* Returns entry (i, j), i < j, of an axis' generator. */
+static const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j) {
   const spec_skew *g = &s->dense->generator[axis];
   int n = s->n_components, count = g->n_heads * s->n_blocks;
   int32_t *upper = arena_array(a, int32_t, count), *lower = arena_array(a, int32_t, count);

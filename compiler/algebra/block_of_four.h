@@ -9,6 +9,3 @@
 
 /* The program of a description with dense blocks of 4 channels. */
 void block_four_build(arena *a, const spec *s, block_program *out);
-
-/* Entry (i, j), i < j, of an axis' generator. */
-const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j);

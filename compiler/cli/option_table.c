@@ -431,6 +431,8 @@ static const option_row rows[] = {
               "bf16:f8e4m3 or the like: outputs of float8, too (f8e4m3, f8e5m2)",
               VALUES_LIST, dtype_word),
     FLAG("no-grad", FOR_DESCRIPTIONS, compile.no_gradients, "leave out the entries of gradients"),
+    FLAG("tangents", FOR_COMPILE, compile.tangents,
+         "add the entry of forward mode (Jacobian times vector) to attention for processors"),
     FLAG("cubin", FOR_COMPILE, compile.cubin,
          "also assemble PTX to machine code, so that a first call on that chip does not wait; needs ptxas"),
     OPTION_OF("abi", 0, "NAME", FOR_COMPILE, set_abi,

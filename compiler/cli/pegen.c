@@ -80,7 +80,7 @@ static int run_compile(arena *a, const spec *s, const options *o) {
   output_file files[4] = {{o->output, object.data, object.size}};
   int count = 1;
   if (o->header) {
-    const char *header = header_text(a, s, object.gpu, o->compile.dtypes, !o->compile.no_gradients);
+    const char *header = header_text(a, s, object.gpu, o->compile.dtypes, compile_entries(&o->compile));
     files[count++] = (output_file){o->header, header, strlen(header)};
   }
   if (depfile) files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};

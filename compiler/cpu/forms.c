@@ -19,6 +19,7 @@ typedef struct form_emitter {
   /* A row has one of either pair. */
   program_emitter *of_encode, *gradients_of_encode;
   plan_emitter *of_plan, *gradients_of_plan;
+  plan_emitter *tangents_of_plan; /* NULL: there are none */
 } form_emitter;
 
 static const program *program_of(const form_emission *e, const char *word) {
@@ -43,6 +44,12 @@ static void attention_backward(const form_emission *e) {
   emit_attention_gradient(e->b, e->a, p, operands, turned, e->target, e->dtypes);
 }
 
+static void attention_tangent(const form_emission *e) {
+  const attention_plan *turned = attention_plan_turned_gradient(e->a, e->plan, e->target),
+                       *p = turned ? turned : attention_plan_gradient(e->a, e->plan, e->target);
+  emit_attention_tangent(e->b, e->a, p, e->target, e->dtypes);
+}
+
 static void widen_backward(const form_emission *e) { emit_widen_backward(e->b, e->a, e->plan, e->target, e->dtypes); }
 
 /* The program of what encode wrote does for what it read, too. Where gradients need what was read, it is of that. */
@@ -65,7 +72,8 @@ static void parts_backward(const form_emission *e) {
 }
 
 static const form_emitter emitters[FORM_COUNT] = {
-    [FORM_ATTENTION] = {attention_imports, .of_plan = attention, .gradients_of_plan = attention_backward},
+    [FORM_ATTENTION] = {attention_imports, .of_plan = attention, .gradients_of_plan = attention_backward,
+                        .tangents_of_plan = attention_tangent},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, emit_widen, .gradients_of_plan = widen_backward},
     [FORM_ADDITIVE] = {emit_encoder_imports, emit_encoders, .gradients_of_plan = encode_backward},
     [FORM_PARTS] = {emit_encoder_imports, emit_encoders, .gradients_of_plan = parts_backward},
@@ -93,4 +101,8 @@ void emit_form(const form_emission *e) { emit(e, emitters[e->f->kind].of_encode,
 
 void emit_form_gradients(const form_emission *e) {
   emit(e, emitters[e->f->kind].gradients_of_encode, emitters[e->f->kind].gradients_of_plan);
+}
+
+void emit_form_tangents(const form_emission *e) {
+  if (emitters[e->f->kind].tangents_of_plan) emit(e, NULL, emitters[e->f->kind].tangents_of_plan);
 }

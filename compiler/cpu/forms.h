@@ -17,6 +17,7 @@ typedef struct form_emission {
   unsigned dtypes; /* PEGEN_DTYPE_ bits and pairs of types (base/number.h) */
 } form_emission;
 
-/* The functions of the forward entries; and after them those of gradients. */
+/* The functions of the forward entries; after them those of gradients, and then of tangents where a form has any. */
 void emit_form(const form_emission *e);
 void emit_form_gradients(const form_emission *e);
+void emit_form_tangents(const form_emission *e);

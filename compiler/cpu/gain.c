@@ -38,7 +38,8 @@ static bool differ(const plan_gradient *of) {
   return differ;
 }
 
-gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target) {
+/* Returns the gradient code that the functions of a target have. */
+static gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target) {
   return (gradient_code){.memory = a,
                          .of = of,
                          .target = emit_gradient_target(a, target),
@@ -72,7 +73,8 @@ const gradient_code *emit_gradient_codes(arena *a, const spec *s, const plan_gra
   return codes;
 }
 
-int emit_all_torques(const gradient_code *g) {
+/* Counts the torques of all of a list. */
+static int emit_all_torques(const gradient_code *g) {
   int count = 0;
   for (; g; g = g->next) count += g->of->n_torques;
   return count;

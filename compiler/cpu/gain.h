@@ -34,13 +34,9 @@ const cpu_target *emit_gradient_target(arena *a, const cpu_target *target);
 const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype);
 /* gain_T_grad_FRAME. */
 const char *emit_gain_name(const gradient_code *g, torque_frame frame);
-/* The gradient code that the functions of a target have. */
-gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);
 /* The gradient code of those parts of a row that have gradients: the first of a list. */
 const gradient_code *emit_gradient_codes(arena *a, const spec *s, const plan_gradient_row *of,
                                          const cpu_target *target);
-/* The torques of all of a list. */
-int emit_all_torques(const gradient_code *g);
 
 /* Vectors in which a token's torques are summed, and their bytes: of a part, and of all. */
 int emit_torque_slots(const gradient_code *g, const plan_tile *t);

@@ -17,7 +17,8 @@ static void grid_position(ir *b, const spec *s, ir_value token, ir_value out) {
   }
 }
 
-void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
+/* Writes coordinates of a token as float64 [axes] to out: those of the call's positions or of the built-in grid. */
+static void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
   ir_value arguments[] = {loop, token, i64(b, s->n_axes), out};
   if (s->grid[0] == 0) {
     ir_call(b, "pegen_driver_position", 4, arguments);

@@ -4,8 +4,6 @@
 #include "mlir/ir.h"
 #include "spec/spec.h"
 
-/* Coordinates of a token as float64 [axes] at out: those of the call's positions or of the built-in grid. */
-void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
 /* Emits a position counted from the loop's origin. */
 void emit_centred_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
 /* Coordinates and, behind them, the side where rows of q and k differ (spec_side), and room for the address of the row

@@ -38,13 +38,13 @@ const entry_row entry_rows[PEGEN_ENTRY_COUNT] = {
 #undef X
 };
 
-const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients) {
+const char *form_entry(const form *f, pegen_entry_kind kind, entry_option most) {
   const char *const names[PEGEN_ENTRY_COUNT] = {
 #define X(name, role, of, option, text) f->entries.name,
       PEGEN_ENTRIES(X)
 #undef X
   };
-  return entry_rows[kind].option == ENTRY_GRADIENT && !gradients ? NULL : names[kind];
+  return entry_rows[kind].option > most ? NULL : names[kind];
 }
 
 const form *form_of(const spec *s) {

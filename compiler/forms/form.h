@@ -23,7 +23,8 @@ typedef struct form_entries {
 
 /* A row of kernel/entries.h. */
 typedef enum entry_role { ENTRY_CALL, ENTRY_FINISH, ENTRY_SIZE } entry_role;
-typedef enum entry_option { ENTRY_ALWAYS, ENTRY_GRADIENT } entry_option;
+/* Which entries an object has: those of a row and of all rows before it. */
+typedef enum entry_option { ENTRY_ALWAYS, ENTRY_GRADIENT, ENTRY_TANGENT } entry_option;
 typedef struct entry_row {
   const char *name;
   entry_role role;
@@ -92,8 +93,8 @@ const form *form_of(const spec *s);
 int form_programs(arena *a, const form *f, const void *plan, const program **out);
 /* The one of a word; NULL where there is none. */
 const program *form_program(arena *a, const form *f, const void *plan, const char *word);
-/* The driver's function behind an entry; NULL where the form has none, or none without gradients. */
-const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
+/* The driver's function behind an entry; NULL where the form has none, or it is beyond what was asked for. */
+const char *form_entry(const form *f, pegen_entry_kind kind, entry_option most);
 
 /* Forms that the driver's text of blades (kernel/encode.c) serves; and of these, those with tables. */
 #define FORM_BLADES_ENTRIES \

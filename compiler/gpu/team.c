@@ -10,7 +10,8 @@ enum { QUAD = TEAM_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLE
 /* Rows that a team has in shared memory together: two for each thread of those that share four channels. */
 int team_flight(int size) { return ROWS_OF_THREAD * team_padded(size) / (2 * QUAD); }
 
-int team_access(const program_blocks *s, int channels, int element) {
+/* Returns bytes of the widest accesses to rows of numbers of `element` bytes. */
+static int team_access(const program_blocks *s, int channels, int element) {
   enum { WIDEST = 16 };
   bool is_wide = gpu_has_neighbours(s) && (s->channel[0] | s->size | channels) * element % WIDEST == 0;
   return is_wide ? WIDEST : element;

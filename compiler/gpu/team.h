@@ -23,8 +23,6 @@ typedef struct team_rows {
 
 /* Rows that a team has in shared memory together, of blocks of `size` channels. */
 int team_flight(int size);
-/* Bytes of the widest accesses to rows of numbers of `element` bytes. */
-int team_access(const program_blocks *blocks, int channels, int element);
 
 /* Entries of the number types, wide ones first, whose rows' blocks are in pieces; like: what they have in common, the
  * call, the word, the kind, threads of a token (or share of one) and blocks of ir_kernel. */

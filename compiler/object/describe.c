@@ -214,7 +214,7 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
 
 /* NULL: the kernel has no such entry. */
 static const char *callee_of(const describe_request *request, int kind) {
-  return form_entry(request->form, (pegen_entry_kind)kind, request->gradients);
+  return form_entry(request->form, (pegen_entry_kind)kind, request->entries);
 }
 
 /* An exported function; the descriptor refers to the entries and they to it, so bodies come later. */

@@ -127,12 +127,12 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
       const char *what = attention_gradients[ATTEND_GRADIENT_DOTS + narrow];
       dots[narrow] = describe_function(d, attention_name(a, targets[i], what, NUMBER_BF16));
     }
-    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, F(attend, attend[ATTEND_GRADIENT]),
-                       F(attend_narrow, attend[ATTEND_GRADIENT_NARROW]), F(attend_dots, dots[0]),
-                       F(attend_narrow_dots, dots[1]), F(store_keys, by_type(d, targets[i], "store_keys")),
-                       F(store_values, by_type(d, targets[i], "store_values")),
-                       F(attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]), F(step, attention_key_step(on, &shape)),
-                       F(turned, turned_gradient(d, p, targets[i])));
+    rows[i] = DESCRIBE(
+        d, pegen_attention_gradient_code, F(attend, attend[ATTEND_GRADIENT]),
+        F(attend_narrow, attend[ATTEND_GRADIENT_NARROW]), F(attend_dots, dots[0]), F(attend_narrow_dots, dots[1]),
+        F(store_keys, by_type(d, targets[i], "store_keys")), F(store_values, by_type(d, targets[i], "store_values")),
+        F(attend_operands, attend[ATTEND_GRADIENT_OF_OPERANDS]), F(step, attention_key_step(on, &shape)),
+        F(turned, turned_gradient(d, p, targets[i])), F(tangent, attend[ATTEND_TANGENT + (p->turned != NULL)]));
   }
   return describe_rows(d, "gradients", rows, count);
 }

@@ -17,6 +17,7 @@ typedef struct describe_request {
   const void *plan; /* the form's */
   unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
   bool gradients;   /* entries of gradients are compiled in */
+  entry_option entries; /* which are exported: those of gradients where these are compiled in */
   bool tvm_ffi;     /* entries are packed functions of TVM-FFI, too */
   const char *digest;
   const gpu_module *ptx; /* NULL: none is compiled in */

@@ -289,14 +289,13 @@ static void print_entry(FILE *f, const spec *s, const entry_row *row) {
 }
 
 /* Entries of a role that belong to none but themselves, each before those that belong to it. */
-static void print_entries(FILE *f, const spec *s, entry_role role, bool gradients) {
+static void print_entries(FILE *f, const spec *s, entry_role role, entry_option most) {
   const form *kind = form_of(s);
   for (int of = 0; kind && of < PEGEN_ENTRY_COUNT; of++) {
     bool is_first = entry_rows[of].role == role && (int)entry_rows[of].of == of;
-    if (!is_first || !form_entry(kind, (pegen_entry_kind)of, gradients)) continue;
+    if (!is_first || !form_entry(kind, (pegen_entry_kind)of, most)) continue;
     for (int i = of; i < PEGEN_ENTRY_COUNT; i++)
-      if ((int)entry_rows[i].of == of && form_entry(kind, (pegen_entry_kind)i, gradients))
-        print_entry(f, s, &entry_rows[i]);
+      if ((int)entry_rows[i].of == of && form_entry(kind, (pegen_entry_kind)i, most)) print_entry(f, s, &entry_rows[i]);
     fputc('\n', f);
   }
 }
@@ -330,7 +329,7 @@ static void print_launches(FILE *f, arena *a, const gpu_program *gpu, const char
   fprintf(f, "};\n\n");
 }
 
-char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes, bool gradients) {
+char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtypes, entry_option most) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
@@ -352,8 +351,8 @@ char *header_text(arena *a, const spec *s, const gpu_program *gpu, unsigned dtyp
     print_launches(f, a, gpu, NAME);
   } else {
     fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
-    print_entries(f, s, ENTRY_CALL, gradients);
-    print_entries(f, s, ENTRY_SIZE, gradients);
+    print_entries(f, s, ENTRY_CALL, most);
+    print_entries(f, s, ENTRY_SIZE, most);
     fprintf(f, "#ifdef __cplusplus\n}\n#endif\n");
   }
   fprintf(f, "#endif\n");

@@ -24,6 +24,7 @@ typedef struct compile_options {
   unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
   int optimize;        /* 0..3 of -O */
   bool no_gradients;   /* entries of gradients are left out */
+  bool tangents;       /* an entry of forward mode, of attention */
   bool cubin;          /* machine code of the GPU's chip beside its PTX */
   bool tvm_ffi;        /* entries are TVM-FFI's packed functions, too */
   bool launches_alone; /* what checks and launches a GPU's code, without that; tests run it on the host */

@@ -1,6 +1,6 @@
 /* verify/check_attention_backward: gradients of attention against the reference's; see verify/check_kind.h. */
 #include "verify/check_kind.h"
-#include "verify/trial_attention_backward.h"
+#include "verify/trial_attention_tangent.h"
 
 static void check_rows(checker *c, const char *name, const char *what, const attention_gradients *g,
                        const attention_answer *exact) {
@@ -34,6 +34,21 @@ static int call_for_most(checker *c, attention_gradients *g) {
   return error;
 }
 
+static void check_tangents(checker *c, const char *name, const char *what, const attention_gradients *g,
+                           const attention_answer *exact) {
+  if (!c->kernel->attention_tangent) return; /* of GPUs */
+  trial_error worst = {0};
+  attention_tangents t = attention_tangents_lay(c->memory, g, ROWS_BNHD, &c->random), parted = t;
+  if (!check_called(c, name, what, attention_tangents_call(c->kernel, g, &t, 1))) return;
+  attention_tangents_compare(g, &t, exact, &worst);
+  check_report(c, name, "tangents", attention_gradients_bound(g), &worst);
+  parted.out = tensor_copy(c->memory, t.out);
+  tensor_randomize(parted.out, &c->random);
+  if (t.lse) parted.lse = attention_trial_lse(c->memory, &g->forward);
+  if (!check_called(c, name, what, attention_tangents_call(c->kernel, g, &parted, CHECK_PARTS))) return;
+  check_report_bits(c, name, "tangents in 1 and 3 parts", attention_tangents_same(&t, &parted));
+}
+
 void check_attention_backward(checker *c, const attention_trial *trial, const char *name, const char *what,
                               int64_t step) {
   if (!c->kernel->attention_backward) return;
@@ -48,6 +63,7 @@ void check_attention_backward(checker *c, const attention_trial *trial, const ch
   if (g.operands) check_gained(c, name, &g, &exact, "gradients of operands", attention_gradients_compare_operands);
   if (g.inputs) check_gained(c, name, &g, &exact, "gradients of inputs", attention_gradients_compare_inputs);
   if (g.positions) check_gained(c, name, &g, &exact, "gradients of positions", attention_gradients_compare_positions);
+  check_tangents(c, name, what, &g, &exact);
   /* Fewer parts than heads of k, and more, which share them. */
   int many = (int)(2 * trial->k->shape[0] * trial->k->shape[1] + 1);
   bool same = true;

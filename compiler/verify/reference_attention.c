@@ -82,7 +82,8 @@ static long double score_of(const spec *s, const reference_query *query, int64_t
   return pair->score ? final_score(s, &env, delta) : product + expr_eval_long(pair->bias, &env);
 }
 
-void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row) {
+/* Writes a key's row of v [value_dim], turned where the description says so. */
+static void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row) {
   const double *v = query->v + key * s->pairwise->value_dim;
   double delta[SPEC_MAX_AXES];
   for (int c = 0; c < s->pairwise->value_dim; c++) row[c] = v[c];

@@ -34,9 +34,6 @@ void reference_pair_inputs(const spec *s, const reference_query *query, int64_t 
 /* scale q . k, turned, with a polynomial's bias: what a score is a function of. */
 long double reference_pair_product(const spec *s, const reference_query *query, int64_t key);
 
-/* A key's row of v [value_dim], turned where the description says so. */
-void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row);
-
 /* The description's sink of the query's head, -infinity where there is none; log of the sum of exp of all scores. */
 long double reference_sink(const spec *s, const reference_query *query);
 long double reference_log_sum(const spec *s, const reference_query *query, const long double *scores);

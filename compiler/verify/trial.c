@@ -188,7 +188,11 @@ loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned
 loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
   if (targets && gpu_target_find(targets))
     return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, true);
-  return trial_load_as(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
+  const form *f = form_of(s);
+  return trial_load_as(
+      a, s,
+      &(compile_options){
+          .targets = targets, .dtypes = dtypes, .optimize = optimize, .tangents = f && f->kind == FORM_ATTENTION});
 }
 
 static int64_t input_size(const spec_input *in) { return spec_input_numbers(in); }

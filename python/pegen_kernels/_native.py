@@ -108,6 +108,7 @@ class KernelInfo(ctypes.Structure):
         ("append", Entry), ("reads_indices", c_int32), ("needs_input", c_int32), ("ptx_size", c_uint32),
         ("scale", c_double),
         ("has_origin", c_int32), ("reads_narrow_pairs", c_int32),
+        ("attention_tangent", Entry),
     ]  # fmt: skip
 
 
@@ -130,7 +131,7 @@ class CompileRequest(ctypes.Structure):
     ] + [("defines", POINTER(c_char_p))] + [
         (name, c_char_p) for name in ("targets", "dtypes", "name", "program", "cache")
     ] + [("max_seconds", c_double), ("max_memory", c_int64), ("trust_spec", c_int32),
-         ("max_cache", c_int64)]  # fmt: skip
+         ("max_cache", c_int64), ("tangents", c_int32)]  # fmt: skip
 
 
 class Compiled(ctypes.Structure):

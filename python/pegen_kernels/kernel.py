@@ -232,15 +232,31 @@ class Kernel:
         request = self._request
         if self.chip or request is None or request.targets is not None or not (target := target_of(device)):
             return self
-        if target not in self._there:
-            made = _compiled(request._replace(targets=f"native,{target}"))
+        return self._again(target, targets=f"native,{target}")
+
+    def with_tangents(self) -> Kernel:
+        """The kernel with the entry of forward mode, `attention_tangent`: itself, or the same description compiled once
+        more when first asked for."""
+        if self._entries["attention_tangent"]:
+            return self
+        if self._request is None or not self._entries["attention"]:
+            raise ArgumentError(
+                f"{self.name} has no tangents; expected attention, by pegen --tangents where it is loaded"
+            )
+        return self._again("tangents", tangents=True)
+
+    def _again(self, what: str, **changes: Any) -> Kernel:
+        """Compiles the same description once more, with other options."""
+        if what not in self._there:
+            assert self._request is not None
+            made = _compiled(self._request._replace(**changes))
             if made.digest != self.digest:
                 raise CompileError(
-                    f"{self.name}: its description has changed since it was compiled, without {target};"
+                    f"{self.name}: its description has changed since it was compiled, without {what};"
                     " expected it as it was, or compile() anew"
                 )
-            self._there[target] = made
-        return self._there[target]
+            self._there[what] = made
+        return self._there[what]
 
     @staticmethod
     def _operand(info: Any) -> Operand:

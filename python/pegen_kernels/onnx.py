@@ -6,6 +6,9 @@
 RotaryEmbedding: `encode` takes inputs {"cos": cos_cache[position_ids][:, None], "sin": ...}; its results are those of
 ONNX's reference to the bit. Attention: positions of keys are 0, 1, ..., and those of queries begin at the number of
 keys before them: of past_key, or nonpad_kv_seqlen less the queries. Keys of the past and the call's are one tensor.
+
+There are no operators for ONNX Runtime. Its operators in Python copy results an element at a time, which takes five
+times as long as attention itself. The headers of its C interface are in no package of PyPI or Debian 12.
 """
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ class Request(NamedTuple):
     max_seconds: float = 0
     max_memory: int = 0
     max_cache: int = 0
+    tangents: bool = False
 
     def native(self) -> _native.CompileRequest:
         for name, word in (*zip(self._fields, self), *(("defines", word) for word in self.defines)):
@@ -74,7 +75,7 @@ class Request(NamedTuple):
             text=encode(self.text), label=encode(self.label), defines=defines, targets=encode(self.targets),
             dtypes=encode(self.dtypes), name=encode(self.name), program=encode(_native.program()),
             cache=encode(self.cache), max_seconds=self.max_seconds, max_memory=self.max_memory,
-            trust_spec=self.trust_spec, max_cache=self.max_cache,
+            trust_spec=self.trust_spec, max_cache=self.max_cache, tangents=self.tangents,
         )  # fmt: skip
 
     def words(self, command: str, *options: str) -> list[str]:

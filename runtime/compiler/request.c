@@ -91,6 +91,7 @@ void pegen_request_key(const pegen_compile_request *request, const char *program
   pegen_bytes_add_text(key, request->dtypes);
   pegen_bytes_add_text(key, request->name);
   for (int i = 0; i < request->n_defines; i++) pegen_bytes_add_text(key, request->defines[i]);
+  if (request->tangents) pegen_bytes_add_text(key, "--tangents");
 }
 
 /* ---- arguments ----------------------------------------------------------------------- */
@@ -140,6 +141,7 @@ char **pegen_request_compile_arguments(const pegen_compile_request *request, byt
   add_pair(&l, "--target", request->targets);
   add_pair(&l, "--dtype", request->dtypes);
   add_pair(&l, "--name", request->name);
+  if (request->tangents) add(&l, "--tangents");
   if (request->max_seconds > 0) {
     snprintf(numbers, NUMBER_SIZE, "%.17g", request->max_seconds);
     add_pair(&l, "--max-seconds", numbers);

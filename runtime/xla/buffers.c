@@ -47,7 +47,8 @@ static bool is_row(int64_t role) {
 
 /* Whether an entry reads, or writes, what has the role: what attention writes its gradient reads. */
 static bool fits_entry(int64_t role, int64_t entry, bool is_result) {
-  static const char *const entries[] = {"encode", "attention", "encode_backward", "attention_backward"};
+  static const char *const entries[] = {"encode", "attention", "encode_backward", "attention_backward",
+                                        "attention_tangent"};
   const pegen_argument_row *row = row_of(role);
   const char *name;
   int column = pegen_argument_column(entries[entry], &name);

@@ -26,6 +26,7 @@ static const struct xla_kind {
                              FIELD(workspace)},
     [PEGEN_XLA_ENCODE_BACKWARD] = KIND(encode_backward),
     [PEGEN_XLA_ATTENTION_BACKWARD] = KIND(attention_backward),
+    [PEGEN_XLA_ATTENTION_TANGENT] = {"attention_tangent", NULL, FIELD(attention_tangent), 0, 0},
 #undef KIND
 #undef FIELD
 };
@@ -63,15 +64,16 @@ static bool read_field(const pegen_kernel *kernel, size_t at, void *field) {
   return has && memcmp(field, &none, sizeof none);
 }
 
+static bool needs_finish(int64_t entry) {
+  return entry == PEGEN_XLA_ENCODE_BACKWARD || entry == PEGEN_XLA_ATTENTION_BACKWARD;
+}
+
 static bool find_entries(const xla_request *request, entries *found) {
+  if (request->entry < 0 || request->entry >= (int64_t)(sizeof kinds / sizeof *kinds)) return false;
   const struct xla_kind *kind = &kinds[request->entry];
   bool has_first = read_field(request->kernel, kind->first, &found->first);
   bool has_finish = read_field(request->kernel, kind->finish, &found->finish);
-  return has_first && (has_finish || request->entry == PEGEN_XLA_ENCODE || request->entry == PEGEN_XLA_ATTENTION);
-}
-
-static bool is_backward(int64_t entry) {
-  return entry == PEGEN_XLA_ENCODE_BACKWARD || entry == PEGEN_XLA_ATTENTION_BACKWARD;
+  return has_first && (has_finish || !needs_finish(request->entry));
 }
 
 /* Whether something is left to add up: chunks of keys, what operands gain, of attention what positions and inputs gain,
@@ -88,7 +90,7 @@ static void set_args(xla_call *call) {
   call->args = (pegen_args){.struct_size = sizeof call->args, .causal = (int32_t)request->causal};
   call->args.scale = request->scale;
   call->grad = (pegen_grad_args){.struct_size = sizeof call->grad, .flags = (uint32_t)request->flags};
-  if (is_backward(request->entry)) call->args.grad = &call->grad;
+  if (needs_finish(request->entry) || request->entry == PEGEN_XLA_ATTENTION_TANGENT) call->args.grad = &call->grad;
   for (int i = 0; i < PEGEN_XLA_MOST_BUFFERS; i++) {
     call->operands[i] = call->inputs[i] = NULL;
     call->operand_gradients[i] = call->input_gradients[i] = NULL;
@@ -111,7 +113,7 @@ static int64_t work_of(const xla_call *call) {
     bytes += size;
   }
   const DLTensor *k = call->args.k;
-  bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION || call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
+  bool of_pairs = call->args.out || call->grad.out;
   if (of_pairs && k && k->ndim == 4) bytes *= 1 + k->shape[2] / 64;
   if (of_pairs && k && k->ndim == 3) bytes *= 1 + k->shape[0] / count_sequences(call) / 64;
   return bytes;

@@ -5,6 +5,10 @@
 -- third coordinate is the number of their window (any numbers that differ, whole ones below 2^24):
 --   floor((h + window - shift) / window) * (more than there are across) + floor((w + window - shift) / window).
 -- Tokens in the order of their windows are the fastest: windows that a tile of queries does not see are skipped.
+--
+-- cosine: "Swin Transformer V2" (Liu et al., 2022), equation 2: rows of q and k have length 1 (the caller divides by
+-- their norms), the temperature tau of a head is learned, and `scale` is 1. The table is then what the network of
+-- equation 3 makes of log-spaced displacements, 16 sigmoid(mlp(..)) in the authors' code: once a step, by the caller.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 32, "channels per head")
@@ -21,6 +25,19 @@ local table = pe.learned {
   init = pe.init { normal = 0.02, between = { -2, 2 }, doc = "normal, standard deviation 0.02, truncated at 2" },
 }
 
+local cosine = pe.option("cosine", false, "scores are cosines by a learned temperature (Swin V2): q and k of length 1")
+local warmth = cosine and pe.learned {
+  name = "logit_scale",
+  shape = { "heads" },
+  doc = "logarithm of 1 / tau, clamped at log 100",
+  source = "Liu et al. 2022, equation 2",
+  init = pe.init { value = 2.302585092994046, doc = "log 10, as the authors' code" },
+}
+
+local function bias_of(delta, head)
+  return pe.where(pe.abs(delta.window), 0.5, table(H - 1 - delta.h, W - 1 - delta.w, head), pe.masked)
+end
+
 return pe.encoding {
   name = "swin",
   doc = "biases of displacements in shifted windows (Swin, Liu et al., section 3.2)",
@@ -31,9 +48,11 @@ return pe.encoding {
   models = {
     { "Swin-T (first stage, shifted windows)", "Swin-S (first stage, shifted windows)", heads = 3 },
     { "Swin-B (first stage, shifted windows)", heads = 4 },
+    { "SwinV2-T (first stage, shifted windows of 8)", heads = 3, window_h = 8, window_w = 8, cosine = true },
   },
-  bias = function(delta, head)
-    local bias = table(H - 1 - delta.h, W - 1 - delta.w, head)
-    return pe.where(pe.abs(delta.window), 0.5, bias, pe.masked)
-  end,
+  scale = cosine and 1 or nil,
+  bias = not cosine and bias_of or nil,
+  score = cosine and function(s, delta, head)
+    return pe.exp(pe.min(warmth(head), 4.605170185988092)) * s + bias_of(delta, head)
+  end or nil,
 }

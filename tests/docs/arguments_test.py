@@ -4,7 +4,9 @@ import pathlib
 import re
 import sys
 
-ENTRIES = "encode attention append prepare encode_backward attention_backward prepare_backward".split()
+ENTRIES = (
+    "encode attention append prepare encode_backward attention_backward prepare_backward attention_tangent".split()
+)
 SIZES = {"G": "Hkv", "V": "Dv", "p": "pages", "g": "page_size", "s": "sequences + 1", "t": "most_pages", "b": "(B)"}
 TYPES = {"ROW": "row", "OUT": "row, float8", "POSITION": "position", "OPERAND": "operand"}
 TYPES |= {

@@ -4,10 +4,11 @@
 A compilation takes a tenth of a second and some 20 microseconds for each instruction of LLVM IR in the object, most
 of them in LLVM's code generator. So the limit of .49 s for a description with its own options is 19500 instructions
 (15500 before attention had dot products of bfloat16), all processors' versions and number types together, without
-gradients; and each has a ceiling of its own a fifth above what it was at when this was written, so that it does not
-creep up. A change that is worth more code raises it here; --print writes the table anew. With gradients, as by
-default, a description takes at most 2.5 times what it takes without. Time is what BEFORE instructions take and those
-of the object: of seven descriptions that said what was measured to 5 %.
+gradients. Each has a ceiling of its own a fifth above what it was at when this was written, so that it does not creep
+up. A change that is worth more code raises it here; --print writes the table anew. With gradients, as by default, a
+description takes at most 2.5 times what it takes without, a network 3 times. Time is what BEFORE instructions take and
+those of the object: of seven descriptions that said what was measured to 5 %. Networks of biases (fire, sandwich) have
+lines, too: their sums are loops, and they cost no more than a slope does.
 """
 
 import os
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 MOST = 19500
 BEFORE = 1800
 MOST_TIMES = 2.5
+MOST_OF_NETWORKS = 3  # whose gradients have loops of their own
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECS = os.path.join(HERE, "..", "..", "specs")
 CEILINGS = os.path.join(HERE, "ceilings.txt")
@@ -66,13 +68,14 @@ def main():
         if not 1000 <= count <= ceiling:
             print(f"{case}: {count} instructions, expected 1000 to {ceiling}")
             failed = 1
-    own = [case for case in counts if case in described]
+    own = [case for case in counts if " " not in case]
     with ThreadPoolExecutor(2) as pool:
         with_gradients = dict(zip(own, pool.map(lambda case: instructions(pegen, case, True), own)))
     for case, count in with_gradients.items():
         times = (BEFORE + count) / (BEFORE + counts[case])
-        if not 1 <= times <= MOST_TIMES:
-            print(f"{case}: {times:.2f} times as long with gradients ({count} instructions), over {MOST_TIMES}")
+        limit = MOST_TIMES if case in described else MOST_OF_NETWORKS
+        if not 1 <= times <= limit:
+            print(f"{case}: {times:.2f} times as long with gradients ({count} instructions), over {limit}")
             failed = 1
     for name in sorted(missing):
         print(f"{name}: no line in {CEILINGS}")

@@ -7,7 +7,7 @@
 
 /* ---- the table of entries ---- */
 
-enum { CALL, FINISH, SIZE, ALWAYS, GRADIENT };
+enum { CALL, FINISH, SIZE, ALWAYS, GRADIENT, TANGENT };
 
 static const struct row {
   pegen_entry_kind of;
@@ -189,6 +189,16 @@ static void read_attention(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
   c->grad.flags = below(r, 2);
 }
 
+static void read_tangent(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
+  int64_t values = c->forward.of.attention->value_dim, channels = c->forward.kernel->head_dim;
+  c->forward.args.lse = place_lse(r, c, l, FUZZ_LSE);
+  c->grad.q = place_gradient_rows(r, c, l, 0, channels, FUZZ_G_Q);
+  c->grad.k = place_gradient_rows(r, c, l, 1, channels, FUZZ_G_K);
+  c->grad.v = place_gradient_rows(r, c, l, 1, values, FUZZ_G_V);
+  c->grad.out = place_gradient_rows(r, c, l, 0, values, FUZZ_G_OUT);
+  if (byte(r) & 1) c->grad.lse = place_lse(r, c, l, FUZZ_G_LSE);
+}
+
 static const struct {
   fuzz_entry forward;
   void (*read)(reader *r, fuzz_gradient_call *c, fuzz_layout *l);
@@ -196,13 +206,14 @@ static const struct {
     [PEGEN_ENTRY_encode_backward] = {FUZZ_ENCODE, read_encode},
     [PEGEN_ENTRY_attention_backward] = {FUZZ_ATTENTION, read_attention},
     [PEGEN_ENTRY_prepare_backward] = {FUZZ_ENCODE, read_prepare},
+    [PEGEN_ENTRY_attention_tangent] = {FUZZ_ATTENTION, read_tangent},
 };
 
 /* One of the kernel's; an entry that nobody makes calls of is a hole in this file. */
 static pegen_entry_kind choose_entry(reader *r, const pegen_kernel *kernel) {
   int has[PEGEN_ENTRY_COUNT], count = 0;
   for (int i = 0; i < PEGEN_ENTRY_COUNT; i++) {
-    if (rows[i].role != CALL || rows[i].option != GRADIENT) continue;
+    if (rows[i].role != CALL || rows[i].option == ALWAYS) continue;
     EXPECT(makers[i].read);
     if (fuzz_gradient_entry(kernel, (pegen_entry_kind)i)) has[count++] = i;
   }
@@ -222,7 +233,8 @@ static unsigned char *guarded_end(void) {
 
 static void place_workspace(reader *r, fuzz_gradient_call *c) {
   pegen_args *args = &c->forward.args;
-  size_t bytes = fuzz_gradient_size(c->forward.kernel, c->entry)(args);
+  pegen_workspace_entry *size = fuzz_gradient_size(c->forward.kernel, c->entry); /* NULL: the entry needs none */
+  size_t bytes = size ? size(args) : 0;
   EXPECT(bytes <= FUZZ_WORKSPACE);
   c->placed_bytes = bytes;
   c->placed = guarded_end() - (bytes + 7) / 8 * 8;

@@ -267,14 +267,15 @@ static float float_at(const char *at) {
   return value;
 }
 
-static pair meet(const pegen_attention_gradient_tile *g, const twin_number *type, int lane, int64_t key) {
-  const pegen_attention_tile *t = &g->tile;
-  int64_t token = t->tokens[lane];
-  const char *row = g->g_out + token * g->g_out_token;
-  double at[PEGEN_MAX_ROTOR_AXES],
-      score = t->scale * M_LN2 * dot(type, t->q[0] + token * t->q_token, t->k[0] + key * t->k_token, HEAD_DIM),
-      delta = dot(type, row, t->out[0] + token * t->out_token, VALUE_DIM),
-      of_lse = g->g_lse ? float_at(g->g_lse + token * g->g_lse_token) : 0;
+/* Scaled products of a lane's query, of one tile, with a key of another. */
+static double product(const pegen_attention_tile *of_q, const pegen_attention_tile *of_k, const twin_number *type,
+                      int lane, int64_t key) {
+  const char *q = of_q->q[0] + of_q->tokens[lane] * of_q->q_token, *k = of_k->k[0] + key * of_k->k_token;
+  return of_q->scale * M_LN2 * dot(type, q, k, HEAD_DIM);
+}
+
+static pair weigh_pair(const pegen_attention_tile *t, const twin_number *type, int lane, int64_t key) {
+  double at[PEGEN_MAX_ROTOR_AXES], score = product(t, t, type, lane, key);
   pair p = {.distance = 0, .index = -1};
   if (key >= t->plain) {
     pegen_attention_rows(t->keys, key, 1, 1, at);
@@ -282,7 +283,17 @@ static pair meet(const pegen_attention_gradient_tile *g, const twin_number *type
     p.index = p.distance < NUMBERS - 1 ? (int)p.distance : NUMBERS - 1;
     score += ((const float *)t->operands[1])[p.index] - t->leaves[0] * p.distance;
   }
-  p.probability = exp(fmin(score - float_at(t->lse[0] + token * t->lse_token), 60));
+  p.probability = exp(fmin(score - float_at(t->lse[0] + t->tokens[lane] * t->lse_token), 60));
+  return p;
+}
+
+static pair meet(const pegen_attention_gradient_tile *g, const twin_number *type, int lane, int64_t key) {
+  const pegen_attention_tile *t = &g->tile;
+  int64_t token = t->tokens[lane];
+  const char *row = g->g_out + token * g->g_out_token;
+  double delta = dot(type, row, t->out[0] + token * t->out_token, VALUE_DIM),
+         of_lse = g->g_lse ? float_at(g->g_lse + token * g->g_lse_token) : 0;
+  pair p = weigh_pair(t, type, lane, key);
   p.of_score = p.probability * (dot(type, row, t->v[0] + key * t->v_token, VALUE_DIM) - delta + of_lse);
   return p;
 }
@@ -315,6 +326,20 @@ static void attend_back(const pegen_attention_gradient_tile *g, const twin_numbe
   }
 }
 
+static void attend_tangents(const pegen_attention_tangent_tile *g, const twin_number *type) {
+  const pegen_attention_tile *t = &g->tile, *tangents = g->tangents;
+  for (int lane = 0; lane < QUERY_LANES * VECTORS; lane++)
+    for (int64_t key = g->begin; t->tokens[lane] >= 0 && key < t->end && key < t->limits[lane]; key++) {
+      pair p = weigh_pair(t, type, lane, key);
+      double of_score = p.probability * (product(tangents, t, type, lane, key) + product(t, tangents, type, lane, key));
+      g->sums[lane] += (float)of_score;
+      for (int d = 0; d < VALUE_DIM; d++)
+        g->columns[d * QUERY_LANES * VECTORS + lane] +=
+            (float)(of_score * type->load(t->v[0] + key * t->v_token + d * type->bytes) +
+                    p.probability * type->load(tangents->v[0] + key * tangents->v_token + d * type->bytes));
+    }
+}
+
 static void store(const twin_number *type, int channels, const float *sums, char *to, int64_t token, int64_t count,
                   double factor) {
   for (int64_t i = 0; i < count; i++)
@@ -334,6 +359,7 @@ static void look(const pegen_attention_tile *t, const twin_number *type) {
 
 #define ATTEND(type) \
   static void attend_##type(const pegen_attention_gradient_tile *g) { attend_back(g, &twin_##type); } \
+  static void tangent_##type(const pegen_attention_tangent_tile *g) { attend_tangents(g, &twin_##type); } \
   static void look_##type(const pegen_attention_tile *t) { look(t, &twin_##type); } \
   static void keys_##type(const float *sums, char *to, int64_t token, int64_t count, double factor) { \
     store(&twin_##type, HEAD_DIM, sums, to, token, count, factor); \
@@ -348,7 +374,8 @@ static const pegen_attention_code attended_code[] = {
 static const pegen_attention_gradient_code attended_gradients[] = {{.attend = {attend_f32, attend_bf16},
                                                                     .store_keys = {keys_f32, keys_bf16},
                                                                     .store_values = {values_f32, values_bf16},
-                                                                    .step = STEP}};
+                                                                    .step = STEP,
+                                                                    .tangent = {tangent_f32, tangent_bf16}}};
 const pegen_attention fuzz_attended_form = {.value_dim = VALUE_DIM,
                                             .paired = 1,
                                             .placed = 1,
@@ -376,6 +403,9 @@ static int attended_backward(const pegen_args *args, int part, int parts) {
 static int attended_finish(const pegen_args *args, int part, int parts) {
   return pegen_enter(&attended_driver, args, part, parts, pegen_driver_attention_backward_finish);
 }
+static int attended_tangent(const pegen_args *args, int part, int parts) {
+  return pegen_enter(&attended_driver, args, part, parts, pegen_driver_attention_tangent);
+}
 static size_t attended_workspace(const pegen_args *args) {
   return pegen_driver_attention_backward_workspace(&attended_driver, args);
 }
@@ -389,4 +419,5 @@ const pegen_kernel fuzz_attended_kernel = {TITLE("twin_attended"),
                                            .operands = slope_and_numbers,
                                            .attention_backward = attended_backward,
                                            .attention_backward_finish = attended_finish,
-                                           .attention_backward_workspace = attended_workspace};
+                                           .attention_backward_workspace = attended_workspace,
+                                           .attention_tangent = attended_tangent};

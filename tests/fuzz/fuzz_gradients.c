@@ -125,6 +125,20 @@ static void attention_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r)
   write_parameters(c, a, r);
 }
 
+static void tangent_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
+  slot of_rows[] = {SLOT(a->args.q),   SLOT(a->args.k), SLOT(a->args.v), SLOT(a->args.out),
+                    SLOT(a->args.lse), SLOT(a->grad.q), SLOT(a->grad.k), SLOT(a->grad.v)};
+  for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) reads(r, of_rows[i]);
+  if (c->forward.of.attention->placed) {
+    reads(r, SLOT(a->args.positions));
+    reads(r, SLOT(a->args.k_positions));
+  }
+  for (int i = 0; i < c->forward.kernel->n_operands; i++) reads(r, SLOT(a->operands[i]));
+  for (int i = 0; i < c->forward.kernel->n_inputs; i++) reads(r, SLOT(a->inputs[i]));
+  writes(r, NULL, SLOT(a->grad.out), true);
+  writes(r, NULL, SLOT(a->grad.lse), true);
+}
+
 /* What the structs say, as far as they reach, with lists of their own. */
 static void copy_args(const fuzz_gradient_call *c, fuzz_args *a) {
   const pegen_args *given = c->forward.given;
@@ -149,6 +163,7 @@ static void find_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   memset(r, 0, sizeof *r);
   copy_args(c, a);
   if (c->entry == PEGEN_ENTRY_prepare_backward) prepare_roles(c, a, r);
+  else if (c->entry == PEGEN_ENTRY_attention_tangent) tangent_roles(c, a, r);
   else (c->forward.entry == FUZZ_ATTENTION ? attention_roles : encode_roles)(c, a, r);
 }
 
@@ -227,6 +242,19 @@ static void expect_attention(const fuzz_gradient_call *c, const fuzz_args *a) {
   expect_lse(a->args.lse, a->args.q);
   if (a->grad.lse) expect_lse(a->grad.lse, a->args.q);
   expect_parameters(c, a);
+}
+
+static void expect_tangent(const fuzz_args *a) {
+  EXPECT(!a->grad.flags && !a->grad.q_out && !a->grad.k_out && !a->grad.operands && !a->grad.inputs);
+  EXPECT(!a->grad.positions && !a->grad.k_positions && !a->grad.table);
+  EXPECT(a->args.q && a->args.k && a->args.v && a->args.out && a->args.lse);
+  EXPECT(a->grad.q && a->grad.k && a->grad.v && a->grad.out);
+  expect_gradient(a->grad.q, a->args.q, true);
+  expect_gradient(a->grad.k, a->args.k, true);
+  expect_gradient(a->grad.v, a->args.v, true);
+  expect_gradient(a->grad.out, a->args.out, true);
+  expect_lse(a->args.lse, a->args.q);
+  if (a->grad.lse) expect_lse(a->grad.lse, a->args.q);
 }
 
 /* ---- where they are ---- */
@@ -328,7 +356,7 @@ static void run_copies(const fuzz_gradient_call *call, const entries *e, copies 
       keep_shared(*r.read[i], copy, strides[i]);
     *r.read[i] = copy;
   }
-  size_t bytes = e->size(&a.args);
+  size_t bytes = e->size ? e->size(&a.args) : 0;
   a.args.workspace_bytes = bytes;
   a.args.workspace = bytes ? malloc(bytes) : NULL;
   if (bytes) memset(a.args.workspace, 0xff, bytes);
@@ -372,7 +400,7 @@ static void run_call(const fuzz_gradient_call *c) {
   entries e = entries_of(c);
   const pegen_args *given = c->forward.given;
   bool is_part = c->forward.part >= 0 && c->forward.part < c->forward.parts;
-  size_t bytes = e.size(given);
+  size_t bytes = e.size ? e.size(given) : 0;
   world_expect_unchanged(false);
   if (fuzz_any_huge(&c->forward, MOST_ITEMS)) return;
   int answer = e.call(given, FUZZ_NO_SHARE, FUZZ_PARTS);
@@ -391,6 +419,7 @@ static void run_call(const fuzz_gradient_call *c) {
   find_roles(c, &a, &r);
   find_workspace(c, bytes, &w);
   if (c->entry == PEGEN_ENTRY_prepare_backward) expect_prepare(c, &a);
+  else if (c->entry == PEGEN_ENTRY_attention_tangent) expect_tangent(&a);
   else (c->forward.entry == FUZZ_ATTENTION ? expect_attention : expect_encode)(c, &a);
   if (bytes) EXPECT(given->workspace && (uintptr_t)given->workspace % 8 == 0);
   if (!all_in_world(&r) || !w.is_reached) return; /* the caller's lie, which nobody can see */

@@ -262,6 +262,7 @@ TEST(arguments_of_other_entries) {
       [PEGEN_USE_encode_backward] = kernel->encode_backward,
       [PEGEN_USE_attention_backward] = kernel->attention_backward,
       [PEGEN_USE_prepare_backward] = kernel->prepare_backward,
+      [PEGEN_USE_attention_tangent] = kernel->attention_tangent,
   };
   static DLTensor tensor;
   const int64_t given[] = {(int64_t)(uintptr_t)&tensor, 1};

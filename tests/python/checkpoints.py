@@ -34,6 +34,7 @@ from timm.layers import apply_rot_embed_cat
 from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 from timm.models.beit import Attention as BeitAttention
 from timm.models.swin_transformer import SwinTransformerBlock, WindowAttention
+from timm.models.swin_transformer_v2 import SwinTransformerV2Block
 from transformers.models.apertus import modeling_apertus as apertus
 from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
@@ -551,21 +552,34 @@ def shifted(sizes, window, shift):
     return at[:, 0] * (sizes[1] + 1) + at[:, 1]
 
 
-def of_swin_layer(model, heads):
-    """A layer of timm with shifted windows: it rolls, cuts, masks, and puts together again."""
-    block = SwinTransformerBlock(32 * heads, (14, 14), heads, 32, 7, 3).eval()
-    attention = block.attn
-    torch.nn.init.normal_(attention.relative_position_bias_table)
-    attention.proj, x = torch.nn.Identity(), rows(1, 14, 14, 32 * heads)
+def of_swin_layer(model, block):
+    """A layer of timm with shifted windows, as Swin or Swin V2 have: it rolls, cuts, masks, and puts together again."""
+    attention, window, shift = block.eval().attn, block.window_size[0], block.shift_size[0]
+    heads, tokens, size = attention.num_heads, 4 * window**2, 2 * window
+    attention.proj, x = torch.nn.Identity(), rows(1, size, size, 32 * heads)
+    is_cosine = hasattr(attention, "logit_scale")
     with torch.no_grad():
         torch.nn.init.normal_(attention.qkv.weight, std=(32 * heads) ** -0.5)
-        theirs = block._attn(x).reshape(196, heads, 32).transpose(0, 1)[None]
-        q, k, v = attention.qkv(x).reshape(1, 196, 3, heads, 32).permute(2, 0, 3, 1, 4)
-    place = torch.cat([cells(14, 14), shifted((14, 14), 7, 3)[:, None]], 1)
+        if is_cosine:
+            torch.nn.init.uniform_(attention.logit_scale, 0, 6)  # some of which are clamped
+            torch.nn.init.zeros_(attention.q_bias), torch.nn.init.zeros_(attention.v_bias)
+            table = 16 * torch.sigmoid(attention.cpb_mlp(attention.relative_coords_table))
+        else:
+            table = torch.nn.init.normal_(attention.relative_position_bias_table)
+        theirs = block._attn(x).reshape(tokens, heads, 32).transpose(0, 1)[None]
+        q, k, v = (
+            torch.nn.functional.linear(x, attention.qkv.weight, None if is_cosine else attention.qkv.bias)
+            .reshape(1, tokens, 3, heads, 32)
+            .permute(2, 0, 3, 1, 4)
+        )
+    place = torch.cat([cells(size, size), shifted((size, size), window, shift)[:, None]], 1)
     order = place[:, 2].argsort(stable=True)  # windows side by side, which is the fastest
     used, found = Used(model), torch.empty_like(v)
-    table = attention.relative_position_bias_table.reshape(13, 13, heads)
-    out = used.attended(*(rows[:, :, order] for rows in (q, k, v)), place[order], relative_position_bias_table=table)
+    operands = {"relative_position_bias_table": table.reshape(2 * window - 1, 2 * window - 1, heads)}
+    if is_cosine:
+        operands["logit_scale"] = attention.logit_scale.reshape(heads)
+        q, k = (torch.nn.functional.normalize(x, dim=-1) for x in (q, k))
+    out = used.attended(*(rows[:, :, order] for rows in (q, k, v)), place[order], **operands)
     found[:, :, order] = torch.from_numpy(out)
     return used, apart(found.numpy(), theirs)
 
@@ -699,7 +713,8 @@ REST = {
     "timm's build_sincos2d_pos_embed": (of_sincos,),
     "Swin-T (first stage)": (of_swin, SwinRelativePositionBias(3, (7, 7))),
     "Swin-B (first stage)": (of_swin, WindowAttention(128, 4, 32, (7, 7))),
-    "Swin-T (first stage, shifted windows)": (of_swin_layer, 3),
+    "Swin-T (first stage, shifted windows)": (of_swin_layer, SwinTransformerBlock(96, (14, 14), 3, 32, 7, 3)),
+    "SwinV2-T (first stage, shifted windows of 8)": (of_swin_layer, SwinTransformerV2Block(96, (16, 16), 3, 8, 4)),
     "BEiT-B/16": (of_beit, BeitRelativePositionBias(transformers.BeitConfig())),
     "BEiT-L/16": (of_beit, BeitAttention(1024, 16, window_size=(14, 14))),
     "T5-small (encoder)": (of_t5, False),

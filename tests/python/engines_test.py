@@ -1,6 +1,7 @@
 """Rotary layers of serving engines in kernels: of vLLM and SGLang where they are installed, and always of layers with
-the same interface that are written here."""
+the same interface that are written here. vLLM's caches are tensors of the shapes and strides of its backends."""
 import importlib.util
+import itertools
 import pathlib
 import re
 import sys
@@ -11,7 +12,11 @@ from unittest import mock
 import torch
 from torch import nn
 
+import pegen_kernels as pk
 from pegen_kernels.torch import engines
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "examples"))
+import vllm_append
 
 HEAD, LENGTH = 64, 4096
 
@@ -223,6 +228,125 @@ class VLLM(unittest.TestCase):
         compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
         for x, y in zip(compiled(at, q, k), layer(at, q, k)):
             self.assertTrue(torch.equal(x, y))
+
+
+def caches(blocks, heads, page, dtype):
+    """vLLM 0.33 allocates a layer's in one of two orders, of heads and tokens in a page; earlier ones in another."""
+    yield torch.full((blocks, heads, page, 2 * HEAD), torch.nan, dtype=dtype)
+    yield torch.full((blocks, page, heads, 2 * HEAD), torch.nan, dtype=dtype).transpose(1, 2)
+    yield torch.full((2, blocks, page, heads, HEAD), torch.nan, dtype=dtype)
+
+
+class Layer:
+    """A layer with norms of q and k, and what its steps are in exact arithmetic."""
+
+    num_heads, num_kv_heads, head_size, eps = 6, 2, HEAD, 1e-3
+
+    def __init__(self, dtype, rotary_dim=HEAD, is_neox=True):
+        draw = torch.Generator().manual_seed(1)
+        self.q_weight, self.k_weight = ((1 + torch.randn(HEAD, generator=draw)).to(dtype) for _ in range(2))
+        self.cos_sin_cache, self.is_neox = RotaryEmbedding(rotary_dim, is_neox).cos_sin_cache.to(dtype), is_neox
+
+    def rows(self, tokens, dtype):
+        width = (self.num_heads + 2 * self.num_kv_heads) * HEAD
+        return torch.randn(tokens, width, generator=torch.Generator().manual_seed(tokens)).to(dtype)
+
+    def exact(self, qkv, positions):
+        *rows, v = qkv.double().unflatten(-1, (-1, HEAD)).split([self.num_heads, *[self.num_kv_heads] * 2], 1)
+        cos, sin = self.cos_sin_cache.double()[positions][:, None].chunk(2, -1)
+        made, n = [], self.cos_sin_cache.shape[1]
+        for x, weight in zip(rows, (self.q_weight, self.k_weight)):
+            x = x * weight.double() / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+            made.append(torch.cat([turned(x[..., :n], cos, sin, self.is_neox), x[..., n:]], -1))
+        return (*made, v)
+
+
+class Append(unittest.TestCase):
+    def near(self, found, exact):
+        if found.dtype == torch.float32:
+            self.assertLess((found - exact).abs().max().item(), 1e-5)
+        else:  # rounded once
+            self.assertTrue((found.double() - exact).abs().le(2.0**-8 * exact.abs() + 1e-6).all())
+
+    def test_rows(self):
+        slots = torch.tensor([17, 18, -1, 0, 63, 40])
+        positions = torch.tensor([5, 6, 7, 0, LENGTH - 1, 300, 1, 1])  # the last two are padding
+        for dtype, n, neox in itertools.product((torch.float32, torch.bfloat16), (HEAD, HEAD // 2), (True, False)):
+            layer = Layer(dtype, n, neox)
+            qkv = layer.rows(8, dtype)
+            kept, (q, k, v) = qkv.clone(), layer.exact(qkv, positions)
+            for cache in caches(4, layer.num_kv_heads, 16, dtype):
+                out = torch.full((8, layer.num_heads, HEAD), 7, dtype=dtype)
+                with torch.inference_mode():
+                    engines.qk_norm_rope_kvcache_update(
+                        qkv, out, positions, layer.q_weight, layer.k_weight, layer.eps, layer.cos_sin_cache, neox,
+                        cache, slots, threads=2,
+                    )  # fmt: skip
+                self.near(out[:6], q[:6])
+                self.assertTrue(out[6:].eq(7).all() and torch.equal(qkv, kept))
+                seen = slots >= 0
+                for part, rows in zip(engines.pages(cache, HEAD), (k, v)):
+                    self.near(part[slots[seen] // 16, slots[seen] % 16], rows[:6][seen])
+                    self.assertEqual(int(part.isnan().all(-1).sum()), (4 * 16 - 5) * layer.num_kv_heads)
+
+    def test_layer(self):
+        """Prompts of three sequences, then tokens one by one, of pages in any order: the cache is read as written."""
+        for dtype, most in ((torch.float32, 1e-5), (torch.bfloat16, 0.04)):
+            layer = Layer(dtype)
+            kernel = pk.compile("attention", head_dim=HEAD, targets="native", dtypes=["float32", "bfloat16"])
+            table = torch.tensor([[7, 2, 9], [0, 5, 1], [3, 8, 6]], dtype=torch.int32)
+            for cache in caches(10, layer.num_kv_heads, 16, dtype):
+                lengths, history = [0, 0, 0], [[], [], []]
+                for new in ((20, 5, 31), (1, 1, 1), (1, 1, 1), (3, 0, 1)):
+                    at = [torch.arange(length, length + n) for length, n in zip(lengths, new)]
+                    lengths = [length + n for length, n in zip(lengths, new)]
+                    positions, begins = torch.cat(at), torch.tensor([0, *new]).cumsum(0)
+                    slots = torch.cat([16 * pages.long()[t // 16] + t % 16 for pages, t in zip(table, at)])
+                    of = types.SimpleNamespace(
+                        positions=positions, slot_mapping=slots, query_start_loc=begins.int(), block_table=table,
+                        seq_lens=torch.tensor(lengths, dtype=torch.int32))  # fmt: skip
+                    qkv = layer.rows(len(positions), dtype)
+                    found, exact = vllm_append.forward(kernel, layer, of, qkv, cache), layer.exact(qkv, positions)
+                    for one, begin, end in zip(history, begins, begins[1:]):
+                        one.append([x[begin:end] for x in exact])
+                        q, k, v = (torch.cat(x).transpose(0, 1) for x in zip(*one))
+                        mask = torch.ones(len(k[0]), len(k[0]), dtype=torch.bool).tril()
+                        all_rows = nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+                        rows = all_rows[:, len(k[0]) - int(end - begin) :].transpose(0, 1)
+                        if len(rows):
+                            self.assertLess((found[begin:end] - rows).abs().max().item(), most)
+
+    def test_operators(self):
+        """The example's steps in PyTorch's operators are the same."""
+        layer, positions, slots = Layer(torch.float32), torch.tensor([3, 900]), torch.tensor([20, 3])
+        qkv, made = layer.rows(2, torch.float32), []
+        for call in (engines.qk_norm_rope_kvcache_update, vllm_append.operators):
+            q, cache = torch.empty(2, layer.num_heads, HEAD), torch.zeros(2, layer.num_kv_heads, 16, 2 * HEAD)
+            call(qkv, q, positions, layer.q_weight, layer.k_weight, layer.eps, layer.cos_sin_cache, True, cache, slots)
+            made.append((q, cache))
+        for x, y in zip(*made):
+            self.near(x, y)
+
+    def test_refused(self):
+        layer, cache = Layer(torch.float32), torch.zeros(2, 2, 16, 2 * HEAD)
+        names = ("qkv", "q_out", "positions", "q_weight", "k_weight", "rms_norm_eps", "cos_sin_cache", "is_neox",
+                 "kv_cache", "slot_mapping")  # fmt: skip
+        given = dict(zip(names, (
+            layer.rows(2, torch.float32), torch.zeros(2, layer.num_heads, HEAD), torch.tensor([3, 4]), layer.q_weight,
+            layer.k_weight, layer.eps, layer.cos_sin_cache, True, cache, torch.tensor([20, 3]))))  # fmt: skip
+        by_channel = torch.zeros(2, 2, 2 * HEAD, 16).transpose(2, 3)  # as vLLM's backend for processors keeps keys
+        for words, wrong in (
+            (r"^kv_cache has the shape \[2, 2, 128, 16\]; expected \[blocks", {"kv_cache": cache.transpose(2, 3)}),
+            (r"^kv_cache has the shape \[3, 2, 16, 2, 64\]", {"kv_cache": torch.zeros(3, 2, 16, 2, HEAD)}),
+            (r"^qkv has the shape \[2, 576\]; expected \[tokens, 640\]", {"qkv": given["qkv"][:, HEAD:]}),
+            ("^positions has 2 dimensions", {"positions": torch.zeros(3, 2, dtype=torch.long)}),
+            ("^slots: a slot", {"slot_mapping": torch.tensor([32, 3])}),
+            ("^q_out has 2 dimensions", {"q_out": torch.zeros(2, 6 * HEAD)}),
+            ("^out of k has channels that are not adjacent", {"kv_cache": by_channel}),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(pk.ArgumentError, words):
+                engines.qk_norm_rope_kvcache_update(**{**given, **wrong})
+        self.assertFalse(cache.any())
 
 
 class SGLang(unittest.TestCase):

@@ -109,6 +109,13 @@ class Gpu(unittest.TestCase):
             self.same(x, y, 2e-2)
         self.of_launched(few.kernel, "attention_few_bf16_mma", "attention_finish_bf16")
 
+    def test_tangents(self):
+        """Attention has tangents on processors alone."""
+        module = pt.Attention("alibi", heads=4, head_dim=64, dtypes="float32")
+        q, at = torch.randn(1, 4, 9, 64).cuda(), torch.rand(9).cuda()
+        with self.assertRaisesRegex(pk.ArgumentError, "^attention of alibi on GPUs has no forward-mode derivatives"):
+            torch.func.jvp(lambda q: module(q, q, q, at), (q,), (q,))
+
     def test_kernel(self):
         """A kernel that was compiled for processors is compiled for the device that it is called on."""
         kernel = pk.compile(**ROPE)

@@ -568,6 +568,144 @@ class AttentionGradients(Case):
                 self.assertRaisesRegex(pk.ArgumentError, words, jax.jit(call))
 
 
+class AttentionTangents(Case):
+    """Forward mode of attention by q, k and v."""
+
+    def setUp(self):
+        self.kernel = compile(SLOPES, ALL, heads=4)
+        shapes = (2, 4, 7, 64), (2, 2, 9, 64), (2, 2, 9, 64)
+        self.given, self.to = ([rows(*shape, seed=i + at) for i, shape in enumerate(shapes)] for at in (0, 5))
+        self.rest = places(7, 2), places(9, 2, seed=4), rows(4, seed=5), rows(2, seed=6)
+
+    def f(self, q, k, v, at=None, k_at=None, slope=None, gain=None, **options):
+        at, k_at, slope, gain = (x if y is None else y for x, y in zip(self.rest, (at, k_at, slope, gain)))
+        operands, options = {"slope": slope, "gain": gain}, {"with_lse": True, **options}
+        return attention(self.kernel, q, k, v, at, k_positions=k_at, operands=operands, **options)
+
+    def expected(self, given, to):
+        """The formula's tangents, in float64."""
+        with jax.enable_x64(True):
+            wide = lambda xs: tuple(jnp.asarray(numpy.asarray(x, "float64")) for x in xs)  # noqa: E731
+            rest = [x[None] if x.ndim == 2 and x.shape[1] == 2 else x for x in wide(self.rest)]
+            return jax.jvp(lambda *x: biased(*x, *rest), wide(given), wide(to))[1]
+
+    def near(self, made, expected, tolerance=1e-5):
+        for x, y in zip(made, expected, strict=True):
+            x, y = numpy.asarray(x, "float64"), numpy.asarray(y)
+            self.assertLess(numpy.abs(x - y).max(), tolerance * numpy.abs(y).max())
+
+    def test_values(self):
+        """Beside the formula, and by every way to ask for them to the bit."""
+        primal, right = self.f(*self.given), self.expected(self.given, self.to)
+        out, made = jax.jvp(self.f, self.given, self.to)
+        self.near(made, right)
+        self.equal(out, primal)
+        for f in (self.f, jax.jit(self.f), jax.checkpoint(self.f)):
+            self.equal(jax.jvp(f, self.given, self.to), (primal, made))
+            self.equal(jax.linearize(f, *self.given)[1](*self.to), made)
+            self.equal(jax.jit(lambda x, to: jax.jvp(f, x, to))(self.given, self.to), (primal, made))  # noqa: B023
+        self.equal([jax.jvp(lambda *x: self.f(*x, with_lse=False), self.given, self.to)[1]], made[:1])
+        back = jax.linear_transpose(jax.linearize(self.f, *self.given)[1], *self.to)
+        self.equal(back(made), jax.vjp(self.f, *self.given)[1](made))
+
+    def test_some(self):
+        """Tangents of some of q, k and v."""
+        for moved in ((0,), (1,), (2,), (0, 2)):
+            to = [x if i in moved else 0 * x for i, x in enumerate(self.to)]
+            of = lambda *x: self.f(*(dict(enumerate(self.given)) | dict(zip(moved, x))).values())  # noqa: B023,E731
+            made = jax.jit(lambda x, to: jax.jvp(of, x, to)[1])(*([xs[i] for i in moved] for xs in (self.given, to)))
+            with self.subTest(moved):
+                self.near(made[: 1 + (moved != (2,))], self.expected(self.given, to)[: 1 + (moved != (2,))])
+
+    def test_layouts_and_types(self):
+        swap = lambda x: x.swapaxes(1, 2)  # noqa: E731
+        made = jax.jvp(self.f, self.given, self.to)[1]
+        swapped = [list(map(swap, x)) for x in (self.given, self.to)]
+        out, lse = jax.jvp(lambda *x: self.f(*x, layout="BNHD"), *swapped)[1]
+        self.equal((swap(out), lse), made)
+        of_one = lambda xs: [swap(x)[0] for x in xs]  # noqa: E731
+        out, lse = jax.jvp(self.f, of_one(self.given), of_one(self.to))[1]
+        self.equal((out.swapaxes(0, 1), lse.T), [x[0] for x in made])
+        small = [[x.astype("bfloat16") for x in xs] for xs in (self.given, self.to)]
+        made = jax.jvp(self.f, *small)[1]
+        self.assertEqual([x.dtype.name for x in made], ["bfloat16", "float32"])
+        self.near(made, self.expected(*small), 2**-6)
+
+    def test_samples(self):
+        """Under vmap one for each sample, and along axes of a mesh."""
+        many = [jnp.stack([x, 2 * x, x[::-1]]) for x in (*self.given, *self.to)]
+        one = lambda *x: jax.jvp(self.f, x[:3], x[3:])[1]  # noqa: E731
+        expected = [one(*(x[i] for x in many)) for i in range(3)]
+        for way in (jax.vmap(one), jax.jit(jax.vmap(one))):
+            self.equal(way(*many), jax.tree.map(lambda *x: jnp.stack(x), *expected))
+        mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+        by = jax.sharding.PartitionSpec("data")
+        of_q = lambda q, to: jax.jvp(lambda q: self.f(q, q[:, :2], q[:, 2:]), (q,), (to,))[1]  # noqa: E731
+        self.rest = (self.rest[0], None, *self.rest[2:])
+        sharded = jax.jit(jax.shard_map(of_q, mesh=mesh, in_specs=(by, by), out_specs=(by, by)))
+        self.equal(sharded(self.given[0], self.to[0]), of_q(self.given[0], self.to[0]))
+
+    def test_jacobians(self):
+        """Forward and reverse mode give the same: causal, turned inside attention, with a sink, of sequences."""
+        q, k, v = rows(1, 2, 4, 8), rows(1, 1, 4, 8, seed=2), rows(1, 1, 4, 8, seed=3)
+        flat, ends = [x[0].swapaxes(0, 1) for x in (q, k, v)], jnp.asarray([0, 3, 4], "int32")
+        for name, x, options, given in [
+            ("alibi", (q, k, v), {"heads": 2}, {"causal": True}),
+            ("alibi", flat, {"heads": 2}, {"cu_seqlens": ends}),
+            ("lingeope", (q, q + 1, 2 - q), {}, {}),
+            ("gpt_oss", (q, k, v), {"heads": 2}, {"causal": True, "operands": [rows(2, seed=7)]}),
+        ]:
+            kernel = compile(name, head_dim=8, **options)
+            f = lambda *x: attention(kernel, *x, places(4, len(kernel.axes)), with_lse=True, **given)  # noqa: B023,E731
+            with self.subTest(name, **options):
+                self.close(jax.jacfwd(f, (0, 1, 2))(*x), jax.jit(jax.jacrev(f, (0, 1, 2)))(*x), 1e-5)
+
+    def test_few_queries(self):
+        """Where forward walks keys in chunks, whose workspace is no result."""
+        kernel, k, at = compile("alibi", heads=4), rows(1, 4, 1500, 64), jnp.arange(1500.0)
+        f = lambda q: attention(kernel, q, k, k, at[:1], k_positions=at, with_lse=True)  # noqa: E731
+        q, to = rows(1, 4, 1, 64, seed=2), rows(1, 4, 1, 64, seed=3)
+        (out, lse), made = jax.jvp(f, (q,), (to,))
+        self.equal((out, lse), f(q))
+        weights = rows(*out.shape, seed=4), rows(*lse.shape, seed=5)
+        _, back = jax.vjp(f, q)
+        self.close(sum((x * w).sum() for x, w in zip(made, weights)), (back(weights)[0] * to).sum(), 1e-5)
+
+    def test_threads(self):
+        """XLA's threads share a call, and no bit depends on it."""
+        kernel, q, at = compile("alibi", heads=4), rows(2, 4, 512, 64), places(512, 1)
+        f = jax.jit(lambda q, to: jax.jvp(lambda q: attention(kernel, q, q, q, at, causal=True), (q,), (to,))[1])
+        first = f(q, q[::-1])
+        for _ in range(3):
+            self.equal(f(q, q[::-1]), first)
+
+    def test_refused(self):
+        """Tangents of what is no row, where they are computed, second derivatives, and GPUs."""
+        given, at = (*self.given, *self.rest), (3, 4, 5, 6)
+        words = "^attention of slopes at positions, operands or inputs has no forward-mode derivatives .*; expected rev"
+        for i in at:
+            f = lambda x: self.f(*given[:i], x, *given[i + 1 :])[0]  # noqa: B023,E731
+            linear = jax.linearize(f, given[i])[1]
+            for call in (
+                lambda: jax.jvp(f, (given[i],), (given[i],)), lambda: linear(given[i]),  # noqa: B023
+                lambda: jax.jvp(jax.jit(f), (given[i],), (given[i],)), lambda: jax.jacfwd(f)(given[i]),  # noqa: B023
+                lambda: jax.jvp(lambda x: self.f(x[0], *given[1:i], x[1], *given[i + 1 :]),  # noqa: B023
+                                ((given[0], given[i]),), ((given[0], given[i]),)),  # noqa: B023
+            ):  # fmt: skip
+                with self.subTest(i), self.assertRaisesRegex(pk.ArgumentError, words):
+                    call()
+        of_q = lambda q: self.f(q, *self.given[1:])[0].sum()  # noqa: E731
+        for outer in (jax.jacfwd, jax.jacrev):
+            for inner in (jax.jacfwd, jax.jacrev):
+                with self.subTest((outer, inner)), self.assertRaisesRegex(
+                    pk.ArgumentError, "^slopes: attention has no gradients of gradients"
+                ):
+                    outer(inner(of_q))(self.given[0])
+        there = jax.jit(lambda q: jax.jvp(of_q, (q,), (q,))).trace(self.given[0])
+        with self.assertRaisesRegex(pk.ArgumentError, "^attention of slopes on GPUs has no forward-mode derivatives"):
+            there.lower(lowering_platforms=("cuda",))
+
+
 class Refused(Case):
     def test_sentences(self):
         kernel, alibi = compile("rope", ALL, head_dim=16), compile("alibi", heads=4)
@@ -610,7 +748,8 @@ class Refused(Case):
         self.equal(call(), kernel.encode(q, positions=at))
         for words, choices in [
             ("has not registered the kernel", {"kernel": 5}), ("no such entry", {"entry": 1}),
-            *(("no such entry", {"entry": entry}) for entry in (3, 77)), ("the attributes that", {"arguments": (0,)}),
+            *(("no such entry", {"entry": entry}) for entry in (3, 4, 77, -1)),
+            ("the attributes that", {"arguments": (0,)}),
             ("a role that it cannot have", {"results": (0,)}), ("a role that it cannot have", {"arguments": (3, 6)}),
             ("a role that it cannot have", {"arguments": (0, 0)}), ("a role that there is not", {"arguments": (0, 99)}),
             ("a role", {"arguments": (0, 1 << 40)}), ("a role", {"arguments": (0, -1)}),
@@ -621,22 +760,6 @@ class Refused(Case):
             with self.subTest(words, **choices), self.assertRaisesRegex(Exception, words):
                 call(**choices)
         self.equal(call(), kernel.encode(q, positions=at))
-
-    def test_forward_mode(self):
-        """Attention refuses by its name where it is not jitted, and JAX where it is."""
-        alibi, q, at = compile("alibi", heads=2, head_dim=16), rows(1, 2, 5, 16), places(5, 1)
-        for f in (lambda q: attention(alibi, q, q, q, at), lambda q: attention(alibi, q, q, q, at, with_lse=True)[1]):
-            for call in (
-                lambda: jax.jvp(f, (q,), (q,)), lambda: jax.jacfwd(f)(q),  # noqa: B023
-                lambda: jax.vmap(lambda q: jax.jvp(f, (q,), (q,)))(q[None]),  # noqa: B023
-                lambda: jax.jvp(jax.grad(lambda q: f(q).sum()), (q,), (q,)),  # noqa: B023
-            ):  # fmt: skip
-                with self.assertRaisesRegex(
-                    pk.ArgumentError, "^attention of alibi has no forward-mode derivatives .*; expected reverse mode"
-                ):
-                    call()
-            with self.assertRaisesRegex(TypeError, "forward-mode"):
-                jax.jvp(jax.jit(f), (q,), (q,))
 
     def test_workspace(self):
         """One that is too small is refused, be its size 0."""

@@ -758,6 +758,28 @@ class Known(unittest.TestCase):
         with self.assertRaisesRegex(pk.CompileError, "without its description"):
             loaded.explain()
 
+    def test_tangents(self):
+        """The entry of forward mode is in a kernel of its own, which is compiled when first asked for."""
+        kernel = pk.compile("alibi", heads=2, head_dim=8, **FAST)
+        self.assertNotIn("attention_tangent", kernel.entries)
+        made = kernel.with_tangents()
+        self.assertIn("attention_tangent", made.entries)
+        self.assertIs(made, kernel.with_tangents())
+        self.assertIs(made, made.with_tangents())
+        self.assertEqual(made.digest, kernel.digest)
+        with tempfile.TemporaryDirectory() as folder:
+            loaded = []
+            for x in (kernel, made):
+                x.save(f"{folder}/alibi.so")
+                loaded.append(pk.load(f"{folder}/alibi.so"))
+        self.assertIs(loaded[1].with_tangents(), loaded[1])
+        for x in (loaded[0], pk.compile(TURN, **FAST)):
+            with self.assertRaisesRegex(
+                pk.ArgumentError,
+                f"^{x.name} has no tangents; expected attention, by pegen --tangents where it is loaded$",
+            ):
+                x.with_tangents()
+
     def test_saved_again(self):
         """A file that was replaced is loaded anew, while the old kernel stays what it was."""
         with tempfile.TemporaryDirectory() as folder:

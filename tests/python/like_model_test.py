@@ -3,29 +3,17 @@ float16 and float32. Cosines and sines are the model's own, products are rounded
 import copy
 import unittest
 
+import small_models as small
 import torch
 import vision  # noqa: F401 (before timm and transformers)
 
 import timm
 import transformers as T
-import transformers_test as language
 
 import pegen_kernels as pk
 from pegen_kernels.torch import patch, unpatch
 
 FAST = {"targets": "native", "dtypes": ["float32", "bfloat16", "float16"], "like_model": True}
-MORE = {  # configuration: what differs from language.SIZES
-    "Glm4MoeLite": {**language.CAUSAL["DeepseekV3"], "moe_intermediate_size": 32}, "Persimmon": {}, "BitNet": {},
-    "Gemma4Text": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8, "global_head_dim": 32,
-                   "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97, "num_kv_shared_layers": 0},
-    "MiniMax": {"num_local_experts": 2, "num_experts_per_tok": 1}, "DiffLlama": {}, "JetMoe": {},
-    "Qwen2Moe": {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32},
-    "GraniteMoe": {"num_local_experts": 2, "num_experts_per_tok": 1}, "Ministral": {"sliding_window": 8},
-    "Lfm2": {"layer_types": ["full_attention"] * 2}, "Ernie4_5_Moe": {"moe_num_experts": 2, "moe_k": 1},
-    "GPTJ": {"rotary_dim": 8}, "CodeGen": {"rotary_dim": 8},
-    "FlexOlmo": {"num_experts": 2, "num_experts_per_tok": 1},
-    "Qwen3Next": {"layer_types": ["full_attention"] * 2, "num_experts": 2, "num_experts_per_tok": 1},
-}  # fmt: skip
 WITHOUT = ("GPT2", "OPT", "GPTBigCode")  # which do not rotate
 IMAGES = ("vit_small_patch16_rope_224", "vit_small_patch16_rope_mixed_224", "eva02_tiny_patch14_224",
           "vit_small_patch16_dinov3")  # fmt: skip
@@ -40,11 +28,9 @@ class LikeModel(unittest.TestCase):
         self.assertTrue(torch.equal(ours(**given)[0], own(**given)[0]))
 
     def models(self):
-        for name, options in {**language.CAUSAL, **MORE, "ModernBert": language.ENCODERS["ModernBert"]}.items():
+        for name in (*small.CAUSAL, *small.ROTATING, "ModernBert"):
             if name not in WITHOUT:
-                of = T.AutoModel if name == "ModernBert" or not hasattr(T, f"{name}ForCausalLM") else (
-                    T.AutoModelForCausalLM)  # fmt: skip
-                yield name, language.made(name, options, of), {"input_ids": self.ids}
+                yield name, small.made(name), {"input_ids": self.ids}
         image = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96,
                  "image_size": 64, "patch_size": 16, "num_register_tokens": 3}  # fmt: skip
         torch.manual_seed(1)
@@ -72,7 +58,7 @@ class LikeModel(unittest.TestCase):
         for name in ("Llama", "Olmo2", "Cohere"):
             for dtype in (torch.float32, torch.bfloat16, torch.float16):
                 with self.subTest(name, dtype=dtype):
-                    own = language.made(name, {}, T.AutoModelForCausalLM).to(dtype)
+                    own = small.made(name).to(dtype)
                     ours, plain = (patch(copy.deepcopy(own), **x) for x in (FAST, {**FAST, "like_model": False}))
                     self.same(own, ours, far)
                     for model in (own, ours):
@@ -89,7 +75,7 @@ class LikeModel(unittest.TestCase):
     @torch.no_grad()
     def test_cached(self):
         """Token by token out of a cache."""
-        own = language.made("Llama", {}, T.AutoModelForCausalLM).bfloat16()
+        own = small.made("Llama").bfloat16()
         ours = patch(copy.deepcopy(own), **FAST)
         told = {"max_new_tokens": 6, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
         a, b = (torch.stack(model.generate(self.ids, **told).logits) for model in (own, ours))
@@ -98,7 +84,7 @@ class LikeModel(unittest.TestCase):
     @torch.no_grad()
     def test_widened(self):
         """16-bit rows that float32 cosines turn into float32 rows."""
-        own = language.made("CodeGen", {"rotary_dim": 8}, T.AutoModelForCausalLM)
+        own = small.made("CodeGen")
         table = own.transformer.rotary_emb.embed_positions
         own.bfloat16().transformer.rotary_emb.embed_positions = table
         ours = patch(copy.deepcopy(own), **FAST)
@@ -109,7 +95,7 @@ class LikeModel(unittest.TestCase):
         self.assertEqual(next(ours.parameters()).dtype, torch.bfloat16)
 
     def test_refused(self):
-        model = language.made("Llama", {}, T.AutoModelForCausalLM)
+        model = small.made("Llama")
         with self.assertRaisesRegex(pk.ArgumentError, "like_model=True takes the model's own cosines"):
             patch(model, like_model=True, precision="exact phases")
         from transformers.models.llama import modeling_llama

@@ -6,6 +6,8 @@ import unittest
 from unittest import mock
 
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import pegen_kernels as pk
 from pegen_kernels.torch import Attention, Encoding
@@ -16,6 +18,11 @@ SCALED = """
 local pe = require "pegen"
 return pe.encoding { name = "scaled", axes = { "t" }, head_dim = pe.option("head_dim", 16, "channels"), scale = 3,
   heads = pe.option("heads", 1, "heads"), bias = function(delta) return 0 * delta.t end }
+"""
+CAPPED = """
+local pe = require "pegen"
+return pe.encoding { name = "capped", role = "pairwise", axes = { "t" }, head_dim = 16,
+  score = function(s) return 3 * pe.tanh(s / 3) end }
 """
 SLOPES = pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua"
 
@@ -50,6 +57,15 @@ class AttentionGradients(unittest.TestCase):
         expected = torch.autograd.grad((other * self.weight[:1]).sum() + other_lse.sum(), lifted)
         for x, y in zip(made, expected):
             self.assertTrue(torch.equal(x, y[0].transpose(0, 1)))
+
+    def test_jacobians_of_one_batch(self):
+        """Each sample of vmap's has its own tokens, where no position tells whose they are, either."""
+        attention = Attention("attention", head_dim=16, **FAST)
+        rows = [x[0].transpose(0, 1)[:3] for x in self.rows]
+        made = torch.func.jacrev(attention, (0, 1, 2))(*rows)
+        self.assertTrue(made[1].any())
+        for x, y in zip(made, torch.autograd.functional.jacobian(attention, tuple(rows))):
+            self.assertTrue(torch.equal(x, y))
 
     def test_values(self):
         rows = [x.requires_grad_() for x in self.rows]
@@ -498,6 +514,17 @@ class Polynomials(unittest.TestCase):
             self.assertTrue(torch.equal(eager, compiled))
 
 
+def turned_scores(q, k, at, sign):
+    """Linear GeoPE's of 20 channels."""
+    delta = (at[None] - at[:, None])[..., None] * 100.0 ** (sign * 2 * torch.arange(6).double() / 20)
+    zero = torch.zeros_like(delta[:, :, 0])
+    _, y, z = (x / 4 for x in (zero, delta[:, :, 0], delta[:, :, 1]))  # the mean of half angles, twice
+    skew = torch.stack([zero, -z, y, z, zero, zero, -y, zero, zero], -1).unflatten(-1, (3, 3)) * 2
+    turned = torch.einsum("ijgab,nhjgb->nhijga", skew.matrix_exp(), k[..., :18].unflatten(-1, (6, 3)))
+    scores = torch.einsum("bhia,bhija->bhij", q[..., :18], turned.flatten(-2)) + q[..., 18:] @ k[..., 18:].mT
+    return scores / 20**0.5
+
+
 class Rotations(unittest.TestCase):
     """Linear GeoPE beside its formula in float64."""
 
@@ -512,19 +539,177 @@ class Rotations(unittest.TestCase):
         weight, attention = torch.randn(2, 3, 7, 20), Attention("lingeope", head_dim=20, **options, **FAST)
 
         def expected(q, k, v, at):
-            delta = (at[None] - at[:, None])[..., None] * 100.0 ** (sign * 2 * torch.arange(6).double() / 20)
-            zero = torch.zeros_like(delta[:, :, 0])
-            _, y, z = (x / 4 for x in (zero, delta[:, :, 0], delta[:, :, 1]))  # the mean of half angles, twice
-            skew = torch.stack([zero, -z, y, z, zero, zero, -y, zero, zero], -1).unflatten(-1, (3, 3)) * 2
-            turned = torch.einsum("ijgab,nhjgb->nhijga", skew.matrix_exp(), k[..., :18].unflatten(-1, (6, 3)))
-            scores = torch.einsum("bhia,bhija->bhij", q[..., :18], turned.flatten(-2)) + q[..., 18:] @ k[..., 18:].mT
-            return ((scores / 20**0.5).softmax(-1) @ v * weight).sum()
+            return (turned_scores(q, k, at, sign).softmax(-1) @ v * weight).sum()
 
         rows.append(at)  # of queries and keys: a token gains as both
         right = torch.autograd.grad(expected(*(wide := [x.double().requires_grad_() for x in rows])), wide)
         loss = (attention(*(given := [x.clone().requires_grad_() for x in rows])) * weight).sum()
         for x, y in zip(torch.autograd.grad(loss, given), right):
             self.assertLess((x - y).abs().max(), 1e-5)
+
+
+class Tangents(unittest.TestCase):
+    """Forward mode of attention beside formulas in float64, by every way to ask for it."""
+
+    def setUp(self):
+        torch.manual_seed(31)
+        self.at = torch.rand(7, 2) * 6
+
+    def near(self, made, right, tolerance=1e-5):
+        for x, y in zip(made, right):
+            self.assertLessEqual((x - y).abs().max(), tolerance * y.abs().max())
+
+    def check(self, call, formula, rows, tolerance=1e-5):
+        """call, formula: q, k and v to the output and lse."""
+        to = [torch.randn_like(x) for x in rows]
+        for moved in ((0, 1, 2), (0,), (1, 2)):
+
+            def of(function, xs):
+                return lambda *some: function(*(dict(enumerate(xs)) | dict(zip(moved, some))).values())  # noqa: B023
+
+            some, tangents = [rows[i] for i in moved], tuple(to[i] for i in moved)
+            wide = [x.double() for x in rows]
+            exact = tuple(wide[i] for i in moved), tuple(x.double() for x in tangents)
+            right = torch.func.jvp(of(formula, wide), *exact)
+            made = torch.func.jvp(of(call, rows), tuple(some), tangents)
+            for x, y in zip(made, right):
+                self.near(x, y, tolerance)
+            linear = torch.func.linearize(of(call, rows), *some)[1](*tangents)
+            for leaves in (some, [x.clone().requires_grad_() for x in some]):
+                with forward_ad.dual_level():
+                    out = of(call, rows)(*map(forward_ad.make_dual, leaves, tangents))
+                    dual = [forward_ad.unpack_dual(x) for x in out]
+                for one, x, y, z in zip(dual, linear, *made):
+                    self.assertTrue(torch.equal(one.primal, y) and torch.equal(one.tangent, z) and torch.equal(x, z))
+
+    def test_plain(self):
+        attention = Attention("attention", head_dim=16, **FAST)
+        rows = torch.randn(2, 3, 7, 16), torch.randn(2, 3, 9, 16), torch.randn(2, 3, 9, 16)
+        places = torch.arange(7), torch.arange(9)
+        scores = lambda q, k: q @ k.mT / 4  # noqa: E731
+        self.check(lambda *x: attention(*x, *places, with_lse=True),
+                   lambda q, k, v: (scores(q, k).softmax(-1) @ v, scores(q, k).logsumexp(-1)), rows)  # fmt: skip
+
+    def test_biases(self):
+        """ALiBi's, causal and with keys that heads share; of 16 bits, too, where the output that is read is rounded."""
+        case = AttentionGradients()
+        case.setUp()
+        self.check(lambda *x: case.call(*x, with_lse=True), case.expected, case.rows)
+        narrow = [x.bfloat16() for x in case.rows]
+        self.check(lambda *x: case.call(*x, with_lse=True), case.expected, narrow, 2**-6)
+        spread = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in case.rows]  # in other orders of memory
+        to = [torch.randn_like(x) for x in case.rows]
+        made = torch.func.jvp(case.call, case.rows, tuple(to))[1]
+        for rows, by in ((spread, to), (case.rows, [x.mT.contiguous().mT for x in to])):
+            self.assertTrue(torch.equal(torch.func.jvp(case.call, tuple(rows), tuple(by))[1], made))
+
+    def test_rotations(self):
+        attention = Attention("lingeope", head_dim=20, **FAST)
+        rows = [torch.randn(2, 3, 7, 20) for _ in range(3)]
+
+        def formula(q, k, v):
+            scores = turned_scores(q, k, self.at.double(), 1)
+            return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+        self.check(lambda *x: attention(*x, self.at, with_lse=True), formula, rows)
+
+    def test_scores(self):
+        """Scores that bend, and gpt-oss' sink, which has a part in every sum."""
+        capped = Attention(CAPPED, **FAST)
+        oss = Attention("gpt_oss", heads=2, head_dim=16, causal=True, init={"sinks": torch.randn}, **FAST)
+        rows, at = [torch.randn(1, 2, 9, 16) * 2 for _ in range(3)], torch.arange(9.0)
+
+        def of_capped(q, k, v):
+            scores = 3 * (q @ k.mT / 12).tanh()
+            return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+        def of_oss(q, k, v):
+            scores = (q @ k.mT / 4).masked_fill(~torch.ones(9, 9).tril().bool(), -math.inf)
+            sums = torch.cat([scores, oss.sinks.double()[:, None, None].expand(1, 2, 9, 1)], -1).logsumexp(-1)
+            return (scores - sums[..., None]).exp() @ v, sums
+
+        with torch.no_grad():
+            self.check(lambda *x: capped(*x, at, with_lse=True), of_capped, rows)
+            self.check(lambda *x: oss(*x, at, with_lse=True), of_oss, rows)
+
+    def test_sequences(self):
+        """Rows of sequences that follow each other are what calls of each give; without one, of one batch."""
+        attention = Attention("alibi", heads=4, head_dim=16, **FAST)
+        bounds, k_bounds = (torch.tensor(x, dtype=torch.int32) for x in ([0, 3, 3, 7], [0, 4, 6, 11]))
+        rows = torch.randn(7, 4, 16), torch.randn(11, 2, 16), torch.randn(11, 2, 16)
+        to, at, k_at = [torch.randn_like(x) for x in rows], torch.rand(7) * 6, torch.rand(11) * 6
+
+        def call(*rows):
+            return attention(*rows, at, k_at, with_lse=True, cu_seqlens=bounds, k_cu_seqlens=k_bounds)
+
+        out, lse = torch.func.jvp(call, rows, tuple(to))[1]
+        for i in (0, 2):  # the second has no queries
+            q, k = (slice(*x[i : i + 2].tolist()) for x in (bounds, k_bounds))
+            one, by = (tuple(x[own] for x, own in zip(xs, (q, k, k))) for xs in (rows, to))
+            alone = torch.func.jvp(lambda *x: attention(*x, at[q], k_at[k], with_lse=True), one, by)[1]  # noqa: B023
+            self.near((out[q], lse[q]), alone)
+            lifted = [tuple(x.transpose(0, 1)[None] for x in xs) for xs in (one, by)]
+            batch = torch.func.jvp(lambda *x: attention(*x, at[q], k_at[k], with_lse=True), *lifted)[1]  # noqa: B023
+            self.near(alone, (batch[0][0].transpose(0, 1), batch[1][0].T), 1e-6)
+        for forward, back in zip(*(way(call, (0, 1, 2))(*rows) for way in (torch.func.jacfwd, torch.func.jacrev))):
+            self.near(forward, back)
+
+    def test_jacobians(self):
+        """Forward and reverse mode give the same, of rows in batches and of one batch; samples that differ."""
+        attention = Attention("alibi", heads=2, head_dim=4, **FAST)
+        rows, at = [torch.randn(1, 2, 3, 4) for _ in range(3)], torch.arange(3)
+        call = lambda *x: attention(*x, at, with_lse=True)  # noqa: E731
+        for given in (rows, [x[0].transpose(0, 1) for x in rows]):
+            made = [way(call, (0, 1, 2))(*given) for way in (torch.func.jacfwd, torch.func.jacrev)]
+            for forward, back in zip(*made):
+                self.near(forward, back)
+        many, to = torch.randn(4, 1, 2, 3, 4), torch.randn(4, 1, 2, 3, 4)
+        one = lambda q, by: torch.func.jvp(lambda q: call(q, *rows[1:]), (q,), (by,))[1]  # noqa: E731
+        for x, y in zip(torch.vmap(one)(many, to), zip(*(one(*x) for x in zip(many, to)))):
+            self.assertTrue(torch.equal(x, torch.stack(y)))
+        graph = make_fx(one)(rows[0], to[0])
+        for x, y in zip(graph(rows[0], to[1]), one(rows[0], to[1])):
+            self.assertTrue(torch.equal(x, y))
+
+    def test_operator(self):
+        attention, ops = Attention("alibi", heads=2, head_dim=16, **FAST), torch.ops.pegen_kernels
+        q, to, at = torch.randn(1, 2, 5, 16), torch.randn(1, 2, 5, 16), torch.arange(5)[:, None]
+        rest = (at, None, [], [], False, 0.0, attention.kernel_name)
+        made = ops.attention_with_lse(q, q, q, *rest)
+        torch.library.opcheck(ops.attention_tangent.default, (q, q, q, *made, to, to, to, *rest))
+        with forward_ad.dual_level():
+            dual = ops.attention(*3 * [forward_ad.make_dual(q, to)], *rest)
+            right = ops.attention_tangent(q, q, q, *made, to, to, to, *rest)[0]
+            self.assertTrue(torch.equal(forward_ad.unpack_dual(dual).tangent, right))
+        with self.assertRaisesRegex(pk.ArgumentError, "^attention of alibi has no forward-mode derivatives"):
+            torch.func.jvp(lambda q: ops.attention(q, q, q, *rest), (q,), (to,))
+
+    def test_refusals(self):
+        """Derivatives of tangents and tangents of derivatives, and kernels that were loaded without."""
+        attention, q, to = Attention("alibi", heads=2, head_dim=4, **FAST), torch.randn(1, 2, 3, 4), torch.randn(3)
+        call = lambda q: attention(q, q, q, torch.arange(3)).sum()  # noqa: E731
+
+        def dual(to_gradient):
+            leaf = q.clone().requires_grad_()
+            with forward_ad.dual_level():
+                out = forward_ad.unpack_dual(call(forward_ad.make_dual(leaf, q)))
+                (out.tangent if to_gradient else out.primal).backward()
+
+        ways = [torch.func.jacfwd, torch.func.jacrev]
+        for work in [lambda: dual(True), lambda: dual(False), *(
+            lambda outer=outer, inner=inner: outer(inner(call))(q) for outer in ways for inner in ways
+        )]:  # fmt: skip
+            with self.assertRaisesRegex(pk.ArgumentError, "^alibi: attention has no gradients of gradients"):
+                work()
+        with forward_ad.dual_level():
+            loss = call(forward_ad.make_dual(leaf := q.clone().requires_grad_(), q))
+        loss.backward()  # without the tangent
+        self.assertTrue(torch.equal(leaf.grad, torch.func.grad(call)(q)))
+        at = torch.arange(3.0)
+        with self.assertRaisesRegex(
+            pk.ArgumentError, "^attention of alibi at positions, operands or inputs has no forward-mode derivatives"
+        ):
+            torch.func.jvp(lambda at: attention(q, q, q, at), (at,), (to,))
 
 
 if __name__ == "__main__":

@@ -348,10 +348,11 @@ class ForwardMode(unittest.TestCase):
                 lambda q: ops.encode_all_backward.kernel([q], [q], *of_all)[0],
             ),
             "attention of alibi": (
-                lambda q: alibi(q, q, q, p), lambda q: alibi(q, q, q, p, with_lse=True)[1],
-                lambda q: torch.vmap(lambda q: alibi(q, q, q, p))(q[None]),
-                lambda q: ops.attention(q, q, q, p[:, None], None, [], [], False, 0.0, alibi.kernel_name),
                 lambda q: ops.attention.kernel(q, q, q, p[:, None], None, [], [], False, 0.0, alibi.kernel_name),
+            ),
+            "attention of alibi at positions, operands or inputs": (
+                lambda q: alibi(q, q, q, q[0, 0, :, 0]), lambda q: alibi(q.detach(), q, q, q[0, 0, :, 0])[1],
+                lambda q: torch.vmap(lambda q: alibi(q, q, q, q[0, 0, :, 0]))(q[None]),
             ),
             "scan": (scan, lambda q: ops.scan(q, None, None, 0.0, False, False)[0]),
             "encode_packed of rope": (

@@ -2,11 +2,11 @@
 attention."""
 import copy
 import unittest
+from unittest import mock
 
+import small_models as small
 import torch
-import vision  # noqa: F401 (before transformers)
 
-import transformers as T
 from transformers import masking_utils as theirs
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -14,53 +14,8 @@ import pegen_kernels as pk
 from pegen_kernels.torch import register_attention, transformers_attention
 
 register_attention(targets="native", dtypes="float32")
-SIZES = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128, "pad_token_id": 0,
-         "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
-WINDOW = {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1}
-CAUSAL = {  # configuration: what differs from SIZES
-    "Llama": {}, "Mistral": WINDOW, "Qwen2": WINDOW, "Qwen3": WINDOW, "Gemma": {}, "Phi3": WINDOW,
-    "Olmo2": {}, "Olmo3": WINDOW,
-    "Gemma2": {**WINDOW, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0},
-    "Gemma3Text": {**WINDOW, "query_pre_attn_scalar": 16, "layer_types": ["sliding_attention", "full_attention"]},
-    "GptOss": {**WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1,
-               "layer_types": ["sliding_attention", "full_attention"]},
-    "Cohere": {}, "Cohere2": WINDOW, "Granite": {}, "Glm": {}, "Glm4": {}, "StableLm": {}, "Starcoder2": WINDOW,
-    "Helium": {}, "SmolLM3": {}, "Exaone4": WINDOW, "Ernie4_5": {}, "Arcee": {}, "Nemotron": {}, "GPTNeoX": {},
-    "Phi": {}, "Olmo": {}, "HunYuanDenseV1": {}, "SeedOss": {}, "Apertus": {}, "Mixtral": {"num_local_experts": 2},
-    "Qwen3Moe": {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32},
-    "Olmoe": {"num_experts": 2, "num_experts_per_tok": 1},
-    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
-    "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
-    "GPTBigCode": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
-    "Llama4Text": {"attention_chunk_size": 8, "intermediate_size_mlp": 96, "num_local_experts": 2,
-                   "layer_types": ["chunked_attention", "full_attention"]},
-    "DeepseekV3": {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
-                   "v_head_dim": 12, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
-                   "num_key_value_heads": 4, "head_dim": 8},
-    # whose own code reads the mask
-    "Doge": {"keep_window_size": 8},
-    "DeepseekV32": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
-                    "v_head_dim": 12, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
-                    "num_key_value_heads": 4, "moe_intermediate_size": 32, "index_topk": 8, "index_head_dim": 16,
-                    "index_n_heads": 2},
-}  # fmt: skip
-EAGER = ("Gemma2", "GptOss")  # softcap, sinks: sdpa has neither
+OWN_MASKS = ("Doge", "DeepseekV32", "PixtralVision")  # which models' own code makes or reads
 CACHED = ("Llama", "Mistral", "Gemma2", "GptOss", "Llama4Text", "DeepseekV3", "Doge", "DeepseekV32")
-ENCODERS = {
-    "Bert": {}, "Roberta": {}, "DistilBert": {"dim": 64, "n_heads": 4, "n_layers": 2, "hidden_dim": 96}, "Electra": {},
-    "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2},
-}  # fmt: skip
-
-
-def made(base, options, of):
-    config = getattr(T, f"{base}Config")(**{**SIZES, **options})
-    torch.manual_seed(1)
-    model = of.from_config(config, attn_implementation="eager" if base in EAGER else "sdpa").eval()
-    for name, x in model.named_parameters():
-        if x.ndim > 1:
-            torch.nn.init.normal_(x, std=2 * x.shape[-1] ** -0.5)  # of which attention is far from even
-    return model
 
 
 def ours_of(model):
@@ -81,38 +36,44 @@ class Models(Case):
         self.padding = torch.ones_like(self.ids)
         self.padding[0, :5] = 0
 
-    def assert_same(self, own, ours):
-        """With and without padding; returns the padded call's arguments."""
-        self.near(ours(self.ids)[0], own(self.ids)[0])
-        given, seen = {"input_ids": self.ids, "attention_mask": self.padding}, self.padding.bool()
-        self.near(ours(**given)[0][seen], own(**given)[0][seen])
-        return given
+    def test_models(self):
+        """Rows and gradients, of tokens with and without padding; by the kernel, but where the mask is the model's."""
+        for name in small.CLASSES:
+            with self.subTest(name):
+                own = small.made(name)
+                ours, given, seen, made = ours_of(own), small.given(name), ..., []
+                if name not in small.OTHERS:
+                    given, seen = {"input_ids": self.ids, "attention_mask": self.padding}, self.padding.bool()
+                with mock.patch.object(
+                    transformers_attention, "attend", side_effect=transformers_attention.attend
+                ) as by:
+                    for model in (own, ours):
+                        whole = model(**{word: x for word, x in given.items() if word != "attention_mask"})[0].detach()
+                        rows = model(**given)[0][seen]
+                        small.weighted(rows).backward()
+                        made.append((whole, rows.detach(), small.gradients(model)))
+                layers = sum("Attention" in type(module).__name__ for module in ours.modules())
+                self.assertGreaterEqual(by.call_count, 0 if name in OWN_MASKS else layers)
+                for expected, found in zip(*made):
+                    if isinstance(found, dict):
+                        self.assertLess(small.apart(found, expected), 2.0**-12)
+                    else:
+                        self.near(found, expected)
+        print(f"transformers_test: {len(small.CLASSES)} classes compute and are trained as by their own attention")
 
     @torch.no_grad()
-    def test_causal(self):
-        """With and without padding; token by token out of a cache, where caches differ."""
-        for name, options in CAUSAL.items():
+    def test_cached(self):
+        """Token by token out of a cache, where caches differ."""
+        for name in CACHED:
             with self.subTest(name):
-                own = made(name, options, T.AutoModelForCausalLM)
-                ours = ours_of(own)
-                given = self.assert_same(own, ours)
-                if name not in CACHED:
-                    continue
-                told = {**given, "max_new_tokens": 4, "do_sample": False, "output_logits": True,
-                        "return_dict_in_generate": True}  # fmt: skip
-                made_by = [torch.stack(model.generate(**told).logits) for model in (ours, own)]
-                self.near(*made_by)
+                own = small.made(name)
+                told = {"input_ids": self.ids, "attention_mask": self.padding, "max_new_tokens": 4, "do_sample": False,
+                        "output_logits": True, "return_dict_in_generate": True}  # fmt: skip
+                self.near(*(torch.stack(model.generate(**told).logits) for model in (ours_of(own), own)))
 
-    @torch.no_grad()
-    def test_encoders(self):
-        for name, options in ENCODERS.items():
-            with self.subTest(name):
-                own = made(name, options, T.AutoModel)
-                self.assert_same(own, ours_of(own))
-
-    def test_gradients(self):
+    def test_training(self):
         for name in ("Llama", "Mistral", "Gemma2", "GptOss", "DeepseekV3"):
-            own = made(name, CAUSAL[name], T.AutoModelForCausalLM).train()
+            own = small.made(name).train()
             models = own, ours_of(own)
             for model in models:
                 labels = self.ids.masked_fill(self.padding.roll(1, 1) == 0, -100)  # what padding predicts is anything
@@ -128,16 +89,15 @@ class Models(Case):
         places = torch.cat([torch.arange(n) for n in (9, 4, 11)])[None]
         for name in ("Llama", "Mistral", "Llama4Text", "ModernBert"):
             with self.subTest(name):
-                kind, options = (T.AutoModel, ENCODERS) if name in ENCODERS else (T.AutoModelForCausalLM, CAUSAL)
-                own = made(name, options[name], kind)
+                own = small.made(name)
                 given = {"input_ids": self.ids[:1], "position_ids": places}
-                if kind is T.AutoModelForCausalLM:
+                if name not in small.ENCODERS:
                     given["use_cache"] = False
                 self.near(ours_of(own)(**given)[0], own(**given)[0])
 
     @torch.no_grad()
     def test_static_cache(self):
-        own = made("Llama", {}, T.AutoModelForCausalLM)
+        own = small.made("Llama")
         told = {"input_ids": self.ids, "attention_mask": self.padding, "max_new_tokens": 4, "do_sample": False,
                 "cache_implementation": "static", "output_logits": True, "return_dict_in_generate": True,
                 "disable_compile": True}  # fmt: skip
@@ -145,7 +105,7 @@ class Models(Case):
 
     @torch.no_grad()
     def test_compiled(self):
-        own = made("Mistral", WINDOW, T.AutoModelForCausalLM)
+        own = small.made("Mistral")
         compiled = torch.compile(ours_of(own).model)
         self.near(compiled(self.ids, use_cache=False)[0], own.model(self.ids, use_cache=False)[0])
 

@@ -101,8 +101,9 @@ static size_t limit_of(const spec *s, const entry_row *entry) {
                        of_rotated_pairs_backward[] = {{256, 512}, {1024, 1280}, {0, 4608}},
                        of_turned_values[] = {{256, 256}, {1024, 640}, {0, 2150}},
                        of_turned_values_backward[] = {{256, 512}, {1024, 1792}, {0, 6400}};
-  bool is_gradient = entry->option == ENTRY_GRADIENT, rotates = s->pairwise && s->pairwise->rotates;
-  bool is_attention = entry->of == PEGEN_ENTRY_attention || entry->of == PEGEN_ENTRY_attention_backward;
+  bool is_gradient = entry->option != ENTRY_ALWAYS, rotates = s->pairwise && s->pairwise->rotates;
+  bool is_attention = entry->of == PEGEN_ENTRY_attention || entry->of == PEGEN_ENTRY_attention_backward ||
+                      entry->of == PEGEN_ENTRY_attention_tangent;
   bool turns_values = s->pairwise && s->pairwise->turns_values;
   const promise *attends = turns_values ? (is_gradient ? of_turned_values_backward : of_turned_values)
                            : rotates    ? (is_gradient ? of_rotated_pairs_backward : of_rotated_pairs)

@@ -31,3 +31,6 @@ bool attention_asks(const attention_plan *p, const attention_shape *s);
  * is none. */
 void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
                              const attention_plan *turned, const cpu_target *target, unsigned dtypes);
+/* attend_tangent_T_DTYPE(tile), or attend_turned_tangent_T_DTYPE of a plan of rows that come turned; behind what
+ * emit_attention_gradient makes of the same target. */
+void emit_attention_tangent(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);

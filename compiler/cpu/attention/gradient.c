@@ -21,11 +21,10 @@
 #include "cpu/attention/seen.h"
 #include "cpu/attention/turned_gains.h"
 #include "cpu/attention/values.h"
+#include "cpu/attention/weights.h"
 #include "cpu/weight_gains.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
-
-static const double LOG2_E = 1.44269504088896340736;
 
 typedef struct gradient_emitter {
   attention_emitter e;
@@ -52,37 +51,6 @@ enum { AHEAD_OF_A_GROUP = 5 }; /* emit_ahead: of scores, of their gradients, of 
 static int64_t row_bytes(const gradient_emitter *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
 
 /* ---- what is known of the queries before the first key ---- */
-
-/* A number of each query, `empty` in empty lanes, to room [queries]; pointer: of token 0. */
-static void emit_numbers(const attention_emitter *e, ir_value pointer, ir_value token_bytes, double empty,
-                         ir_value room) {
-  ir *b = e->b;
-  MlirType type = b->f32;
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
-  ir_value token = attention_lane_token(e, e->zero, lanes.index), other = ir_float(b, b->f32, empty), x;
-  ir_choice given = ir_choose(b, ir_compare_int(b, "sge", token, e->zero), 1, &type);
-  ir_value there = ir_load(b, b->f32, ir_offset(b, pointer, mul(b, token, token_bytes)), 4);
-  ir_choose_else(b, &given, 1, &there);
-  ir_end_choose(b, given, 1, &other, &x);
-  ir_store(b, x, nth(b, room, lanes.index, 4), 4, false);
-  ir_end_for(b, lanes);
-}
-
-/* lse as scores are counted; a query that saw nothing, and an empty lane, have weights of 0 by an infinite one. */
-static void emit_lse(const gradient_emitter *f) {
-  const attention_emitter *e = &f->e;
-  ir *b = e->b;
-  ir_value least = ir_float(b, e->lanes, -__builtin_inf()), most = ir_float(b, e->lanes, __builtin_inf());
-  ir_value step = ATTENTION_TILE(e, lse_token, b->i64);
-  emit_numbers(e, ATTENTION_HEAD(e, lse), step, -__builtin_inf(), f->lse);
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value at = attention_at_constant(e, f->lse, 0, x), lse = load(e, at),
-             scaled = mul(b, lse, ir_float(b, e->lanes, LOG2_E));
-    ir_value constant = e->p->columns ? emit_columns_constant(e, x) : (ir_value){NULL};
-    if (constant.ptr) scaled = sub(b, scaled, constant);
-    store(e, ir_select(b, ir_compare_float(b, "oeq", lse, least), most, scaled), at);
-  }
-}
 
 /* <g_i, o_i> of the queries of a register (i64): sums of registers, turned, are added. */
 static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value turned, ir_value vector) {
@@ -122,7 +90,7 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_end_for(b, queries);
   ir_value g_lse = GRADIENT_TILE(e, g_lse, b->ptr);
   ir_branch wanted = ir_if(b, attention_is_given(e, g_lse));
-  emit_numbers(e, g_lse, GRADIENT_TILE(e, g_lse_token, b->i64), 0, f->less);
+  emit_query_numbers(e, g_lse, GRADIENT_TILE(e, g_lse_token, b->i64), 0, f->less);
   ir_else(b, &wanted);
   emit_zeros(e, f->less, e->shape.queries);
   ir_end_if(b, (ir_branch){wanted.outer, {NULL}});
@@ -166,21 +134,6 @@ static void emit_sink_gains(const gradient_emitter *f) {
 }
 
 /* ---- a tile of keys ---- */
-
-/* Scores become P. */
-static void emit_weights(const gradient_emitter *f, const key_tile *t) {
-  const attention_emitter *e = &f->e;
-  ir *b = e->b;
-  ir_value lse[ATTENTION_MAX_VECTORS], hidden = ir_float(b, e->lanes, -__builtin_inf());
-  for (int x = 0; x < e->shape.vectors; x++) lse[x] = load(e, attention_at_constant(e, f->lse, 0, x));
-  ir_loop keys = ir_for(b, e->zero, t->count);
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value at = attention_at(e, t->scores, keys.index, x), score = load(e, at);
-    ir_value p = emit_exp2(b, sub(b, score, lse[x]));
-    store(e, ir_select(b, ir_compare_float(b, "oeq", score, hidden), ir_float(b, e->lanes, 0), p), at);
-  }
-  ir_end_for(b, keys);
-}
 
 /* S' = P (g V^T - D). */
 static void emit_score_gradients(const gradient_emitter *f, const key_tile *t) {
@@ -265,7 +218,6 @@ static void emit_key_tile(void *context, const key_tile *run) {
   ir *b = e->b;
   pair_emitter pairs = f->pairs;
   score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns, .products = f->pairs.products};
-  ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
   key_tile t = *run;
   bool paired = t.paired;
   row_view rows = emit_key_rows(e, &f->rows, t.first, t.count);
@@ -276,11 +228,7 @@ static void emit_key_tile(void *context, const key_tile *run) {
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
-  for (int x = 0; x < e->shape.vectors; x++) maxima[x] = ir_float(b, e->lanes, 0);
-  emit_scores(&scores, &t, maxima);
-  if (paired && e->p->matrix) emit_pair_rotations(&f->pairs, &t);
-  if (paired && (e->p->matrix || e->p->score)) emit_final_maxima(&scores, &t, maxima);
-  emit_weights(f, &t);
+  emit_tile_weights(&scores, f->lse, &t);
   ir_value guarded = emit_is_guarded(e, &t);
   ir_branch values = ir_if(b, f->is_wanted[OF_V]);
   emit_keys_gain(f, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
@@ -418,12 +366,11 @@ static void emit_attend_gradient(gradient_emitter *f) {
   emit_begin(f);
   emit_queries(f);
   emit_zeros(e, f->g_q, (int64_t)attention_pitch(p->head_dim) * e->shape.queries);
-  emit_lse(f);
+  emit_score_lse(e, f->lse);
   emit_less(f, f->turned, f->rows.value_room);
   if (p->n_sinks) emit_sink_gains(f);
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p);
-  ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
   f->pairs = (pair_emitter){.e = e};
   if (p->columns) f->columns = emit_columns_begin(e);
@@ -431,12 +378,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
   if (pairs) f->sums = emit_pair_sums_begin(&f->pairs, &f->columns);
   if (p->matrix) emit_turned(f);
-  if (!pairs || p->spec->skip_tokens > 0)
-    emit_key_tiles(&f->pairs, smaller(b, begin, plain), plain, false, emit_key_tile, f);
-  if (pairs) {
-    ir_value first = larger(b, begin, plain), last = larger(b, first, end);
-    emit_key_tiles(&f->pairs, first, last, true, emit_key_tile, f);
-  }
+  emit_keys_between(&f->pairs, begin, end, emit_key_tile, f);
   if (pairs) emit_pair_sums_end(&f->sums);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   emit_queries_gain(f);

@@ -22,7 +22,7 @@ static int64_t width_of(const attention_plan *p) { return p->spec->grid[p->spec-
 
 /* ---- shapes ---- */
 
-grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s) {
+static grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s) {
   int64_t width = width_of(p);
   grid_shape g = {.width = width};
   g.segments = (int)((width + s->keys - 1) / s->keys);

@@ -12,8 +12,6 @@ typedef struct grid_emitter {
   two_float *fixed;             /* by expr id: values that are the same for all pairs of the call */
 } grid_emitter;
 
-grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s);
-
 /* Emits the code of a tile of keys, of which it is known which they are. */
 typedef void emit_key_tile_function(void *context, const key_tile *keys);
 /* Keys of a tile: of a plan by rows whole rows of the grid, or one of several segments, each a tile of its own. */

@@ -123,9 +123,12 @@ const char *const attention_gradients[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "
                                                            [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
                                                            [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
                                                            [ATTEND_GRADIENT_NARROW_DOTS] =
-                                                               "attend_narrow_dots_gradient"};
+                                                               "attend_narrow_dots_gradient",
+                                                           [ATTEND_TANGENT] = "attend_tangent",
+                                                           [ATTEND_TANGENT_OF_TURNED] = "attend_turned_tangent"};
 
 static const char *gradient_of(const attention_emitter *e) {
+  if (e->is_tangent) return attention_gradients[ATTEND_TANGENT + e->p->of_turned];
   return attention_gradients[e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
                              : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
                              : e->dots            ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow

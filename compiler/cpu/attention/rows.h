@@ -31,7 +31,8 @@ void emit_dot_rows(attention_emitter *e);
 const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype);
 
 /* Opens the emitter's function of gradients. attend_gradient_T has a `write` for rows of q's gradient;
- * attend_narrow_gradient_T is that of the narrow shape, attend_operands_gradient_T that of a plan of operands alone. */
+ * attend_narrow_gradient_T is that of the narrow shape, attend_operands_gradient_T that of a plan of operands alone.
+ * attend_tangent_T and attend_turned_tangent_T are of an emitter of tangents. */
 attention_rows emit_gradient_begin(attention_emitter *e);
 /* A number type's functions for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE. They share those of
  * emit_row_functions, which come first. */
@@ -47,6 +48,8 @@ typedef enum attend_gradient_kind {
   ATTEND_GRADIENT_OF_TURNED,
   ATTEND_GRADIENT_DOTS,
   ATTEND_GRADIENT_NARROW_DOTS,
+  ATTEND_TANGENT,
+  ATTEND_TANGENT_OF_TURNED,
   ATTEND_GRADIENTS
 } attend_gradient_kind;
 extern const char *const attention_gradients[ATTEND_GRADIENTS]; /* their names, before T_DTYPE */

@@ -76,7 +76,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
-  bool rotates = t->paired && e->p->matrix, is_finished = !rotates && !(t->paired && e->p->score);
+  bool rotates = t->paired && e->p->matrix, is_finished = !s->alone && !rotates && !(t->paired && e->p->score);
   ir_value groups = attention_groups(b, t->count, n), last = sub(b, t->count, i64(b, 1));
   ir_value now[ATTENTION_MAX_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
@@ -93,7 +93,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
        (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end)
     emit_products(e, rows, begin, end, sums);
   for (int i = 0; e->dots && i < n * vectors; i++) sums[i] = mul(b, sums[i], e->scale);
-  if (t->paired && e->p->columns) emit_columns_products(s->columns, key, sums);
+  if (t->paired && e->p->columns && !s->alone) emit_columns_products(s->columns, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];
   if (is_finished) emit_finish(s, t, key, n, sums, next);
   else

@@ -10,6 +10,7 @@ typedef struct score_emitter {
   const pair_emitter *pairs;     /* of a plan with a bias, a score or a matrix */
   const column_emitter *columns; /* of one with columns */
   ir_value products; /* of a score: where products are kept, [key][queries]; null: nowhere */
+  bool alone;        /* products are all that is wanted: no columns, no biases, no maxima */
 } score_emitter;
 
 /* The tile's scores, and their maxima with those so far: [register]. A rotated tile has the scores of channels that no

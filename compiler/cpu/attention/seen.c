@@ -41,7 +41,8 @@ static ir_value emit_flag(delta_emitter *d, const expr *flag) {
   return ir_compare_float(e->b, "ogt", emit_expr_f32(&d->walker, flag), lane_constant(e, 0));
 }
 
-bool attention_opens(const attention_plan *p) { return p->mask && p->mask->open && !p->by_rows && !p->by_tiles; }
+/* Whether tiles are told apart that are seen whole: their bias is mask->open. */
+static bool attention_opens(const attention_plan *p) { return p->mask && p->mask->open && !p->by_rows && !p->by_tiles; }
 
 static void emit_states(const pair_emitter *pairs, ir_value seen, ir_value at) {
   const attention_emitter *e = pairs->e;

@@ -9,8 +9,6 @@
  * the grid. */
 void emit_key_tiles(const pair_emitter *pairs, ir_value begin, ir_value end, bool paired, emit_key_tile_function *visit,
                     void *context);
-/* Whether tiles are told apart that are seen whole: their bias is mask->open. */
-bool attention_opens(const attention_plan *p);
 /* The states of all blocks, for the leaves of the tile: of those that were unseen and are so again, unseen. */
 void emit_unseen_blocks(attention_emitter *e);
 /* i1: keys [first, end) of the tile are seen by all of its queries, for all that the bias and `causal` say. */

@@ -33,6 +33,7 @@ typedef struct attention_emitter {
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
   bool calls_squares; /* squares are turned by the module's function (cpu/attention/queries), not in place */
+  bool is_tangent;  /* the function is that of tangents, not of gradients */
   bool dots;        /* rows are bfloat16, two of which a product takes (cpu/attention/dots); else float32 */
   ir_value scale;   /* of dot products: what scores are multiplied by, lanes */
   ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
@@ -95,6 +96,10 @@ ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
 /* A field of the gradient's tile: a pointer, or 64 bits. */
 #define GRADIENT_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_gradient_tile, name)), 8)
+/* A pointer of the tangents' tile. */
+#define TANGENT_TILE(e, name) \
+  ir_load((e)->b, (e)->b->ptr, \
+          ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tangent_tile, name)), 8)
 /* Whether a pointer is not 0: i1. */
 ir_value attention_is_given(const attention_emitter *e, ir_value pointer);
 

@@ -1,8 +1,7 @@
 """What is called with: arrays that are checked, and put as calls take them."""
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import numpy as jnp
@@ -72,35 +71,11 @@ def dense(gradients: Any) -> tuple[Any, ...]:
     return tuple(jnp.zeros(x.shape, x.dtype) if is_zero(x) else x for x in gradients)
 
 
-def never(*given: Any) -> Any:
-    raise AssertionError("refused when it was traced")
-
-
-def values(x: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.value, x, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
-
-
-def is_perturbed(x: Any) -> bool:
-    return any(leaf.perturbed for leaf in jax.tree.leaves(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed")))
-
-
 def no_tangent(what: str) -> ArgumentError:
     return ArgumentError(
         f"{what} has no forward-mode derivatives (jax.jvp, jacfwd, linearize, hessian); expected reverse mode"
         " (jax.vjp, jacrev, grad)"
     )
-
-
-@contextlib.contextmanager
-def no_tangents(what: str) -> Iterator[None]:
-    """JAX's refusal of forward-mode differentiation, which names nobody, by the name of what is called. A jitted call
-    is refused after it was traced, in JAX's words."""
-    try:
-        yield
-    except TypeError as error:
-        if "forward-mode" not in str(error):
-            raise
-        raise no_tangent(what) from error
 
 
 # ---- arguments ----

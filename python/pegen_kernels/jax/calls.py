@@ -21,7 +21,8 @@ from ..refusals import explain
 # ---- the handler ----
 
 _TARGET = "pegen_kernels"
-_ENTRIES = ("encode", "attention", "encode_backward", "attention_backward")  # as pegen/xla.h, like what follows
+# As pegen/xla.h, like what follows.
+_ENTRIES = ("encode", "attention", "encode_backward", "attention_backward", "attention_tangent")
 _ROLES = {
     name: role for role, name in enumerate(
         ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "grad.q_out", "grad.k_out", "grad.q",
@@ -118,7 +119,7 @@ def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -
     it is traced. Where boundaries say how many the handler has them."""
     if has_bounds(views):
         return 0
-    of_host = kernel._sizes["workspace" if entry == "encode" else f"{entry}_workspace"]
+    of_host = kernel._sizes.get("workspace" if entry == "encode" else f"{entry}_workspace")
     numbers = {"flags": flags, "split_keys": int(entry == "attention")}
     asked = _asked(kernel, views, numbers)
     sizes_of = (of_host, cuda_workspace(kernel._info, entry))

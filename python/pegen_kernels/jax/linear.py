@@ -1,6 +1,7 @@
 """Linear functions whose transpose is another kernel: forward mode runs them, reverse mode turns them around."""
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple, Protocol, Sequence
 
 import jax
@@ -15,11 +16,18 @@ class Linear(Protocol):
     """Linear in `given`, of which `residual` says how; of values, so that JAX finds it among programs that it has."""
 
     @property
-    def name(self) -> str:
-        """Who is differentiated, in the words of a refusal."""
+    def no_second(self) -> str:
+        """A refusal of derivatives of derivatives."""
 
-    def refuse(self) -> None:
-        """Raises where there is a transpose alone: reverse mode traces `run`, and never runs it."""
+    @property
+    def takes_none(self) -> bool:
+        """Whether `transposed` takes None for the gradient of what no loss looks at."""
+
+    def refuse(self, on_gpu: bool) -> None:
+        """Raises where there is a transpose alone, there or at all: reverse mode never runs `run`."""
+
+    def like(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Arrays of the types that `run` makes: what reverse mode traces."""
 
     def run(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         ...
@@ -37,24 +45,29 @@ def linear(of: Linear, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(_linear.bind(*leaves, *given, of=of, tree=tree))
 
 
-def _run(*arrays: Any, of: Linear, tree: Any) -> list[Any]:
+def _split(arrays: Sequence[Any], tree: Any) -> tuple[Any, Sequence[Any]]:
     n = tree.num_leaves
-    return list(of.run(tree.unflatten(arrays[:n]), arrays[n:]))
+    return tree.unflatten(arrays[:n]), arrays[n:]
 
 
-def _run_unless_refused(*arrays: Any, of: Linear, tree: Any) -> list[Any]:
-    of.refuse()
-    return _run(*arrays, of=of, tree=tree)
+def _run_on(on_gpu: bool, *arrays: Any, of: Linear, tree: Any) -> list[Any]:
+    of.refuse(on_gpu)
+    return list(of.run(*_split(arrays, tree)))
+
+
+def _run(*arrays: Any, of: Linear, tree: Any) -> list[Any]:
+    platforms = {device.platform for x in arrays if isinstance(x, jax.Array) for device in x.devices()}
+    return _run_on("gpu" in platforms, *arrays, of=of, tree=tree)
 
 
 def _types(*types: Any, of: Linear, tree: Any) -> Any:
-    return jax.make_jaxpr(lambda *arrays: _run(*arrays, of=of, tree=tree))(*types).out_avals
+    return jax.make_jaxpr(lambda *arrays: list(of.like(*_split(arrays, tree))))(*types).out_avals
 
 
 def _tangents(primals: Any, tangents: Any, *, of: Linear, tree: Any) -> tuple[Any, Any]:
     n = tree.num_leaves
     if any(not isinstance(x, ad.Zero) for x in tangents[:n]):
-        raise ArgumentError(f"{of.name}: derivatives of derivatives are there for q and k alone")
+        raise ArgumentError(of.no_second)
     turned = [ad.instantiate_zeros(x) for x in tangents[n:]]
     bind = _linear.bind
     return bind(*primals, of=of, tree=tree), bind(*primals[:n], *turned, of=of, tree=tree)
@@ -62,7 +75,10 @@ def _tangents(primals: Any, tangents: Any, *, of: Linear, tree: Any) -> tuple[An
 
 def _transpose(gradients: Any, *arrays: Any, of: Linear, tree: Any) -> list[Any]:
     n = tree.num_leaves
-    made = of.transposed(tree.unflatten(arrays[:n]), [ad.instantiate_zeros(x) for x in gradients])
+    if all(isinstance(x, ad.Zero) for x in gradients):
+        return [None] * len(arrays)
+    wanted = [None if of.takes_none and isinstance(x, ad.Zero) else ad.instantiate_zeros(x) for x in gradients]
+    made = of.transposed(tree.unflatten(arrays[:n]), wanted)
     return [None] * n + [y if ad.is_undefined_primal(x) else None for x, y in zip(arrays[n:], made)]
 
 
@@ -74,17 +90,24 @@ class _Batched(NamedTuple):
     dims: tuple[Any, ...]
 
     @property
-    def name(self) -> str:
-        return self.of.name
+    def no_second(self) -> str:
+        return self.of.no_second
 
-    def refuse(self) -> None:
-        self.of.refuse()
+    @property
+    def takes_none(self) -> bool:
+        return self.of.takes_none
+
+    def refuse(self, on_gpu: bool) -> None:
+        self.of.refuse(on_gpu)
 
     def _each(self, run: Any, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         def one(leaves: Any, given: Any) -> Any:
             return run(self.tree.unflatten(leaves), given)
 
         return jax.vmap(one, (list(self.dims), 0))(residual, list(given))
+
+    def like(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        return self._each(self.of.like, residual, given)
 
     def run(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         return self._each(self.of.run, residual, given)
@@ -104,9 +127,11 @@ def _batch(arrays: Any, dims: Any, *, of: Linear, tree: Any) -> tuple[Any, Any]:
     return made, (0,) * len(made)
 
 
-_linear.def_impl(_run_unless_refused)
+_linear.def_impl(_run)
 _linear.def_abstract_eval(_types)
 ad.primitive_jvps[_linear] = _tangents
 ad.primitive_transposes[_linear] = _transpose
 batching.primitive_batchers[_linear] = _batch
-mlir.register_lowering(_linear, mlir.lower_fun(_run_unless_refused, multiple_results=True))
+for _platform in (None, "cuda"):
+    _lowered = mlir.lower_fun(functools.partial(_run_on, _platform == "cuda"), multiple_results=True)
+    mlir.register_lowering(_linear, _lowered, platform=_platform)

@@ -1,8 +1,9 @@
-"""attention: with the encoding in it, and its gradients: of q, k, v, operands, inputs and positions."""
+"""attention: with the encoding in it, its gradients (of q, k, v, operands, inputs and positions) and its tangents (of
+q, k and v)."""
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import jax
 from jax import numpy as jnp
@@ -13,18 +14,15 @@ from ..kernel import Kernel
 from .arguments import (
     Rest,
     asked,
-    dense,
     is_of_one_batch,
-    is_perturbed,
     is_zero,
     like,
-    never,
-    no_tangents,
+    no_tangent,
     of_sums,
     prepared,
-    values,
 )
 from .calls import Static, call
+from .linear import linear
 
 
 class _Choices(NamedTuple):
@@ -38,59 +36,103 @@ class _Choices(NamedTuple):
         return call(self.static, entry, given, made, causal=self.causal, scale=self.scale)
 
 
-class _Wanted(NamedTuple):
-    """Gradients that a loss asks for: of "q", "operand.0" and so on."""
-
-    choices: _Choices
-    names: frozenset[str]
+def _run(choices: _Choices, rows: tuple[Any, ...], rest: Rest, with_lse: bool) -> dict[str, Any]:
+    return choices.call("attention", _given(rows, (), rest), _results(choices.static, *rows, with_lse))
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["rows", "made", "rest"], meta_fields=["wanted"])
-class _Residual:
-    """What backward needs of forward: q, k, v, out, lse, and nothing of the scores' size."""
-
-    def __init__(self, rows: tuple[Any, ...], made: tuple[Any, ...], rest: Rest, wanted: _Wanted) -> None:
-        self.rows, self.made, self.rest, self.wanted = rows, made, rest, wanted
-
-
-def _run(choices: _Choices, rows: tuple[Any, ...], rest: Rest, with_lse: bool) -> tuple[Any, ...]:
-    q, _, v = rows
+def _results(static: Static, q: Any, k: Any, v: Any, with_lse: bool) -> dict[str, Any]:
     made = {"out": like(q, v.shape[-1])}
     if with_lse:
-        is_swapped = choices.static.layout == "BNHD" and q.ndim == 4
+        is_swapped = static.layout == "BNHD" and q.ndim == 4
         sizes = (q.shape[0], q.shape[2], q.shape[1]) if is_swapped else q.shape[:-1]
         made["lse"] = jax.ShapeDtypeStruct(sizes, jnp.float32)
-    return tuple(choices.call("attention", {**dict(zip("qkv", rows)), **rest.named()}, made).values())
+    return made
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _attend(choices: _Choices, rows: tuple[Any, ...], rest: Rest) -> Any:
-    return _run(choices, rows, rest, False)[0]
+    return _run(choices, rows, rest, False)["out"]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _attend_with_lse(choices: _Choices, rows: tuple[Any, ...], rest: Rest) -> tuple[Any, ...]:
-    return _run(choices, rows, rest, True)
+    made = _run(choices, rows, rest, True)
+    return made["out"], made["lse"]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _back(wanted: _Wanted, gradients: dict[str, Any], rows: tuple[Any, ...], kept: tuple[Any, ...],
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _back(moves: _Moves, gradients: dict[str, Any], rows: tuple[Any, ...], kept: tuple[Any, ...],
           rest: Rest) -> dict[str, Any]:  # fmt: skip
     """gradients: of out, and of lse where the loss looks at it, by their names in the call."""
-    given = {**gradients, **dict(zip("qkv", rows)), **dict(zip(("out", "lse"), kept)), **rest.named()}
+    given = {**gradients, **_given(rows, kept, rest)}
     made = {f"grad.{name}": jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in zip("qkv", rows)
-            if name in wanted.names}  # fmt: skip
-    return wanted.choices.call(
-        "attention_backward", given, made | of_sums(wanted.choices.static.kernel, rest, wanted.names)
-    )
+            if name in moves.names}  # fmt: skip
+    made |= of_sums(moves.choices.static.kernel, rest, frozenset(moves.names))
+    return moves.choices.call("attention_backward", given, made)
 
 
-# ---- gradients ----
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _forth(choices: _Choices, tangents: tuple[Any, ...], rows: tuple[Any, ...], kept: tuple[Any, ...],
+           rest: Rest) -> tuple[Any, ...]:  # fmt: skip
+    """What out and lse change by where q, k and v do by tangents."""
+    static = choices.static
+    static = static._replace(kernel=static.kernel.with_tangents())
+    given = {**_given(rows, kept, rest), **{f"grad.{name}": x for name, x in zip("qkv", tangents)}}
+    made = {f"grad.{name}": x for name, x in _results(static, *rows, True).items()}
+    made = choices._replace(static=static).call("attention_tangent", given, made)
+    return made["grad.out"], made["grad.lse"]
 
 
-def _refuse_unknown(kernel: Kernel, names: frozenset[str]) -> None:
+def _given(rows: tuple[Any, ...], kept: tuple[Any, ...], rest: Rest) -> dict[str, Any]:
+    return {**dict(zip("qkv", rows)), **dict(zip(("out", "lse"), kept)), **rest.named()}
+
+
+# ---- derivatives ----
+
+
+class _Moves(NamedTuple):
+    """Tangents of what is differentiated by ("q", "operand.0" and so on) to those of out and lse. Its residual is q, k
+    and v, out and lse, and the rest: nothing of the scores' size."""
+
+    choices: _Choices
+    names: tuple[str, ...]
+
+    @property
+    def no_second(self) -> str:
+        return f"{self.choices.static.kernel.name}: attention has no gradients of gradients"
+
+    @property
+    def takes_none(self) -> bool:
+        return True
+
+    def refuse(self, on_gpu: bool) -> None:
+        of = f"attention of {self.choices.static.kernel.name}"
+        if not set(self.names) <= set("qkv"):
+            raise no_tangent(f"{of} at positions, operands or inputs")
+        if on_gpu:
+            raise no_tangent(f"{of} on GPUs")
+
+    def like(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        return residual[1]
+
+    def run(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        moved = dict(zip(self.names, given))
+        tangents = [moved[name] if name in moved else jnp.zeros_like(x) for name, x in zip("qkv", residual[0])]
+        return _forth(self.choices, tuple(tangents), *residual)
+
+    def transposed(self, residual: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        of_out, of_lse = gradients
+        given = {"grad.out": jnp.zeros_like(residual[1][0]) if of_out is None else of_out}
+        if of_lse is not None:
+            given["grad.lse"] = of_lse
+        made = _back(self, given, *residual)
+        gains = residual[2].gradients(made).named() | {name: made.get(f"grad.{name}") for name in "qkv"}
+        return tuple(gains[name] for name in self.names)
+
+
+def _refuse_unknown(kernel: Kernel, names: Sequence[str]) -> None:
     gains = gains_of_attention(kernel)
-    lacks = [what for name, what in asked(kernel).items() if name in names - gains]
+    lacks = [what for name, what in asked(kernel).items() if name in names and name not in gains]
     if "q" not in gains:
         lacks.append("q, k and v require gradients")
     if lacks:
@@ -99,44 +141,28 @@ def _refuse_unknown(kernel: Kernel, names: frozenset[str]) -> None:
         )
 
 
-def _forward(choices: _Choices, rows: Any, rest: Any) -> tuple[Any, Any]:
-    names = frozenset(name for name, x in [*zip("qkv", rows), *rest.named().items()] if is_perturbed(x))
-    _refuse_unknown(choices.static.kernel, names)
-    given, plain = values(rows), values(rest)
-    made = _attend_with_lse(choices, given, plain)
-    return made, _Residual(given, made, plain, _Wanted(choices, names))
+def _tangents(choices: _Choices, given: Any, tangents: Any) -> tuple[Any, Any]:
+    (rows, rest), (of_rows, of_rest) = given, tangents
+    moved = {name: x for name, x in [*zip("qkv", of_rows), *of_rest.named().items()] if not is_zero(x)}
+    _refuse_unknown(choices.static.kernel, tuple(moved))
+    made = _attend_with_lse(choices, rows, rest)
+    return made, linear(_Moves(choices, tuple(moved)), (rows, made, rest), tuple(moved.values()))
 
 
-def _forward_of_one(choices: _Choices, rows: Any, rest: Any) -> tuple[Any, Any]:
-    made, residual = _forward(choices, rows, rest)
-    return made[0], residual
+def _tangents_of_one(choices: _Choices, given: Any, tangents: Any) -> tuple[Any, Any]:
+    made, moved = _tangents(choices, given, tangents)
+    return made[0], moved[0]
 
 
-def _backward(choices: _Choices, residual: _Residual, gradients: Any) -> tuple[Any, Any]:
-    rest = residual.rest
-    if all(is_zero(x) for x in gradients):
-        return (None,) * 3, rest.gradients({})
-    given = {"grad.out": dense(gradients[:1])[0]}
-    if not is_zero(gradients[1]):
-        given["grad.lse"] = gradients[1]
-    made = _back(residual.wanted, given, residual.rows, residual.made, rest)
-    return tuple(made.get(f"grad.{name}") for name in "qkv"), rest.gradients(made)
+def _no_second(of: _Moves | _Choices, *_: Any) -> Any:
+    choices = of.choices if isinstance(of, _Moves) else of
+    raise ArgumentError(_Moves(choices, ()).no_second)
 
 
-def _backward_of_one(choices: _Choices, residual: _Residual, gradient: Any) -> tuple[Any, Any]:
-    lse = residual.made[1]
-    return _backward(choices, residual, (gradient, jax.custom_derivatives.SymbolicZero(jax.typeof(lse))))
-
-
-def _back_forward(wanted: _Wanted, *given: Any) -> tuple[Any, Any]:
-    if is_perturbed(given):
-        raise ArgumentError(f"{wanted.choices.static.kernel.name}: attention has no gradients of gradients")
-    return _back(wanted, *values(given)), None
-
-
-_attend.defvjp(_forward_of_one, _backward_of_one, symbolic_zeros=True)
-_attend_with_lse.defvjp(_forward, _backward, symbolic_zeros=True)
-_back.defvjp(_back_forward, never, symbolic_zeros=True)
+_attend.defjvp(_tangents_of_one, symbolic_zeros=True)
+_attend_with_lse.defjvp(_tangents, symbolic_zeros=True)
+_back.defjvp(_no_second, symbolic_zeros=True)
+_forth.defjvp(_no_second, symbolic_zeros=True)
 
 
 # ---- what is called ----
@@ -146,9 +172,9 @@ def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, 
               operands: Any = None, inputs: Any = None, causal: bool = False, scale: float = 0.0,
               with_lse: bool = False, layout: str = "BHND", cu_seqlens: Any = None,
               k_cu_seqlens: Any = None) -> Any:  # fmt: skip
-    """Attention with the encoding in it, as of `Kernel.attention`; under jit, vmap, shard_map and reverse-mode
-    differentiation. layout: of q, k, v and the result. Gradients are those that the kernel has: of q, k, v, operands,
-    inputs and positions.
+    """Attention with the encoding in it, as of `Kernel.attention`; under jit, vmap, shard_map and differentiation:
+    reverse mode, and on processors forward mode by q, k and v. layout: of q, k, v and the result. Gradients are those
+    that the kernel has: of q, k, v, operands, inputs and positions.
 
     cu_seqlens: [S+1] int32, sequences of different lengths whose rows follow each other: q [total,H,head_dim] has those
     of sequence i from cu_seqlens[i] to cu_seqlens[i+1], and so have k and v by k_cu_seqlens, which is cu_seqlens where
@@ -169,8 +195,7 @@ def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, 
         raise ArgumentError("q, k, v: one of them is None")
     is_flat = is_of_one_batch({"q": q, "k": k, "v": v}, bounds)
     choices = _Choices(Static(kernel, names, "BNHD" if is_flat else layout, False), bool(causal), float(scale))
-    with no_tangents(f"attention of {kernel.name}"):
-        made = (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
+    made = (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
     if not is_flat:
         return made
     return (made[0][0], made[1][0].T) if with_lse else made[0]

@@ -53,6 +53,10 @@ def _back_all(wanted: _Wanted, gradients: tuple[Any, ...], kept: tuple[Any, ...]
 # ---- derivatives ----
 
 
+def _no_second(static: Static) -> str:
+    return f"{static.kernel.name}: derivatives of derivatives are there for q and k alone"
+
+
 class _Wanted(NamedTuple):
     """What is differentiated by: "rows", "positions", "operand.0" and so on."""
 
@@ -67,12 +71,19 @@ class _Turn(NamedTuple):
     wanted: _Wanted
 
     @property
-    def name(self) -> str:
-        return self.wanted.static.kernel.name
+    def no_second(self) -> str:
+        return _no_second(self.wanted.static)
 
-    def refuse(self) -> None:
+    @property
+    def takes_none(self) -> bool:
+        return False
+
+    def refuse(self, on_gpu: bool) -> None:
         if not self.wanted.names <= {"rows"}:
-            raise no_tangent(f"encode of {self.name} at positions, operands or inputs")
+            raise no_tangent(f"encode of {self.wanted.static.kernel.name} at positions, operands or inputs")
+
+    def like(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        return self.run(residual, given)
 
     def run(self, residual: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         static, (_, rest) = self.wanted.static, residual
@@ -84,8 +95,8 @@ class _Turn(NamedTuple):
         kept, rest = residual
         if "encode_backward" not in static.kernel.entries:
             raise ArgumentError(
-                f"q and k require gradients, which {self.name} does not have yet; expected jax.lax.stop_gradient of"
-                " them"
+                f"q and k require gradients, which {static.kernel.name} does not have yet; expected"
+                " jax.lax.stop_gradient of them"
             )
         if names <= {"rows"} and not static.kernel.needs_input:
             return _back(static, tuple(gradients), rest)
@@ -100,11 +111,18 @@ class _TurnBack(NamedTuple):
     static: Static
 
     @property
-    def name(self) -> str:
-        return self.static.kernel.name
+    def no_second(self) -> str:
+        return _no_second(self.static)
 
-    def refuse(self) -> None:
+    @property
+    def takes_none(self) -> bool:
+        return False
+
+    def refuse(self, on_gpu: bool) -> None:
         pass
+
+    def like(self, rest: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+        return self.run(rest, given)
 
     def run(self, rest: Any, given: Sequence[Any]) -> tuple[Any, ...]:
         return _back(self.static, tuple(given), rest)

@@ -1,10 +1,11 @@
-"""Operators of attention: `attention`, `attention_with_lse` and their gradient, `attention_backward`.
+"""Operators of attention: `attention`, `attention_with_lse`, their gradient, `attention_backward`, and their forward
+mode, `attention_tangent`.
 
 What the gradient keeps of the forward pass are q, k, v, the output and the log-sum-exps of queries, [B,H,N] in float32:
 nothing of the size of the scores. `attention_with_lse` hands these out, for attention over keys that come in pieces.
 What a bias has of operands (slopes, tables of displacements, projections) is learned: they have gradients, too, and so
-have inputs of the queries that it reads (PaPE), and positions. With cu_seqlens, sequences of different lengths follow
-each other: q, k and v are [total,H,D].
+have inputs of the queries that it reads (PaPE), and positions. Tangents are those of q, k and v, on processors. With
+cu_seqlens, sequences of different lengths follow each other: q, k and v are [total,H,D].
 """
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from torch import Tensor
 from ..arrays import View, raw_view
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
+from ..kernel import Kernel
 from . import extension
 from .gradients import folded_positions, folded_rows, is_recorded, refuse_flat
 from .names import kernel_of
 from .operators import adjacent, define, gradient_of, library, operators, plain, result, stream_of
-from .tangents import no_tangent, refuse_tangents
+from .tangents import have_tangents, no_tangent, refuse_tangents
 
 
 class _Choices(NamedTuple):
@@ -51,9 +53,9 @@ def wanted_of(wanted: int, operands: Sequence[Any], inputs: Sequence[Any],
 
 
 def _call(entry: str, tensors: dict[str, Tensor | None], operands: Sequence[Tensor], inputs: Sequence[Tensor],
-          causal: bool, scale: float, kernel: str, workspace: str = "workspace",
-          finish: str = "", **numbers: int) -> None:  # fmt: skip
-    found = kernel_of(kernel)
+          causal: bool, scale: float, kernel: str | Kernel, workspace: str = "workspace",
+          finish: str = "", threads: int = 1, **numbers: int) -> None:  # fmt: skip
+    found = kernel_of(kernel) if isinstance(kernel, str) else kernel
     views = {name: raw_view(name, x) for name, x in tensors.items() if x is not None}
     for what, given, infos in (("operands", operands, found.operands), ("inputs", inputs, found.inputs)):
         if len(given) != len(infos):
@@ -64,7 +66,7 @@ def _call(entry: str, tensors: dict[str, Tensor | None], operands: Sequence[Tens
 
     found._call(entry, views, listed("operand", operands, found.operands), listed("input", inputs, found.inputs),
                 {"causal": int(causal), "scale": scale, **numbers}, stream=stream_of(tensors["q"]),
-                workspace=workspace, finish=finish)  # fmt: skip
+                workspace=workspace, finish=finish, threads=threads)  # fmt: skip
 
 
 def _attention_with_lse(q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, k_positions: Tensor | None,
@@ -103,6 +105,22 @@ def _attention_backward(grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Ten
     return made
 
 
+def _attention_tangent(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, of_q: Tensor, of_k: Tensor,
+                       of_v: Tensor, positions: Tensor | None, k_positions: Tensor | None, operands: Sequence[Tensor],
+                       inputs: Sequence[Tensor], causal: bool, scale: float, kernel: str,
+                       cu_seqlens: Tensor | None = None,
+                       k_cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q, k, v, out, *moved = map(adjacent, (q, k, v, out, of_q, of_k, of_v))
+    made = _fake_attention_with_lse(q, k, v)
+    tensors = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "positions": positions, "k_positions": k_positions}
+    tensors |= {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
+    tensors |= {f"grad.{name}": x for name, x in zip((*"qkv", "out", "lse"), (*moved, *made))}
+    most = q.numel() * k.shape[-2 if k.ndim == 4 else 0] >> 18  # as the operators in C share work
+    _call("attention_tangent", tensors, operands, inputs, causal, scale, kernel_of(kernel).with_tangents(),
+          threads=max(1, min(most, torch.get_num_threads())))  # fmt: skip
+    return made
+
+
 def _fake_attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
     return result(adjacent(q), v.shape[-1])
 
@@ -137,6 +155,12 @@ define(
     "(Tensor grad, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,"
     f" {_PLACES}, int wanted=0, {_BOUNDS}) -> Tensor[]",
     _attention_backward, _fake_attention_backward,
+)  # fmt: skip
+define(
+    "attention_tangent",
+    "(Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor of_q, Tensor of_k, Tensor of_v,"
+    f" {_PLACES}, {_BOUNDS}) -> (Tensor, Tensor)",
+    _attention_tangent, _fake_attention_with_lse, ("CPU",),
 )  # fmt: skip
 
 # ---- gradients ----
@@ -185,6 +209,18 @@ def _unfolded(size: int, made: Sequence[Tensor]) -> Any:
     return tuple(x.unflatten(0, (size, -1)) for x in made), (0,) * len(made)
 
 
+def _is_flat(x: Tensor, dim: Any) -> bool:
+    """Samples [N,H,D] would follow each other as tokens of one batch."""
+    return x.ndim - (dim is not None) == 3
+
+
+def _each(function: Any, size: int, choices: _Choices, given: Sequence[Any], dims: Sequence[Any]) -> Any:
+    """A call for each sample of vmap's."""
+    each = [[x if d is None else x.select(d, i) for x, d in zip(given, dims)] for i in range(size)]
+    made = [torch.stack(xs) for xs in zip(*(function.apply(choices, *xs) for xs in each))]
+    return tuple(made), (0,) * len(made)
+
+
 def _folded_places(size: int, choices: _Choices, batches: int, places: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
     """positions, k_positions, operands and inputs."""
     n = choices.n_operands
@@ -216,20 +252,43 @@ class _Backward(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         raise _no_second(ctx.kernel)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise no_tangent(_attention_of(ctx.kernel))
+    jvp = backward
 
     @staticmethod
     def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
         size, dims = info.batch_size, dims[1:]
-        if choices.wanted:  # gradients of what all samples share differ from sample to sample
-            each = [[x if d is None else x.select(d, i) for x, d in zip(given, dims)] for i in range(size)]
-            made = [torch.stack(xs) for xs in zip(*(_Backward.apply(choices, *xs) for xs in each))]
-            return tuple(made), (0,) * len(made)
+        if choices.wanted or _is_flat(given[2], dims[2]):
+            return _each(_Backward, size, choices, given, dims)  # gradients of what all share differ from each to each
         rows = _folded(size, given[:7], dims[:7])
         places = _folded_places(size, choices, rows[2].shape[0] // size, given[7:], dims[7:])
         return _unfolded(size, _Backward.apply(choices, *rows, *places))
+
+
+class _Tangent(torch.autograd.Function):
+    """choices, q, k, v, out, lse, what q, k and v change by, places; what the output and lse change by."""
+
+    @staticmethod
+    def forward(choices: _Choices, *given: Any) -> Any:
+        return plain("attention_tangent")(*given[:8], *_flat(choices, given[8:]), *choices.bounds)
+
+    setup_context, backward, jvp = _Backward.setup_context, _Backward.backward, _Backward.jvp
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
+        size, dims = info.batch_size, dims[1:]
+        if _is_flat(given[0], dims[0]):
+            return _each(_Tangent, size, choices, given, dims)
+        rows = _folded(size, given[:8], dims[:8])
+        places = _folded_places(size, choices, rows[0].shape[0] // size, given[8:], dims[8:])
+        return _unfolded(size, _Tangent.apply(choices, *rows, *places))
+
+
+def _saved(ctx: Any) -> tuple[list[Tensor], list[Tensor | None]]:
+    """q, k, v, out and lse; positions, k_positions, operands and inputs."""
+    saved = ctx.saved_tensors  # once: checkpoints compute them anew
+    rest = list(saved[5:])
+    places = [rest.pop(0) if has else None for has in ctx.has]
+    return saved[:5], places + rest
 
 
 class _Function(torch.autograd.Function):
@@ -245,23 +304,29 @@ class _Function(torch.autograd.Function):
         ctx.choices = inputs[0]._replace(wanted=wanted)
         ctx.set_materialize_grads(False)
         ctx.has = [x is not None for x in inputs[4:6]]
-        ctx.save_for_backward(*inputs[1:4], *output, *(x for x in inputs[4:] if x is not None))
+        kept = (*inputs[1:4], *output, *(x for x in inputs[4:] if x is not None))
+        ctx.save_for_backward(*kept)
+        ctx.save_for_forward(*kept)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None) -> Any:
-        *rows, out, lse = (saved := ctx.saved_tensors)[:5]  # once: checkpoints compute them anew
-        rest = list(saved[5:])
-        places = [rest.pop(0) if has else None for has in ctx.has]
-        places += rest
-        grad = torch.zeros_like(out) if grad is None else grad
-        made = _call_backward(ctx.choices, grad, grad_lse, *rows, out, lse, *places)
+        kept, places = _saved(ctx)
+        grad = torch.zeros_like(kept[3]) if grad is None else grad
+        made = _call_backward(ctx.choices, grad, grad_lse, *kept, *places)
         of_rest, wanted, rest = iter(made[3:]), ctx.choices.wanted, (*places[2:], *places[:2])
         gains = [next(of_rest).to(x.dtype) if wanted >> i & 1 else None for i, x in enumerate(rest)]
         return (None, *made[:3], *gains[-2:], *gains[:-2])
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise no_tangent(_attention_of(ctx.choices.kernel))
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        choices, (kept, places) = ctx.choices, _saved(ctx)
+        who = _attention_of(choices.kernel)
+        if kept[0].is_cuda:
+            raise no_tangent(f"{who} on GPUs")
+        if any(x is not None for x in tangents[3:]):
+            raise no_tangent(f"{who} at positions, operands or inputs")
+        moved = [x.new_zeros(x.shape[-1:]).expand(x.shape) if to is None else to for x, to in zip(kept, tangents[:3])]
+        return _Tangent.apply(choices, *kept, *moved, *places)
 
     @staticmethod
     def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
@@ -276,7 +341,8 @@ _apply = super(torch.autograd.Function, _Function).apply
 
 
 def _call_backward(choices: _Choices, *given: Any) -> Any:
-    refuse_tangents(_attention_of(choices.kernel), given)
+    if have_tangents(given):
+        raise _no_second(choices.kernel)
     try:
         if torch._C._are_functorch_transforms_active():
             return _Backward.apply(choices, *given)
@@ -298,9 +364,8 @@ def _run(name: str, q: Any, k: Any, v: Any, positions: Any, k_positions: Any, op
          scale: float, kernel: str, *bounds: Any) -> Any:  # fmt: skip
     """The kernel, inside a function of autograd's where a gradient is recorded."""
     tensors = (q, k, v, positions, k_positions, *operands, *inputs)
-    refuse_tangents(_attention_of(kernel), tensors)
     is_transformed = torch._C._are_functorch_transforms_active()
-    if not is_transformed and not is_recorded(tensors):
+    if not is_transformed and not is_recorded(tensors) and not have_tangents(tensors):
         return plain(name)(q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel, *bounds)
     choices = _choices(operands, causal, scale, kernel, 0, *bounds)
     made = (_Function.apply if is_transformed else _apply)(choices, *tensors)
@@ -321,7 +386,12 @@ def attend(name: str, *given: Any) -> Any:
 
 
 def _implement(name: str) -> None:
-    library.impl(name, lambda *given: _run(name, *given), "Autograd")
+    def autograd(*given: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():  # which cannot look into operators
+            refuse_tangents(_attention_of(given[9]), (*given[:5], *given[5], *given[6]))
+        return _run(name, *given)
+
+    library.impl(name, autograd, "Autograd")
 
 
 def _backward_operator(*given: Any) -> Any:
@@ -329,6 +399,15 @@ def _backward_operator(*given: Any) -> Any:
     return list(_call_backward(_choices(operands, *rest), *given[:9], *operands, *inputs))
 
 
+def _tangent_operator(*given: Any) -> Any:
+    operands, inputs, causal, scale, kernel, *bounds = given[10:]
+    tensors = (*given[:10], *operands, *inputs)
+    if have_tangents(tensors) or is_recorded(tensors):
+        raise _no_second(kernel)
+    return plain("attention_tangent")(*given)
+
+
 for _name in ("attention", "attention_with_lse"):
     _implement(_name)
 library.impl("attention_backward", _backward_operator, "Autograd")
+library.impl("attention_tangent", _tangent_operator, "Autograd")

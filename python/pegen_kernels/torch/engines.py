@@ -1,5 +1,6 @@
-"""Rotary layers of serving engines in kernels. vLLM and SGLang load `register_vllm` and `register_sglang` by
-themselves where this package is installed beside them (their groups of entry points in pyproject.toml).
+"""Rotary layers of serving engines in kernels, and vLLM's step from a projection's rows to its cache. vLLM and SGLang
+load `register_vllm` and `register_sglang` by themselves where this package is installed beside them (their groups of
+entry points in pyproject.toml).
 
 A layer of both holds cosines and sines of each position, and rotates rows of q and k `[tokens, heads * head_size]`.
 What it rotates by is measured once, when it is made: its own `forward_native` turns the first channel of each pair at
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from . import rotary
+from .names import kernel_of
 
 _log = logging.getLogger("pegen_kernels")
 _WHOLE = 2.0**-18  # a difference of float32 rows that is theirs, not of another rotation
@@ -166,6 +168,51 @@ def register_vllm() -> None:
             made, option = in_kernels(base), base.name
             base.register_oot(made)
             made.name = option  # which register_oot has made the name of the class
+
+
+def pages(kv_cache: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+    """Keys and values [blocks, tokens of a block, heads, head_size] of vLLM's cache of a layer, as GPUs' backends see
+    it: [blocks, heads, tokens of a block, 2 head_size], or [2, blocks, tokens of a block, heads, head_size]."""
+    if kv_cache.ndim == 4 and kv_cache.shape[-1] == 2 * head_size:
+        keys, values = kv_cache.transpose(1, 2).split(head_size, -1)
+    elif kv_cache.ndim == 5 and (kv_cache.shape[0], kv_cache.shape[-1]) == (2, head_size):
+        keys, values = kv_cache.unbind(0)
+    else:
+        raise ArgumentError(
+            f"kv_cache has the shape {list(kv_cache.shape)}; expected [blocks, heads, tokens of a block,"
+            f" {2 * head_size}] or [2, blocks, tokens of a block, heads, {head_size}]"
+        )
+    return keys, values
+
+
+def qk_norm_rope_kvcache_update(qkv: Tensor, q_out: Tensor, positions: Tensor, q_weight: Tensor, k_weight: Tensor,
+                                rms_norm_eps: float, cos_sin_cache: Tensor, is_neox: bool, kv_cache: Tensor,
+                                slot_mapping: Tensor, threads: int = 1) -> None:  # fmt: skip
+    """vLLM's `do_qk_norm_rope_kvcache_update` on a processor, by one call of `append`: norms of q and k, their
+    rotation, k and v into the cache. Everything is computed in float32 and rounded once.
+
+    qkv: [tokens, (H + 2 Hkv) D]; q_out: [tokens, H, D]; positions: [tokens]; q_weight, k_weight: [D]; cos_sin_cache:
+    [positions, rotary_dim], cosines and then sines; kv_cache: as of `pages`; slot_mapping: [tokens] int64, -1: the
+    token stays out of the cache. It may be shorter than qkv: what is behind it is padding. Keys are written to the
+    cache alone: there is no k_out, which attention that reads the cache has no use for.
+    """
+    if q_out.ndim != 3:
+        raise ArgumentError(f"q_out has {q_out.ndim} dimensions; expected [tokens, heads, head_size]")
+    tokens, (heads, size) = len(slot_mapping), q_out.shape[1:]
+    keys, values = pages(kv_cache, size)
+    width = (heads + 2 * keys.shape[2]) * size
+    if qkv.ndim != 2 or qkv.shape[1] != width:
+        raise ArgumentError(f"qkv has the shape {list(qkv.shape)}; expected [tokens, {width}], of all heads")
+    if positions.ndim != 1:  # of a rotation by sections
+        raise ArgumentError(f"positions has {positions.ndim} dimensions; expected [tokens]")
+    q, k, v = qkv[:tokens].unflatten(-1, (-1, size)).split([heads, keys.shape[2], keys.shape[2]], 1)
+    numbers = cos_sin_cache[positions[:tokens]].float()[:, None].chunk(2, -1)
+    layout = "split" if is_neox else "interleaved"
+    kernel = kernel_of(rotary.given_kernel(size, cos_sin_cache.shape[1], layout, "fused"))
+    kernel.append(
+        q, k, v, torch.zeros(tokens, 1), inputs=numbers, cache=keys, v_cache=values, slots=slot_mapping,
+        q_norm=q_weight, k_norm=k_weight, epsilon=rms_norm_eps, out=q_out[:tokens], threads=threads,
+    )  # fmt: skip
 
 
 def register_sglang() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from ..errors import PegenError
 from . import rotary
 
 _PRODUCTS = ("rounded", "float32")  # ways in which models' own code rounds, as of specs/more/cos_sin.lua
+_LAYOUTS = ("split", "interleaved")  # of pairs of channels, as there
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -30,14 +32,16 @@ class RotaryPosEmb(nn.Module):
 
 def _rotate(of: type, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> tuple[Tensor, Tensor]:
     """of: the class of the layer whose forward was replaced, which still has its own."""
-    name = ""
-    if _fits(q, k, cos, sin, unsqueeze_dim):
+    name, dim, numbers = "", unsqueeze_dim, (cos, sin)
+    if dim == 0 and cos.ndim == 2:  # one image or sequence: cosines of its tokens
+        dim, numbers = 1, (cos[None], sin[None])
+    if _fits(q, k, *numbers, dim):
         name = _kernel_of(of, q.dtype, cos.dtype, q.shape[-1], cos.shape[-1])
     if not name:
         return _own(of)(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
-    rows = (q, k) if unsqueeze_dim == 1 else (q.transpose(1, 2), k.transpose(1, 2))
-    made = _turn(name, rows, cos, sin)
-    return (made[0], made[1]) if unsqueeze_dim == 1 else (made[0].transpose(1, 2), made[1].transpose(1, 2))
+    rows = (q, k) if dim == 1 else (q.transpose(1, 2), k.transpose(1, 2))
+    made = _turn(name, rows, *numbers)
+    return (made[0], made[1]) if dim == 1 else (made[0].transpose(1, 2), made[1].transpose(1, 2))
 
 
 def _fits(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int) -> bool:
@@ -95,9 +99,9 @@ def _found(of: type, dtype: torch.dtype, cos_dtype: torch.dtype, head_dim: int, 
             expected = _own(of)(*rows, *numbers)
         except Exception:  # it takes other arguments
             return ""
-        for products in _PRODUCTS:
+        for layout, products in itertools.product(_LAYOUTS, _PRODUCTS):
             try:
-                name = rotary.given_kernel(head_dim, head_dim, "split", products)
+                name = rotary.given_kernel(head_dim, head_dim, layout, products)
                 found = _turn(name, rows, *numbers)
             except PegenError:  # there is no such kernel here
                 continue

@@ -168,11 +168,12 @@ def plain(name: str) -> Any:
     return _kernels[name][torch._C._len_torch_dispatch_stack() > 0]
 
 
-def define(name: str, schema: str, function: Any, fake: Any) -> None:
-    """An operator and its overloads. function: what it is where it is not C; fake: what its results are."""
+def define(name: str, schema: str, function: Any, fake: Any,
+           devices: Sequence[str] = () if _is_c else ("CPU", "CUDA")) -> None:  # fmt: skip
+    """An operator and its overloads. function: what it is on devices where it is not C; fake: what its results are."""
     for overload in OVERLOADS:
         library.define(f"{name}{overload}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
-        for device in () if _is_c else ("CPU", "CUDA"):
+        for device in devices:
             library.impl(name + overload, function, device)
         torch.library.register_fake(f"{NAMESPACE}::{name}{overload}", fake, lib=library)
     packet = getattr(getattr(torch.ops, NAMESPACE), name)

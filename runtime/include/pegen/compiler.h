@@ -46,6 +46,7 @@ typedef struct pegen_compile_request {
   int32_t trust_spec; /* 1: as --trust-spec, for your own descriptions on systems without seccomp */
   /* What follows came with 0.2. */
   int64_t max_cache; /* MiB that the cache's folder may have after an entry is stored; 0: PEGEN_CACHE_MIB; -1: any */
+  int32_t tangents;  /* 1: as --tangents */
 } pegen_compile_request;
 
 enum { PEGEN_CACHE_MIB = 1024 };

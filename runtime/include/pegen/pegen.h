@@ -27,6 +27,7 @@
  *     NAME_encode_backward         as encode, and r grad->q_out k_out (q k: what encode wrote or read);
  *                                  w grad->q k operands inputs positions table
  *     NAME_attention_backward      as attention, and r out lse grad->out (lse); w grad->q k v operands inputs positions
+ *     NAME_attention_tangent       as attention, and r out lse grad->q k v; w grad->out (lse)
  *     NAME_prepare_backward        as prepare, and r grad->table; w grad->operands positions
  *     NAME_..._backward_finish     the same arguments, after all parts, where operands, inputs or positions gain
  *     NAME_..._workspace           bytes that args->workspace must have; 0: none, or wrong arguments
@@ -306,12 +307,24 @@ enum {
  * inputs of skipped tokens. What has no gradient is refused (NO_GRADIENT), such as positions of a tabulated grid. Where
  * an operand, positions or inputs of a score gain NAME_attention_backward_finish follows, as in encode. Up to as many
  * parts as k has heads in all batches share no work.
+ *
+ * ---- NAME_attention_tangent ----
+ *
+ * Forward mode (Jacobian times vector), of objects that were compiled with --tangents, on processors. It takes the
+ * arguments of NAME_attention but pages, where out and lse are what that wrote, and
+ *
+ *   grad->q, k, v        in: what q, k and v change by, of their shapes and types, any strides, 0 included
+ *   grad->out            out: what out changes by, of its shape and type, rounded once
+ *   grad->lse            out: what lse changes by, [B,H,N] float32; NULL: not wanted
+ *
+ * Positions, inputs and operands do not change (NO_GRADIENT). Hidden keys leave no trace, and a query that sees nothing
+ * has 0.
  */
 typedef struct pegen_grad_args {
   uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
   uint32_t flags; /* PEGEN_GRAD_ */
-  const DLTensor *q_out, *k_out, *out, *lse; /* coming in; out and lse are attention's */
-  DLTensor *q, *k, *v; /* going out */
+  const DLTensor *q_out, *k_out, *out, *lse; /* coming in; out and lse are attention's, and of its tangent go out */
+  DLTensor *q, *k, *v; /* going out; of attention's tangent coming in */
   DLTensor *const *operands, *const *inputs; /* in the order of args->operands and args->inputs */
   DLTensor *positions, *k_positions;
   /* What follows came later. */
@@ -584,6 +597,7 @@ typedef struct pegen_kernel {
   int32_t has_origin; /* 1: columns count positions from args->origin, or from the middle of a call's tokens; 0: from
                          where the description says */
   int32_t reads_narrow_pairs; /* 1: numbers of pairs may be bfloat16 or float16; 0: of kernels of before */
+  pegen_entry *attention_tangent; /* NULL: compiled without --tangents */
 } pegen_kernel;
 
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)

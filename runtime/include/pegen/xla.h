@@ -30,7 +30,13 @@
 extern "C" {
 #endif
 
-enum { PEGEN_XLA_ENCODE = 0, PEGEN_XLA_ATTENTION = 1, PEGEN_XLA_ENCODE_BACKWARD = 2, PEGEN_XLA_ATTENTION_BACKWARD = 3 };
+enum {
+  PEGEN_XLA_ENCODE = 0,
+  PEGEN_XLA_ATTENTION = 1,
+  PEGEN_XLA_ENCODE_BACKWARD = 2,
+  PEGEN_XLA_ATTENTION_BACKWARD = 3,
+  PEGEN_XLA_ATTENTION_TANGENT = 4 /* on processors */
+};
 
 /* What a buffer is: fields of pegen_args, then of its grad. */
 enum {
