@@ -72,11 +72,7 @@ def _fields(config: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, 
         return _fields({"model_type": f"{model}_text", **text})
     if f"{model}_text" in models.LAYOUT:  # older files have no part for it
         return {**config, "model_type": f"{model}_text"}
-    import difflib  # of an error alone: every program that imports the package reads this file
-
-    near = difflib.get_close_matches(str(model), [*models.LAYOUT, *models.IMAGES], 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise _wrong(f"model_type is {model!r}, whose pairs of channels are not known; {hint}'rope' has options for them")
+    raise _wrong(f"model_type is {model!r}, whose pairs of channels are not known; 'rope' has options for them")
 
 
 def _by_layers(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -306,7 +302,7 @@ def described(
 
 def main(words: Sequence[str]) -> int:
     """`pegen specs --config FILE`: prints the command of a configuration."""
-    import argparse  # of the command alone
+    import argparse  # of the command alone: every program that imports the package reads this file
 
     parser = argparse.ArgumentParser("pegen specs --config", description=main.__doc__)
     parser.add_argument("file", metavar="FILE", help="config.json of a model of transformers")

@@ -308,7 +308,6 @@ class Files(unittest.TestCase):
         llama = {"model_type": "llama", "head_dim": 64}
         for fields, layer_type, words in (
             ({"model_type": "nobody"}, None, "model_type is 'nobody', whose pairs .* known; 'rope' has options"),
-            ({"model_type": "lama"}, None, "did you mean 'llama'"),
             ({"model_type": "llama"}, None, "'head_dim', or 'hidden_size'"),
             ({**llama, "rope_scaling": {"type": "of_nobody", "factor": 2}}, None, "rope_type is 'of_nobody'"),
             ({**llama, "rope_scaling": {"type": "yarn", "msale": 1.0}}, None, "'msale' of rope type 'yarn'"),

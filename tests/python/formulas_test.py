@@ -301,6 +301,29 @@ class Inputs(Formulas):
         with self.assertRaisesRegex(pk.ArgumentError, "expected float32"):
             kernel.attention(q, k, v, inputs=[c[:, :, 4:].astype("float16"), c])
 
+    def test_dual_chunk(self):
+        """Distances of the paper's three cases, of chunks of 4 tokens and a trained length of 7."""
+        n, s, c, d = 19, 4, 7, 16
+        q, k, v = (rows(1, 2, n, d, seed=seed) for seed in (1, 2, 3))
+        i, inside = numpy.arange(n), numpy.arange(n) % s
+        apart = i[:, None] // s - i // s
+        of_query = numpy.where(apart == 0, inside[:, None],
+                               numpy.where(apart == 1, numpy.minimum(inside + s, c - 1)[:, None], c - 1))  # fmt: skip
+        distance = of_query - inside
+        self.assertLess(distance[apart >= 0].max(), c)
+        theta = 10000.0 ** (-numpy.arange(0, d, 2) / d)
+        scores = numpy.zeros((1, 2, n, n))
+        for a, b in numpy.ndindex(n, n):
+            scores[:, :, a, b] = (turned(q[:, :, a : a + 1], distance[a, b] * theta, "split")[:, :, 0]
+                                  * k[:, :, b]).sum(-1) * d**-0.5  # fmt: skip
+        scores[:, :, i[:, None] < i] = -numpy.inf
+        weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+        expected = weights / weights.sum(-1, keepdims=True) @ v
+        place = numpy.stack([i // s, inside, numpy.minimum(inside + s, c - 1), numpy.full(n, c - 1)], 1).astype(float)
+        of_keys = numpy.stack([i // s, inside, inside, inside], 1).astype(float)
+        kernel = pk.compile("dual_chunk", head_dim=d, **FAST)
+        self.near(kernel.attention(q, k, v, place, k_positions=of_keys, causal=True), expected, 3e-6)
+
     def test_grok(self):
         """Rotations of Grok-1, by its preset (xai-org/grok-1, model.py: halves, base 10000)."""
         words = [_native.program(), "specs", "Grok-1", "--json"]
