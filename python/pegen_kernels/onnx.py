@@ -18,7 +18,7 @@ import numpy
 from onnx import NodeProto, helper
 
 from .errors import ArgumentError
-from .kernel import Kernel
+from .kernel import Kernel, compile
 
 _ATTENTION = """
 local pe = require "pegen"
@@ -138,3 +138,28 @@ def rotary_node(
     names = ["X", "cos_cache", "sin_cache", "position_ids"]
     node = helper.make_node("RotaryEmbedding", names, ["Y"], **{name: x for name, x in asked.items() if x})
     return node, row[:, a].copy(), row[:, b].copy()
+
+
+def attention_node(kernel: Kernel, *, causal: bool = False, q_num_heads: int = 0, kv_num_heads: int = 0) -> NodeProto:
+    """A node Attention of Q, K and V that gives what a kernel's attention does at positions 0, 1, ...: the way back of
+    `described`. causal: as in the kernel's call; q_num_heads, kv_num_heads: of rows [batches, tokens, channels].
+    Windows need opset 25. Raises ArgumentError where a node has no attribute for what the kernel does to scores."""
+    said, n = kernel.options, kernel.head_dim
+    if "attention" not in kernel.entries or kernel.operands or kernel.inputs or len(kernel.axes) > 1:
+        raise ArgumentError(f"kernel: {kernel.name} is no attention of q, k and v by their numbers alone")
+    left, right = (int(said.get(name, -1)) for name in ("left", "right"))
+    asked: dict[str, Any] = {"scale": kernel.scale, "softcap": float(said.get("softcap", 0)),
+                             "is_causal": int(causal or right == 0), "q_num_heads": q_num_heads,
+                             "kv_num_heads": kv_num_heads}  # fmt: skip
+    windows = {"left_window_size": left, "right_window_size": -1 if asked["is_causal"] else right}
+    asked = {name: x for name, x in asked.items() if x} | {name: x for name, x in windows.items() if x >= 0}
+    node = helper.make_node("Attention", ["Q", "K", "V"], ["Y"], **asked)
+    width = int(said.get("value_dim", 0)) or n
+    spec, options = described(node, n, width)
+    random = numpy.random.default_rng(1)
+    rows = [random.standard_normal((1, max(kernel.heads, 1), 40, size), numpy.float32) for size in (n, n, width)]
+    at = numpy.arange(40, dtype=numpy.float32)[:, None]
+    expected = compile(spec, **options, targets=kernel.targets, dtypes="f32").attention(*rows, at)
+    if not numpy.allclose(kernel.attention(*rows, at, causal=causal), expected, atol=1e-5):
+        raise ArgumentError(f"kernel: {kernel.name} does more to scores than a node Attention says")
+    return node

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import pegen_kernels as pk
-from pegen_kernels.onnx import described, rotary_node
+from pegen_kernels.onnx import attention_node, described, rotary_node
 
 FAST = {"targets": "native"}
 TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int64": TensorProto.INT64}
@@ -137,6 +137,34 @@ class Attentions(Case):
                     flat = lambda x: x.swapaxes(1, 2).reshape(2, x.shape[2], -1)  # noqa: E731
                     given, found = {name: flat(x) for name, x in given.items()}, flat(found)
                 self.near_both(found, node, given, opset, 2.0**-17)
+
+    def test_kernels(self):
+        """Descriptions of nodes, and attention without positions, become nodes again; others are refused."""
+        q, k, v = (rows(2, 2, 9, 16, seed=seed) for seed in (1, 2, 3))
+        at = numpy.arange(9, dtype="float32")[:, None]
+        for asked in ({}, {"is_causal": 1}, {"softcap": 2.0, "scale": 0.5},
+                      {"left_window_size": 2, "right_window_size": 1}, {"left_window_size": 0, "is_causal": 1},
+                      {"q_num_heads": 4, "kv_num_heads": 2}):  # fmt: skip
+            spec, options = described(helper.make_node("Attention", [], [], **asked), head_dim=16)
+            heads = {name: x for name, x in asked.items() if name.endswith("num_heads")}
+            with self.subTest(asked):
+                kernel = pk.compile(spec, **options, **FAST)
+                node = attention_node(kernel, **heads)
+                self.assertEqual(described(node, 16)[1] | {"scale": 0}, {**options, "scale": 0})
+                if not heads:
+                    given = {"Q": q, "K": k, "V": v}
+                    self.near(kernel.attention(q, k, v, at), made_by(node, given, 25), 2.0**-17)
+        plain = pk.compile("attention", head_dim=16, value_dim=16, **FAST)
+        node = attention_node(plain, causal=True)
+        found = plain.attention(q, k, v, at, causal=True)
+        self.near(found, made_by(node, {"Q": q, "K": k, "V": v}, 23), 2.0**-17)
+        for spec, options, words in (
+            ("alibi", {"heads": 2}, "does more to scores"),
+            ("gpt_oss", {"heads": 2}, "is no attention of q, k and v by"), ("rope", {}, "is no attention of q, k and v by"), ("lingeope", {}, "is no attention of q, k and v by"),
+        ):  # fmt: skip
+            kernel = pk.compile(spec, **options, **FAST)
+            with self.subTest(spec), self.assertRaisesRegex(pk.ArgumentError, f"^kernel: {spec} .*{words}"):
+                attention_node(kernel)
 
     def test_lengths(self):
         """Keys beyond a sequence's length are behind its last query."""
