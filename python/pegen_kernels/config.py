@@ -258,6 +258,7 @@ def described(
     fields = _fields(config)
     model = fields["model_type"]
     if model in models.IMAGES:
+        _rope({"model_type": model}, layer_type)  # which refuses any
         return _of_image(fields)
     if layer_type == _WITHOUT:
         return _without_rotation(fields)

@@ -127,9 +127,11 @@ class Models(unittest.TestCase):
     def test_every_model(self):
         for model in LAYOUT:
             config = small(model, **MORE.get(model, {}))
+            saved = json.loads(config.to_json_string())  # which leaves out what is nobody's own
             for layer_type in layers_of(config):
                 with self.subTest(model=model, layer_type=layer_type):
                     self.close(differences(config, layer_type))
+                    self.assertEqual(described(saved, layer_type), described(config.to_dict(), layer_type))
 
     def test_scalings(self):
         for rope in YARN, LLAMA3, LINEAR, {**YARN, "beta_fast": 16.0, "truncate": False, "attention_factor": 1.5}:
@@ -325,6 +327,7 @@ class Files(unittest.TestCase):
             ),
             ({**llama, "use_rope": False}, None, "'use_rope' is false"),
             ({"model_type": "dinov3_vit", "head_dim": 64}, None, "'image_size' and 'patch_size' were"),
+            ({"model_type": "dinov3_vit", "image_size": 224, "patch_size": 16}, "main", "all layers turn alike"),
             ({"model_type": "hunyuan_vl", "head_dim": 64}, None, "'mrope_section' was expected"),
             ({**llama, "rope_scaling": {"mrope_section": [1, 2, 3]}}, None, "'mrope_section' has 6 pairs of"),
             ({**llama, "rope_interleave": True}, None, "'rope_interleave' of rope type 'default' is not read"),
