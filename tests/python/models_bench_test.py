@@ -1,4 +1,5 @@
-"""bench/models.py, its short mode: models of each kind run before and after patch, and rotation is a part of each."""
+"""bench/models.py, its short mode: models of each kind run before and after patch, and rotation is a part of each. And
+bench/tangents.py: it runs, and has figures of both types."""
 import pathlib
 import re
 import subprocess
@@ -20,3 +21,7 @@ for name in NAMES:
 found = subprocess.run([sys.executable, str(BENCH), "nonsense"], capture_output=True, text=True)
 if found.returncode != 2 or "no model 'nonsense'" not in found.stderr:
     sys.exit("a model that is not there was not refused")
+found = subprocess.run([sys.executable, str(BENCH.with_name("tangents.py")), "--rounds", "1", "--tokens", "32"],
+                       capture_output=True, text=True)  # fmt: skip
+if len(re.findall(r"^\| 32, b?float\d+ \|( [\d.-]+ \|){4}$", found.stdout, re.M)) != 2:
+    sys.exit(f"bench/tangents.py: {found.stdout} {found.stderr}")
