@@ -1,5 +1,5 @@
-"""Forward-mode differentiation. Rows that are encoded are linear in rows (gradients.py); any other tangent is refused
-where a kernel would drop it."""
+"""Forward-mode differentiation. Rows that are encoded are linear in rows (gradients.py), and attention has an operator
+of its own (attention.py). Any other tangent is refused where a kernel would drop it."""
 from __future__ import annotations
 
 from typing import Any, Callable, Iterable
