@@ -2,8 +2,8 @@
 """tangents.py [--rounds N] [--tokens N]: forward mode of attention beside its forward pass and PyTorch's own.
 
 A forward pass has two products of N x N x D, and its tangent five: scores again, q' k and q k', S' v and P v'. So 2.5
-forward passes are the limit of what tangents can take beside one. PyTorch's is torch.func.jvp of softmax(q k^T) v, which
-stores scores and their tangents. Times are of the thread's processor time, the least of so many rounds.
+forward passes are the limit of what tangents can take beside one. PyTorch's is torch.func.jvp of softmax(q k^T) v,
+which stores scores and their tangents. Times are of the thread's processor time, the least of so many rounds.
 """
 import argparse
 import time
