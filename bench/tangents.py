@@ -36,9 +36,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=1024)
     given = parser.parse_args()
     jvp = torch.func.jvp
-    print(
-        "| [1,12,N,64], N tokens | forward, ms | jvp, ms | tangent / forward | PyTorch's jvp, ms |\n|---|---|---|---|---|"
-    )
+    print("| [1,12,N,64], N tokens | forward, ms | jvp, ms | tangent / forward | PyTorch's jvp, ms |")
+    print("|---|---|---|---|---|")
     for dtype in (torch.float32, torch.bfloat16):
         attention = Attention(pk.compile("attention", head_dim=64, value_dim=64))
         rows, moves = (tuple(torch.randn(1, 12, given.tokens, 64, dtype=dtype) for _ in range(3)) for _ in range(2))
