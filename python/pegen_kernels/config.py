@@ -197,8 +197,8 @@ def _stretched(fields, rope, kind: str, turning: int, length: int | None) -> dic
         if trained is None:
             raise _wrong("'max_position_embeddings' was expected")
         if length is None:
-            raise _wrong(f"texts of more than {trained} tokens turn at other rates (rope type '{kind}'): 'length', the "
-                         "tokens of the longest text, was expected")  # fmt: skip
+            raise _wrong(f"texts of more than {trained} tokens turn at other rates (rope type '{kind}'): 'text_length' "
+                         "(--length), the tokens of the longest text, was expected")  # fmt: skip
         if kind == "dynamic" and length > trained:
             factor = _needed(rope, "factor", kind)
             options |= {"scaling": "ntk", "factor": factor * length / trained - (factor - 1)}

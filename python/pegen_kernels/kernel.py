@@ -34,7 +34,7 @@ def compile(
     *,
     config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     layer_type: str | None = None,
-    length: int | None = None,
+    text_length: int | None = None,
     targets: str | Sequence[str] | None = None,
     dtypes: str | Sequence[str] | None = None,
     name: str | None = None,
@@ -51,8 +51,8 @@ def compile(
 
     spec: the name of a stock description (`stock()`), a path, or Lua text (anything with a line's end in it).
     config: in place of a description, a model's `config.json` (or its fields) of transformers, of which the rotary ones
-    are read; layer_type: of which layers ("full_attention"), where these turn differently; length: tokens of the
-    longest text, which some rules depend on (longrope, dynamic).
+    are read; layer_type: of which layers ("full_attention"), where these turn differently; text_length: tokens of
+    the longest text, which some rules depend on (longrope, dynamic).
     options: values of the description's own options: head_dim=128, heads=12, grid=(14, 14). Those whose names are
     parameters of this function go into `defines`.
     targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind and, when the
@@ -68,11 +68,11 @@ def compile(
     made: dict[str, Any] = {}
     if (spec is None) == (config is None):
         raise CompileError(f"{'neither' if spec is None else 'both'} of a description and 'config'; one was expected")
-    for word, value in (("layer_type", layer_type), ("length", length)):
+    for word, value in (("layer_type", layer_type), ("text_length", text_length)):
         if config is None and value is not None:
             raise CompileError(f"{word} is of a 'config', and none was given")
     if config is not None:
-        spec, made = described(config, layer_type, length)
+        spec, made = described(config, layer_type, text_length)
     request = request_of(
         spec, {**made, **(defines or {}), **options}, targets, dtypes, label=label, name=name,
         cache=None if cache is None else os.fspath(cache), trust_spec=trust_spec, max_seconds=max_seconds,

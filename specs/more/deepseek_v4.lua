@@ -7,7 +7,7 @@
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 512, "channels per head")
-local rotary = pe.option("rotary_dim", 64, "channels that turn, the last")
+local rotary = pe.option("rotary_dim", math.min(64, D - D % 2), "channels that turn, the last; 64 of a larger head")
 local base = pe.option("base", 10000.0, "frequency base", { range = { 10.0, 1e7 } })
 local heads = pe.option("heads", 8, "heads of q")
 local window = pe.option("window", 0, "tokens that a query sees; 0: all", { range = { 0, 1 << 30 } })

@@ -9,7 +9,9 @@
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 128, "channels per head")
-local sections = pe.option("sections", { 16, 16, 16, 16 }, "pairs of each axis, of 3 or 4 (mrope_section)")
+local each = D // 8
+local sections = pe.option("sections", { D // 2 - 3 * each, each, each, each },
+  "pairs of each axis, of 3 or 4 (mrope_section); alike")
 local base = pe.option("base", 10000.0, "frequency base")
 local alpha = pe.option("alpha", 1.0, "NTK factor of the base")
 

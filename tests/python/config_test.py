@@ -92,7 +92,7 @@ def differences(config, layer_type=None, length=None, places=PLACES):
     if axes > 1:
         positions = torch.stack([places, places // 2, places // 3, places // 5][:axes], 1)
     expected = rotated(config, x, positions, layer_type, options.get("layout") == "interleaved")
-    kernel = pk.compile(config=fields, layer_type=layer_type, length=length, targets="native", dtypes="float32")
+    kernel = pk.compile(config=fields, layer_type=layer_type, text_length=length, targets="native", dtypes="float32")
     found = kernel.encode(x.numpy(), positions=positions.reshape(len(places), -1).double().numpy())
     apart = (torch.from_numpy(found) - expected.detach()).abs().amax((0, 1, 3))
     return float(apart[: len(NEAR)].max()), float(apart.max())
@@ -169,7 +169,7 @@ class Models(unittest.TestCase):
                 with self.subTest(model=model, rope=rope["rope_type"], length=length):
                     places = torch.cat([PLACES[PLACES < length], torch.tensor([length - 1])])
                     self.close(differences(config, length=length, places=places))
-            with self.assertRaisesRegex(pk.CompileError, "turn at other rates .* 'length'"):
+            with self.assertRaisesRegex(pk.CompileError, "turn at other rates .* 'text_length'"):
                 described(config.to_dict())
         for model in "hunyuan_v1_dense", "hunyuan_v1_moe":
             alpha = {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0, "mscale": 1.0, "rope_theta": 1e4}
@@ -338,7 +338,7 @@ class Files(unittest.TestCase):
                 described(fields, layer_type)
         for spec, more, words in ((None, {}, "neither"), ("rope", {"config": llama}, "both"),
                                   ("rope", {"layer_type": "a"}, "none was given"),
-                                  ("rope", {"length": 5}, "length is of a 'config'"),
+                                  ("rope", {"text_length": 5}, "text_length is of a 'config'"),
                                   (None, {"config": "/nowhere.json"}, "cannot read '/nowhere.json'")):  # fmt: skip
             with self.subTest(words=words), self.assertRaisesRegex(pk.CompileError, words):
                 pk.compile(spec, **more)
