@@ -66,7 +66,7 @@
  *     attention whose values rotate        640      640      640      2.1 MiB
  *     a polynomial bias                    64 more, and 8 bytes a term and factor of operands; backward six times these
  *     a score that reads inputs            64 more; with parts of one coordinate of the key 128 more
- *     attention_backward                   160      320      1 MiB    3.25 MiB
+ *     attention_backward, _tangent         160      320      1 MiB    3.25 MiB
  *     the same, pairs rotated              512      512      1.25 MiB 4.5 MiB, and 128 bytes a block and number of
  *                                          operands in it
  *     the same, values rotated             1.75 MiB 1.75 MiB 1.75 MiB 6.25 MiB
