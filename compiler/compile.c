@@ -220,7 +220,6 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
                               .spec = s,
                               .plan = plan,
                               .dtypes = dtypes,
-                              .gradients = !options->no_gradients,
                               .entries = compile_entries(options),
                               .tvm_ffi = options->tvm_ffi,
                               .digest = describe_digest(a, f, s, plan),

@@ -211,7 +211,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
       continue;
     }
     if (t->is_first || w->walk.look) pegen_attention_set_tile(&w->walk, i % w->walk.tiles); /* else it stands */
-    pegen_attention_backward_copy_tile(w, &w->walk.tile);
+    pegen_attention_copy_tile(&w->walk, &t->tile, &w->walk.tile);
     if (w->turns_values)
       pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, batch, head);
     set_ahead(w, batch, shared, i, of_queries && of_keys);
@@ -469,7 +469,7 @@ static void run_turned(backward *w, int part, int parts, char *workspace) {
   w->turns = 0;
   w->cut.chunks = of_operands ? 0 : chunks;
   if (!of_pairs) return;
-  for (size_t i = 0; i < sizeof others; i++) ((char *)&others)[i] = ((const char *)w->call)[i];
+  pegen_copy_bytes(&others, w->call, sizeof others);
   others.g_q.empty = others.g_k.empty = others.g_v.empty = 1;
   w->call = &others;
   w->attend = attend;

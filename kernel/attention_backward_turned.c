@@ -86,7 +86,7 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
   pegen_attention_gradient_tile *t = &w->tile;
   const pegen_attention_tile *tile = &w->together.tiles[index];
   int64_t bytes = row_bytes(w), token = pitch_of(w) * (int64_t)sizeof(float), before = tile->tokens[0];
-  pegen_attention_backward_copy_tile(w, tile);
+  pegen_attention_copy_tile(&w->walk, &t->tile, tile);
   if (w->turns_values)
     pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, g->batch, g->head);
   if (w->walk.spoilt && w->walk.form->hides) t->tile.free = 0;
@@ -180,8 +180,7 @@ static void run_group(const group *g, int is_prefix, int64_t begin, int64_t end)
 static void add_tile(backward *w, int64_t index) {
   pegen_attention_tile *tile = &w->together.tiles[w->together.count++];
   pegen_attention_set_tile(&w->walk, index);
-  const char *from = (const char *)&w->walk.tile;
-  for (size_t i = 0; i < sizeof *tile; i++) ((char *)tile)[i] = from[i];
+  pegen_attention_copy_tile(&w->walk, tile, &w->walk.tile);
   w->walk.spoilt |=
       pegen_some_are_nowhere(tile->positions[0], w->walk.places.axes, tile->queries, PEGEN_ATTENTION_QUERIES);
 }

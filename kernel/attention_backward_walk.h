@@ -51,16 +51,6 @@ typedef struct pegen_attention_backward_walk {
 /* What follows is of head `head` of q. is_spoilt: of its keys and values. */
 PEGEN_INTERNAL void pegen_attention_backward_set_head(pegen_attention_backward_walk *w, int64_t batch, int64_t head,
                                                       int64_t is_spoilt);
-/* The gradient's tile becomes this one. */
-static inline void pegen_attention_backward_copy_tile(pegen_attention_backward_walk *w,
-                                                      const pegen_attention_tile *tile) {
-  const char *from = (const char *)tile;
-  char *to = (char *)&w->tile.tile;
-  size_t axes = (size_t)(w->walk.places.axes + w->walk.form->n_numbers),
-         bytes = offsetof(pegen_attention_tile, positions) + axes * sizeof tile->positions[0];
-  for (size_t i = 0; i < bytes; i++) to[i] = from[i];
-}
-
 /* Tiles [first, last) of a head that is set, against keys [begin, end): rows of q and k turned, and turned back. */
 PEGEN_INTERNAL void pegen_attention_backward_turned(pegen_attention_backward_walk *w, int64_t batch, int64_t head,
                                                     int64_t first, int64_t last, int64_t begin, int64_t end,

@@ -20,21 +20,20 @@ typedef struct tangent {
   float *rows; /* [queries][pitch] of a tile's out' */
   const pegen_attention_turned_gradient *turns; /* rows of q and k come turned; NULL: they do not */
   int turns_values;
+  pegen_attention_tile turned; /* tangents.tile with rows that come turned */
   pegen_attention_turner turner, tangent_turner;
   pegen_attention_panel panel, tangent_panel;
   float *queries, *tangent_queries; /* [queries][head_dim], turned */
 } tangent;
 
-static void copy(void *to, const void *from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++) ((char *)to)[i] = ((const char *)from)[i];
-}
-
 /* ---- where rows are ---- */
 
-/* A head's tile of q', k' and v', where `tile` has q, k and v. */
-static void point_at_tangents(const tangent *w, pegen_attention_tile *tile, int64_t batch, int64_t head) {
+/* The tile of tangents: the walk's tile, with rows of q', k' and v' in place of q, k and v. */
+static void set_tangents(tangent *w) {
   const pegen_attention_backward_call *c = w->call;
-  int64_t shared = head / c->forward.group;
+  int64_t batch = w->walk.batch, head = w->walk.head, shared = head / c->forward.group;
+  pegen_attention_tile *tile = &w->tangents.tile;
+  pegen_attention_copy_tile(&w->walk, tile, &w->walk.tile);
   tile->q[0] = pegen_at(&c->g_q, batch, head, 0);
   tile->k[0] = pegen_at(&c->g_k, batch, shared, 0);
   tile->v[0] = pegen_at(&c->g_v, batch, shared, 0);
@@ -48,11 +47,10 @@ static void set_head(tangent *w, int64_t batch, int64_t head) {
   pegen_attention_set_heads(&w->walk, batch, head);
   w->walk.spoilt |=
       pegen_attention_spoils(&w->walk, &w->call->g_k, &w->call->g_v, batch, head / w->call->forward.group);
-  copy(&w->tangents, &w->walk, sizeof w->tangents);
-  point_at_tangents(w, &w->tangents.tile, batch, head);
   if (!w->turns) return;
   pegen_attention_turner_set_head(&w->turner, head);
-  copy(&w->tangent_turner, &w->turner, sizeof w->turner);
+  pegen_copy_bytes(&w->tangents, &w->walk, sizeof w->tangents);
+  pegen_copy_bytes(&w->tangent_turner, &w->turner, sizeof w->turner);
   w->tangent_turner.w = &w->tangents;
 }
 
@@ -70,10 +68,10 @@ static void take_queries(const pegen_attention_turner *t, const pegen_attention_
 }
 
 /* Keys [begin, end), a panel at a time. */
-static void run_panels(tangent *w, pegen_attention_tile *tangents, int64_t begin, int64_t end, int turns) {
+static void run_panels(tangent *w, int64_t begin, int64_t end, int turns) {
   int64_t spoilt = w->walk.spoilt;
   take_queries(&w->turner, &w->walk.tile, w->queries, turns, &w->tile.tile);
-  take_queries(&w->tangent_turner, &w->tangents.tile, w->tangent_queries, turns, tangents);
+  take_queries(&w->tangent_turner, &w->tangents.tile, w->tangent_queries, turns, &w->turned);
   if (turns)
     w->walk.spoilt |= pegen_some_are_nowhere(w->walk.tile.positions[0], w->walk.places.axes, w->walk.tile.queries,
                                              PEGEN_ATTENTION_QUERIES);
@@ -82,7 +80,7 @@ static void run_panels(tangent *w, pegen_attention_tile *tangents, int64_t begin
     w->walk.spoilt |= pegen_attention_fill(&w->turner, &w->panel, first, last - first, turns);
     pegen_attention_fill(&w->tangent_turner, &w->tangent_panel, first, last - first, turns);
     pegen_attention_use(&w->turner, &w->panel, first, &w->tile.tile);
-    pegen_attention_use(&w->tangent_turner, &w->tangent_panel, first, tangents);
+    pegen_attention_use(&w->tangent_turner, &w->tangent_panel, first, &w->turned);
     if (w->walk.spoilt && w->walk.form->hides) w->tile.tile.free = 0;
     w->tile.begin = first;
     w->tile.tile.end = last;
@@ -92,12 +90,14 @@ static void run_panels(tangent *w, pegen_attention_tile *tangents, int64_t begin
 }
 
 /* Prefix tokens have neither bias nor rotation: with them rows are as they are. */
-static void run_turned(tangent *w, pegen_attention_tile *tangents) {
+static void run_turned(tangent *w) {
   int64_t end = w->walk.tile.end, plain = pegen_smaller(w->walk.tile.plain, end);
-  copy(&w->tangents.key_places, &w->walk.key_places, sizeof w->walk.key_places); /* their origin may be the tile's */
-  copy(&w->tangents.tile, tangents, sizeof w->tangents.tile);
-  if (plain) run_panels(w, tangents, 0, plain, 0);
-  if (plain < end) run_panels(w, tangents, plain, end, 1);
+  pegen_attention_copy_tile(&w->walk, &w->turned, &w->tangents.tile);
+  w->tile.tangents = &w->turned;
+  for (int64_t axis = 0; axis < w->walk.places.axes; axis++) /* it may be the tile's */
+    w->tangents.key_places.origin[axis] = w->walk.key_places.origin[axis];
+  if (plain) run_panels(w, 0, plain, 0);
+  if (plain < end) run_panels(w, plain, end, 1);
 }
 
 /* ---- tiles ---- */
@@ -128,16 +128,14 @@ static void give_rows(const tangent *w, int64_t width, int64_t pitch) {
 
 static void run_tile(tangent *w, int64_t index) {
   int64_t width = w->walk.form->value_dim, pitch = pegen_attention_pitch(width);
-  pegen_attention_tile tangents;
   pegen_attention_set_tile(&w->walk, index);
-  copy(&w->tile.tile, &w->walk.tile, sizeof tangents);
-  copy(&tangents, &w->walk.tile, sizeof tangents);
-  point_at_tangents(w, &tangents, w->walk.batch, w->walk.head);
-  w->tile.tangents = &tangents;
+  pegen_attention_copy_tile(&w->walk, &w->tile.tile, &w->walk.tile);
+  set_tangents(w);
+  w->tile.tangents = &w->tangents.tile;
   w->tile.begin = 0;
   for (int64_t i = 0; i < width * w->walk.queries; i++) w->tile.columns[i] = 0;
   for (int64_t lane = 0; lane < w->walk.queries; lane++) w->tile.sums[lane] = 0;
-  if (w->turns) run_turned(w, &tangents);
+  if (w->turns) run_turned(w);
   else w->attend(&w->tile);
   turn_columns(w, width, pitch);
   if (w->turns_values)

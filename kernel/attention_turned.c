@@ -110,9 +110,8 @@ static void run_tiles(turned *t) {
 
 static void add_tile(turned *t, int64_t index) {
   pegen_attention_tile *tile = &t->tiles[t->n_tiles];
-  const char *from = (const char *)&t->w->tile;
   pegen_attention_set_tile(t->w, index);
-  for (size_t i = 0; i < sizeof *tile; i++) ((char *)tile)[i] = from[i];
+  pegen_attention_copy_tile(t->w, tile, &t->w->tile);
   if (t->panel.values) tile->stage = 0, tile->pages = 0; /* of panels */
   tile->state = t->states + t->n_tiles++ * t->form->state_numbers;
 }

@@ -56,6 +56,12 @@ PEGEN_INTERNAL void pegen_attention_set_heads(pegen_attention_walk *w, int64_t b
 PEGEN_INTERNAL int64_t pegen_attention_is_spoilt(pegen_attention_walk *w);
 /* Tile `index` of the heads: its tokens, what they see and where they are. */
 PEGEN_INTERNAL void pegen_attention_set_tile(pegen_attention_walk *w, int64_t index);
+/* Copies a tile, with those rows of its positions that are in use. */
+static inline void pegen_attention_copy_tile(const pegen_attention_walk *w, pegen_attention_tile *to,
+                                             const pegen_attention_tile *from) {
+  size_t axes = (size_t)(w->places.axes + w->form->n_numbers);
+  pegen_copy_bytes(to, from, offsetof(pegen_attention_tile, positions) + axes * sizeof from->positions[0]);
+}
 /* 1 where a head's rows of two tensors, as wide as keys and as values, are not all finite, and it matters: some pairs
  * may not see each other. */
 PEGEN_INTERNAL int64_t pegen_attention_spoils(pegen_attention_walk *w, const pegen_view *keys, const pegen_view *values,

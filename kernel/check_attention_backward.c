@@ -40,14 +40,16 @@ static int check_rows(const DLTensor *rows, const DLTensor *of, pegen_view *view
   return !is_written || view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
-static int check_rows_of_all(const pegen_args *args, pegen_attention_backward_call *call) {
+/* of_rows: gradients of rows go out; else what rows change by comes in, and what out and lse do goes out. */
+static int check_rows_of_all(const pegen_args *args, int of_rows, pegen_attention_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
-  PEGEN_TRY(check_rows(grad->out, args->out, &call->g_out, 0));
-  PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, 1));
-  PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, 1));
-  PEGEN_TRY(check_rows(grad->v, args->v, &call->g_v, 1));
+  PEGEN_TRY(check_rows(grad->out, args->out, &call->g_out, !of_rows));
+  PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, of_rows));
+  PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, of_rows));
+  PEGEN_TRY(check_rows(grad->v, args->v, &call->g_v, of_rows));
   PEGEN_TRY(pegen_check_lse(grad->lse, args->q));
-  return pegen_view_lse(grad->lse, &call->g_lse);
+  PEGEN_TRY(pegen_view_lse(grad->lse, &call->g_lse));
+  return of_rows || call->g_lse.empty || pegen_view_nests(&call->g_lse) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
 /* ---- 5. the workspace ---- */
@@ -204,7 +206,7 @@ int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_a
   pegen_attention_backward_call window;
   int64_t sequences = call->forward.bounds[0].sequences, bytes = 0;
   if (!sequences) return pegen_attention_sequence_bytes(driver, args, call);
-  for (size_t i = 0; i < sizeof window; i++) ((char *)&window)[i] = ((const char *)call)[i];
+  pegen_copy_bytes(&window, call, sizeof window);
   for (int64_t i = 0; i < sequences; i++) {
     pegen_attention_backward_go_to(driver, &window, i ? i - 1 : 0, i);
     int64_t own = pegen_attention_sequence_bytes(driver, args, &window);
@@ -240,7 +242,7 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   PEGEN_TRY(pegen_check_grad(grad, PEGEN_GRAD_ACCUMULATE));
   PEGEN_TRY(check_wanted(driver, args, call));
   PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, &call->forward));
-  PEGEN_TRY(check_rows_of_all(args, call));
+  PEGEN_TRY(check_rows_of_all(args, 1, call));
   const int64_t is_bare[2] = {call->forward.bare, call->forward.k_bare};
   PEGEN_TRY(pegen_check_gradients(driver->kernel, args, grad, is_bare, call->g_positions, call->g_input));
   /* Positions that k shares gain of both: of the same tokens. */
@@ -265,17 +267,6 @@ static int check_tangents(const pegen_args *args, const pegen_grad_args *grad) {
   return PEGEN_GIVEN(args, lse) ? 0 : PEGEN_ERROR_LSE;
 }
 
-static int check_tangent_rows(const pegen_args *args, pegen_attention_backward_call *call) {
-  const pegen_grad_args *grad = call->grad;
-  PEGEN_TRY(check_rows(grad->q, args->q, &call->g_q, 0));
-  PEGEN_TRY(check_rows(grad->k, args->k, &call->g_k, 0));
-  PEGEN_TRY(check_rows(grad->v, args->v, &call->g_v, 0));
-  PEGEN_TRY(check_rows(grad->out, args->out, &call->g_out, 1));
-  PEGEN_TRY(pegen_check_lse(grad->lse, args->q));
-  PEGEN_TRY(pegen_view_lse(grad->lse, &call->g_lse));
-  return call->g_lse.empty || pegen_view_nests(&call->g_lse) ? 0 : PEGEN_ERROR_STRIDE;
-}
-
 static void clear_gains(pegen_attention_backward_call *call) {
   call->of_operands = call->of_inputs = 0;
   for (int s = 0; s < 2; s++) call->g_positions[s].empty = 1;
@@ -289,7 +280,7 @@ int pegen_check_attention_tangent(const pegen_driver *driver, const pegen_args *
   PEGEN_TRY(pegen_check_grad(grad, 0));
   PEGEN_TRY(check_tangents(args, grad));
   PEGEN_TRY(pegen_check_attention_read(driver, args, part, parts, &call->forward));
-  PEGEN_TRY(check_tangent_rows(args, call));
+  PEGEN_TRY(check_rows_of_all(args, 0, call));
   clear_gains(call);
   const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_q, &call->g_k, &call->g_v};
   pegen_memory memory;

@@ -358,9 +358,8 @@ static void run_rows(torques *t, int target, const pegen_tuning *tuning) {
   pegen_part part = {(int)t->first, (int)t->last, (int)t->chunks};
   pegen_call written;
   for (int64_t round = 0; round < t->rounds; round++) {
-    char *to = (char *)&written;
     pegen_take_group(&t->groups, round);
-    for (size_t i = 0; i < sizeof written; i++) to[i] = ((const char *)&call->rows)[i];
+    pegen_copy_bytes(&written, &call->rows, sizeof written);
     for (int s = 0; s < 2; s++)
       written.stream[s].given = pegen_has_rows(call, s) && call->is_written[s] && (round == 0 || s == 0);
     pegen_dense_run(t->driver, &call->args, &written, target, tuning, 1, 1, &part);

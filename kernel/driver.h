@@ -55,6 +55,9 @@
 /* Room on the stack of the function that asks, from a line of the cache on. */
 #define PEGEN_STACK(bytes) __builtin_alloca_with_align((size_t)(bytes), 512)
 
+static inline void pegen_copy_bytes(void *to, const void *from, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) ((char *)to)[i] = ((const char *)from)[i];
+}
 static inline int64_t pegen_smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t pegen_larger(int64_t x, int64_t y) { return x > y ? x : y; }
 

@@ -85,7 +85,7 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
   describe_request request = *d->request;
   describer of_rows = *d;
   request.form = &form_blades;
-  request.gradients = false; /* those of pairs have what is turned */
+  request.entries = ENTRY_ALWAYS; /* those of pairs have what is turned */
   of_rows.request = &request;
   LLVMValueRef turned = describe_blades.describe(&of_rows, p->turned, targets, count);
   for (int i = 0; i < count; i++) {
@@ -116,7 +116,7 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
 static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
-  if (!d->request->gradients) return describe_null(d);
+  if (!describe_gains(d)) return describe_null(d);
   for (int i = 0; i < count; i++) {
     const attention_plan *on = attention_plan_gradient(a, p, targets[i]);
     attention_shape shape = attention_shape_of(on, targets[i]);
@@ -171,7 +171,7 @@ static int64_t gaining(const attention_plan *p) {
 /* On a grid it depends on the target whether its rows are tabulated. */
 static bool keeps_pairs(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
   bool keeps = false;
-  for (int i = 0; i < count && d->request->gradients; i++)
+  for (int i = 0; i < count && describe_gains(d); i++)
     keeps = keeps || attention_keeps_pairs(attention_plan_gradient(d->request->memory, p, targets[i]));
   return keeps;
 }
@@ -192,21 +192,20 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   int blocks = expr_pool_blocks(p->spec->pool);
   return describe_global(
       d, "attention",
-      DESCRIBE(d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)),
-               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(strips, strip_axes(p)),
-               F(placed, attention_is_placed(p)), F(hides, p->hides), F(tells, attention_tells(p)),
-               F(skips, p->mask != NULL), F(by_rows, p->by_rows), F(n_blocks, blocks),
-               F(n_leaves, values ? values->n_leaves : p->n_leaves),
-               F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
-               F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
-               F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
-               F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
-               F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
-               F(scatters, scatters(d, p)), F(has_places, p->has_places),
-               F(n_sums, d->request->gradients ? p->sum_width : 0), F(gaining, gaining(p)),
-               F(keeps, keeps_pairs(d, p, targets, n_targets)),
-               F(weights, describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
-               F(turned, turned_rows(d, p, targets, n_targets))),
+      DESCRIBE(
+          d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)), F(n_numbers, p->n_numbers),
+          F(numbers, numbers(d, p)), F(strips, strip_axes(p)), F(placed, attention_is_placed(p)), F(hides, p->hides),
+          F(tells, attention_tells(p)), F(skips, p->mask != NULL), F(by_rows, p->by_rows), F(n_blocks, blocks),
+          F(n_leaves, values ? values->n_leaves : p->n_leaves),
+          F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
+          F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
+          F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
+          F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
+          F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
+          F(scatters, scatters(d, p)), F(has_places, p->has_places), F(n_sums, describe_gains(d) ? p->sum_width : 0),
+          F(gaining, gaining(p)), F(keeps, keeps_pairs(d, p, targets, n_targets)),
+          F(weights, describe_gradient(d, describe_gains(d) ? p->weights : NULL, targets, n_targets)),
+          F(turned, turned_rows(d, p, targets, n_targets))),
       true);
 }
 

@@ -49,7 +49,7 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
 /* Rows' gradients: the same by transposed matrices. */
 static LLVMValueRef backward_rows(describer *d, const cpu_target *const *targets, int count) {
   const cpu_target *back[TARGET_MAX];
-  if (!d->request->gradients || d->request->form->kind == FORM_ADDITIVE) return describe_null(d);
+  if (!describe_gains(d) || d->request->form->kind == FORM_ADDITIVE) return describe_null(d);
   for (int i = 0; i < count; i++) back[i] = emit_backward_target(d->request->memory, targets[i]);
   return target_rows(d, "backward", targets, back, count);
 }
@@ -67,7 +67,7 @@ static LLVMValueRef describe_parts_of(describer *d, const void *of, const cpu_ta
   const plan *const *plans = (const plan *const *)row->part;
   LLVMValueRef list = describe_leaves_of(d, plans, row->n_parts, (int)blocks);
   const plan_gradient_row *gains =
-      d->request->gradients ? plan_gradient_build_row(d->request->memory, plans, row->n_parts) : NULL;
+      describe_gains(d) ? plan_gradient_build_row(d->request->memory, plans, row->n_parts) : NULL;
   return describe_global(
       d, "blades",
       DESCRIBE(d, pegen_blades, F(n_blocks, blocks), F(lanes, row->part[0]->lanes), F(n_leaves, leaves),
@@ -95,7 +95,7 @@ static void add_parts(digest *h, const void *of) {
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
-  const plan_gradient *of_gradient = d->request->gradients ? plan_gradient_build(d->request->memory, p) : NULL;
+  const plan_gradient *of_gradient = describe_gains(d) ? plan_gradient_build(d->request->memory, p) : NULL;
   return describe_global(
       d, "blades",
       DESCRIBE(d, pegen_blades, F(n_blocks, p->spec->n_blocks), F(lanes, p->lanes), F(n_leaves, p->n_leaves),

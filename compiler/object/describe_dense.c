@@ -41,7 +41,7 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
   dense_shape shape = dense_shape_of(a, encode, t);
   int size = shape.matrix->blocks.size, lanes = t->lanes / (shape.matrix->skew.in_f64 ? 2 : 1);
   bool is_product = shape.matrix->skew.source == SOURCE_PRODUCT;
-  const plan_gradient *of_angles = d->request->gradients ? dense_gradient_of(a, encode, &shape) : NULL;
+  const plan_gradient *of_angles = describe_gains(d) ? dense_gradient_of(a, encode, &shape) : NULL;
   gradient_code gains = dense_gradient_code(a, of_angles, t);
   const char *gain = of_angles ? emit_gain_name(&gains, TORQUE_OF_Y) : "", *adjoint = emit_adjoint_of(a, &shape, t);
   const char *name = emit_matrix_name(a, t, false), *back = emit_turned_back_name(a, program_plan(encode), t);
@@ -82,14 +82,14 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   for (int i = 0; i < n_targets; i++) {
     int64_t bytes = dense_shape_of(a, scheduled, targets[i]).angle_bytes;
     if (bytes > angle_bytes) angle_bytes = bytes;
-    if (shape.matrix->skew.source != SOURCE_PRODUCT || !d->request->gradients) continue;
+    if (shape.matrix->skew.source != SOURCE_PRODUCT || !describe_gains(d)) continue;
     bytes = emit_turned_back_bytes(a, p, targets[i]);
     if (bytes > angle_bytes) angle_bytes = bytes;
   }
   const program_op *matrix = shape.matrix;
   int terms = matrix->skew.count ? matrix->skew.count : 1;
   bool is_product = matrix->skew.source == SOURCE_PRODUCT;
-  const plan_gradient *of_angles = d->request->gradients ? dense_gradient_of(a, scheduled, &shape) : NULL;
+  const plan_gradient *of_angles = describe_gains(d) ? dense_gradient_of(a, scheduled, &shape) : NULL;
   LLVMValueRef of_basis = basis(d, scheduled, matrix), of_generators = generators(d, matrix),
                leaves = describe_leaves(d, p);
   for (int i = 0; i < n_targets; i++) rows[i] = target_row(d, scheduled, targets[i]);

@@ -34,7 +34,7 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
 static LLVMValueRef gradient_rows(describer *d, const plan_widen *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
-  if (!d->request->gradients) return describe_null(d);
+  if (!describe_gains(d)) return describe_null(d);
   for (int i = 0; i < count; i++) {
     LLVMValueRef queries[NUMBER_CHANNEL_TYPES * 2];
     for (int f = 0; f < NUMBER_CHANNEL_TYPES * 2; f++) {
@@ -55,7 +55,7 @@ static LLVMValueRef origin(describer *d, const spec *s) {
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
-  const plan_gradient *gradient = d->request->gradients ? plan_widen_gradient(d->request->memory, p) : NULL;
+  const plan_gradient *gradient = describe_gains(d) ? plan_widen_gradient(d->request->memory, p) : NULL;
   return describe_global(d, "widen",
                          DESCRIBE(d, pegen_widen, F(n_blocks, p->spec->n_blocks), F(lanes, p->values->lanes),
                                   F(n_leaves, p->values->n_leaves), F(leaves, describe_leaves(d, p->values)),

@@ -16,8 +16,7 @@ typedef struct describe_request {
   const spec *spec;
   const void *plan; /* the form's */
   unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
-  bool gradients;   /* entries of gradients are compiled in */
-  entry_option entries; /* which are exported: those of gradients where these are compiled in */
+  entry_option entries; /* which are exported, with what they need */
   bool tvm_ffi;     /* entries are packed functions of TVM-FFI, too */
   const char *digest;
   const gpu_module *ptx; /* NULL: none is compiled in */
@@ -29,6 +28,9 @@ typedef struct describer {
   const describe_request *request;
   LLVMTypeRef ptr, i32, i64;
 } describer;
+
+/* Whether entries of gradients are compiled in. */
+static inline bool describe_gains(const describer *d) { return d->request->entries >= ENTRY_GRADIENT; }
 
 LLVMValueRef describe_i32(describer *d, int64_t value);
 LLVMValueRef describe_i64(describer *d, int64_t value);

@@ -26,6 +26,11 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
   return tensor_rows(a, number_type_of(t->q->dtype), order, shape[0], shape[1], shape[2], t->spec->pairwise->value_dim);
 }
 
+float *attention_trial_lse_at(const DLTensor *lse, int64_t batch, int64_t head, int64_t token) {
+  const int64_t *stride = lse->strides;
+  return (float *)lse->data + batch * stride[0] + head * stride[1] + token * stride[2];
+}
+
 DLTensor *attention_trial_lse(arena *a, const attention_trial *t) {
   const int64_t *shape = t->q->shape;
   DLTensor *lse = tensor_contiguous(a, NUMBER_F32, 3, shape, NULL);
@@ -120,8 +125,7 @@ static long double largest_rounding(const comparison *c, const reference_query *
 static void compare_lse(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
   const attention_trial *t = c->trial;
   long double exact = reference_log_sum(t->spec, query, c->scores);
-  const int64_t *stride = t->lse->strides;
-  double got = ((const float *)t->lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]];
+  double got = *attention_trial_lse_at(t->lse, b, h, query->token);
   long double error =
       got == exact ? 0 : fmaxl(0, fabsl(got - exact) - largest_rounding(c, query)) / largest_score(c, query);
   trial_note(c->worst, (trial_error){error, isnan(got), b, h, query->token, 0, got, exact});

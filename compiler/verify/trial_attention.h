@@ -32,6 +32,9 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
 /* [B,H,N] float32, for t->lse; in memory [B,N,H]. */
 DLTensor *attention_trial_lse(arena *a, const attention_trial *t);
 
+/* Where such a tensor has a query's number. */
+float *attention_trial_lse_at(const DLTensor *lse, int64_t batch, int64_t head, int64_t token);
+
 /* The arguments of a call, without memory for a workspace. */
 pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out);
 

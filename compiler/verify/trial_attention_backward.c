@@ -14,14 +14,11 @@ static bool is_sampled(const attention_gradients *g, int64_t token, int64_t step
 }
 
 static void choose_incoming(attention_gradients *g, int64_t step, uint64_t *random) {
-  const int64_t *stride = g->forward.lse->strides;
   EACH_ROW(g->g_out, b, h, n) {
     bool some = is_sampled(g, n, step);
     for (int64_t c = 0; c < g->g_out->shape[3]; c++)
       tensor_set(g->g_out, b, h, n, c, some ? random_uniform(random, -1, 1) : 0);
-    if (g->g_lse)
-      ((float *)g->g_lse->data)[b * stride[0] + h * stride[1] + n * stride[2]] =
-          some ? (float)random_uniform(random, -1, 1) : 0;
+    if (g->g_lse) *attention_trial_lse_at(g->g_lse, b, h, n) = some ? (float)random_uniform(random, -1, 1) : 0;
   }
 }
 
@@ -225,9 +222,7 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
   arena *scratch = arena_create();
   double *incoming = arena_array(scratch, double, s->pairwise->value_dim);
   for (int c = 0; c < s->pairwise->value_dim; c++) incoming[c] = tensor_get(g->g_out, b, h, query->token, c);
-  const int64_t *stride = t->lse->strides;
-  double g_lse =
-      g->g_lse ? ((const float *)g->g_lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]] : 0;
+  double g_lse = g->g_lse ? *attention_trial_lse_at(g->g_lse, b, h, query->token) : 0;
   gradient_sum *input[SPEC_MAX_INPUTS];
   for (int i = 0; i < s->n_inputs; i++) input[i] = to->input[i] + attention_trial_input(t, i, b, h, query->token);
   reference_query_gradients gradients = {.q = to->q + row * s->head_dim,

@@ -33,11 +33,6 @@ typedef struct sides {
   long double outputs, inputs, size;
 } sides;
 
-static float lse_at(const DLTensor *lse, int64_t b, int64_t h, int64_t n) {
-  const int64_t *stride = lse->strides;
-  return ((const float *)lse->data)[b * stride[0] + h * stride[1] + n * stride[2]];
-}
-
 static void add_outputs(sides *to, const attention_gradients *g, const attention_tangents *t, int64_t b, int64_t h) {
   for (int64_t n = 0; n < t->out->shape[2]; n++) {
     long double sum = 0, size = 0;
@@ -46,7 +41,8 @@ static void add_outputs(sides *to, const attention_gradients *g, const attention
       sum += product;
       size += fabsl(product);
     }
-    if (t->lse) sum += (long double)lse_at(g->g_lse, b, h, n) * lse_at(t->lse, b, h, n);
+    if (t->lse)
+      sum += (long double)*attention_trial_lse_at(g->g_lse, b, h, n) * *attention_trial_lse_at(t->lse, b, h, n);
     to->outputs += sum;
     to->size += size;
   }

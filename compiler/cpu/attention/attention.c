@@ -298,9 +298,7 @@ static void emit_attend(attend *f) {
   ir_value end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
-  f->pairs = (pair_emitter){.e = e};
-  if (p->columns) f->columns = emit_columns_begin(e);
-  if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
+  emit_scores_begin(e, &f->columns, &f->pairs);
   if (plains) {
     heads = attention_heads_begin(e);
     of = attend_of_head(f, &heads);

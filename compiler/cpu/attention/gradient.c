@@ -372,9 +372,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_has_pairs(p);
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), AHEAD_OF_A_GROUP);
-  f->pairs = (pair_emitter){.e = e};
-  if (p->columns) f->columns = emit_columns_begin(e);
-  if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
+  emit_scores_begin(e, &f->columns, &f->pairs);
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
   if (pairs) f->sums = emit_pair_sums_begin(&f->pairs, &f->columns);
   if (p->matrix) emit_turned(f);

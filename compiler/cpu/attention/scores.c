@@ -72,6 +72,14 @@ static void emit_seen_products(const score_emitter *s, const key_tile *t, ir_val
   ir_end_choose(b, choice, count, of_both, sums);
 }
 
+void emit_scores_begin(const attention_emitter *e, column_emitter *columns, pair_emitter *pairs) {
+  const attention_plan *p = e->p;
+  *pairs = (pair_emitter){.e = e};
+  if (p->columns) *columns = emit_columns_begin(e);
+  if (attention_has_pairs(p) && (!p->columns || p->score))
+    *pairs = emit_pairs_begin(e, p->columns ? &columns->places : NULL);
+}
+
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   const attention_emitter *e = s->e;
   ir *b = e->b;

@@ -13,6 +13,8 @@ typedef struct score_emitter {
   bool alone;        /* products are all that is wanted: no columns, no biases, no maxima */
 } score_emitter;
 
+/* Begins what scores are made of beside products: columns and pairs, where the plan has any. */
+void emit_scores_begin(const attention_emitter *e, column_emitter *columns, pair_emitter *pairs);
 /* The tile's scores, and their maxima with those so far: [register]. A rotated tile has the scores of channels that no
  * rotation turns, and no maxima yet. A tile with a score of its own has its products, and no maxima either. */
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);

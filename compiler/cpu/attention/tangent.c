@@ -128,16 +128,12 @@ static void emit_begin(tangent_emitter *f) {
 static void emit_attend_tangent(tangent_emitter *f) {
   attention_emitter *e = &f->e;
   ir *b = e->b;
-  const attention_plan *p = e->p;
   f->rows = emit_gradient_begin(e);
   emit_begin(f);
   emit_score_lse(e, f->lse);
   ir_value begin = ir_load(b, b->i64, ir_offset_const(b, e->tile, offsetof(pegen_attention_tangent_tile, begin)), 8);
-  f->pairs = (pair_emitter){.e = e};
-  if (p->columns) f->columns = emit_columns_begin(e);
-  if (attention_has_pairs(p) && (!p->columns || p->score))
-    f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
-  if (p->score) f->pairs.products = tile_room(e, e->shape.keys);
+  emit_scores_begin(e, &f->columns, &f->pairs);
+  if (e->p->score) f->pairs.products = tile_room(e, e->shape.keys);
   emit_keys_between(&f->pairs, begin, ATTENTION_TILE(e, end, b->i64), emit_key_tile, f);
   ir_return(b);
 }
