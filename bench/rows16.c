@@ -1,6 +1,7 @@
 /* rows16.c: what rows of rope in 16 bits, written by hand, reach with AVX2, as a share of scaling the same bytes.
  *
  *     cc -O3 -march=x86-64-v3 bench/rows16.c -o rows16 && ./rows16
+ *     cc -O3 -march=x86-64-v4 -mavx512bf16 bench/rows16.c -o rows16 && ./rows16  # one way more: by an instruction
  *
  * Twelve heads of 64 channels to a token, in place. Coefficients are read from the nearest cache and cost nothing else.
  * bfloat16 is read as even and odd channels, as compiled kernels do, and rounded in three ways that give the same bits;
@@ -46,6 +47,13 @@ static inline __m256i pack_averaged(__m256 even, __m256 odd) {
   return _mm256_add_epi16(kept, _mm256_srli_epi16(_mm256_avg_epu16(cut, half), 15));
 }
 
+#ifdef __AVX512BF16__
+static inline __m256i pack_instructed(__m256 even, __m256 odd) {
+  const __m256i in_order = _mm256_set_epi16(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+  return _mm256_permutexvar_epi16(in_order, (__m256i)_mm256_cvtne2ps_pbh(odd, even));
+}
+#endif
+
 #define BF16_ROWS(pack) \
   static __attribute__((noinline)) void pack##_rows(char *at, long rows) { \
     for (long i = 0; i < rows * VECTORS; i++, at += VECTOR) { \
@@ -62,6 +70,9 @@ BF16_ROWS(pack_joined)
 BF16_ROWS(pack_blended)
 BF16_ROWS(pack_averaged)
 BF16_ROWS(pack_cut)
+#ifdef __AVX512BF16__
+BF16_ROWS(pack_instructed)
+#endif
 
 static __attribute__((noinline)) void f16_rows(char *at, long rows) {
   for (long i = 0; i < rows * 2 * VECTORS; i++, at += VECTOR / 2) {
@@ -88,8 +99,17 @@ int main(void) {
   static const struct {
     const char *name;
     void (*run)(char *at, long rows);
-  } loops[] = {{"scaling", scale_rows},          {"joined", pack_joined_rows}, {"blended", pack_blended_rows},
-               {"averaged", pack_averaged_rows}, {"cut off", pack_cut_rows},   {"f16", f16_rows}};
+  } loops[] = {
+      {"scaling", scale_rows},
+      {"joined", pack_joined_rows},
+      {"blended", pack_blended_rows},
+      {"averaged", pack_averaged_rows},
+      {"cut off", pack_cut_rows},
+      {"f16", f16_rows},
+#ifdef __AVX512BF16__
+      {"instructed", pack_instructed_rows},
+#endif
+  };
   enum { LOOPS = sizeof loops / sizeof *loops };
   for (int i = 0; i < 4 * VECTORS; i++) coefficients[i] = _mm256_set1_ps(i % 2 == 0);
   for (long batch = 1; batch <= 8; batch *= 8) {

@@ -246,11 +246,13 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 /* ---- the entries ---- */
 
 /* What encodes the rows of streams that go together; 0: not compiled in. */
-static pegen_encode_function *function_of(const pegen_target_code *target, const pegen_stream *const *streams, int n,
-                                          int *streaming) {
+static pegen_encode_function *function_of(const pegen_target_code *target, const pegen_tuning *tuning,
+                                          const pegen_stream *const *streams, int n, int *streaming) {
   int64_t type = streams[0]->in_type, other = type;
   for (int i = 0; i < n; i++)
     if (pegen_converts(streams[i])) other = streams[i]->out_type;
+  if (other == type && type == PEGEN_NUMBER_BF16 && tuning->rounds && target->rounding[*streaming])
+    return target->rounding[*streaming];
   if (other == type) return target->encode[type][*streaming];
   *streaming = 0;
   if (!target->converting) return 0;
@@ -282,7 +284,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   for (int s = 0; s < 2; s++) { /* before anything is written */
     const pegen_stream *alone = &call->stream[s];
     int cached = 0;
-    if (alone->given && !function_of(target, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
+    if (alone->given && !function_of(target, tuning, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
     if (alone->given && alone->norm && !pegen_can_normalise(driver, target, alone)) return PEGEN_ERROR_DTYPE;
   }
   p.touched = touched;
@@ -296,7 +298,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
       p.slotted = call->stream[s].given && call->stream[s].slots ? &call->stream[s] : 0;
       if (p.n > 0 && (!call->joint || s == 1)) {
         int past_caches = streaming;
-        p.encode = function_of(target, p.streams, p.n, &past_caches);
+        p.encode = function_of(target, tuning, p.streams, p.n, &past_caches);
         run_pass(&p, args, target, part, parts);
         p.n = 0;
       }

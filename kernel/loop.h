@@ -129,6 +129,7 @@ typedef struct pegen_target_code {
   pegen_prepare_function *prepare; /* NULL for kernels without operands */
   pegen_encode_function
       *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_encode_function *rounding[2]; /* bfloat16 that the processor rounds (tuning->rounds); NULL: none of its own */
   pegen_values_function *values; /* NULL: nothing depends on the token */
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */

@@ -1,7 +1,7 @@
 /* processor.h: what a processor wants of a walk through memory, as rows of a table (processor.c).
  *
- * None of it changes a result but `dots`: rows are asked for ahead or not, stored through the caches or past them, and
- * walked in another order.
+ * None of it changes a result but `dots` and `rounds`: rows are asked for ahead or not, stored through the caches or
+ * past them, and walked in another order.
  */
 #pragma once
 
@@ -31,5 +31,6 @@ typedef struct pegen_tuning {
   int64_t group_rows; /* rows walked together over a tile where a head's tokens are neighbours */
   int64_t torque_prefetch; /* how far ahead where torques are summed head by head; 0: as elsewhere, by tiles */
   int64_t dots; /* 1: attention multiplies bfloat16 by dot products, where the processor has them; 0: float32 */
+  int64_t rounds; /* 1: rows in bfloat16 are rounded by an instruction, where the processor has it; 0: by others */
   int64_t attention_ahead; /* 1: gradients of attention ask for the next tile's rows while they multiply; 0: never */
 } pegen_tuning;

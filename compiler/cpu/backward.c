@@ -59,5 +59,5 @@ void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target 
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype)
-        emit_encode(b, a, &(encode_kind){scheduled, &row, back, dtype, dtype, streaming, false, NULL, 0});
+        emit_encode(b, a, &(encode_kind){scheduled, &row, back, dtype, dtype, streaming, false, NULL, false, 0});
 }

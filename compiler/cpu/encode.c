@@ -649,12 +649,14 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
                               .target = target,
                               .dtype = dtype,
                               .out = k->out,
+                              .rounds = k->rounds,
                               .streaming = k->streaming && (row->n_parts == 1 || may_stream(t)),
                               .cuts_nan = t->pair && !p->per_head, /* of two rows it would not pay */
                               .by_chunks = target->is_compact && !gradient && t->row_step > 0};
   }
   const char *name = k->out == dtype ? emit_encode_name(a, target, dtype, k->streaming)
                                      : emit_converting_name(a, target, dtype, k->out);
+  if (k->rounds) name = emit_rounding_encode_name(a, target, k->streaming);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
   e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);

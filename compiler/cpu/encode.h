@@ -15,6 +15,7 @@ typedef struct encode_kind {
   int dtype, out;
   bool streaming, normalises; /* normalises: first or not, as a call says of q and of k */
   const gradient_code *gradient; /* of what operands and positions gain, too; NULL: rows alone */
+  bool rounds; /* bfloat16 by the processor's own instruction; the caller sets features */
   int most; /* of rows in the caches: rotors of so many tokens (of heads of them) on the stack; 0: as is best */
 } encode_kind;
 void emit_encode(ir *b, arena *a, const encode_kind *k);

@@ -29,6 +29,10 @@ CPU_TYPED_FUNCTIONS(X)
 static inline const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
 }
+/* Rows in bfloat16 that the processor rounds itself. */
+static inline const char *emit_rounding_encode_name(arena *a, const cpu_target *target, bool streaming) {
+  return arena_printf(a, "encode_%s_bf16_rounding_%s", target->suffix, streaming ? "streaming" : "cached");
+}
 /* encode_T_IN_OUT, convert_T_IN_OUT (cpu/plain.h): rows that are read as one number type and written as another. */
 static inline const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(in), number_name(out));

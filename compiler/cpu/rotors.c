@@ -288,8 +288,25 @@ void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target
   if (has_leaves(&row)) emit_prepare(walk);
   emit_rotor(walk);
   emit_encode(b, a,
-              &(encode_kind){cpu_schedule(a, encode), &row, target, NUMBER_F32, NUMBER_F32, false, false, NULL,
+              &(encode_kind){cpu_schedule(a, encode), &row, target, NUMBER_F32, NUMBER_F32, false, false, NULL, false,
                              PEGEN_ATTENTION_TURNED_ROTORS});
+}
+
+/* Rounding is half of a plane's work. Larger blocks multiply more, and code of its own would not pay there. */
+static bool is_mostly_rounding(const row_code *row, const cpu_target *target) {
+  bool planes = target->dots != NULL;
+  for (int i = 0; i < row->n_parts; i++) planes = planes && row->part[i].p->spec->n_components == 2;
+  return planes;
+}
+
+/* Rows in bfloat16 once more, for processors that round it by an instruction. */
+static void emit_rounding_encoders(ir *b, arena *a, const program *scheduled, const row_code *row,
+                                   const cpu_target *target) {
+  b->target_features = target_dot_features(a, target);
+  for (int streaming = 0; streaming <= target->has_streaming; streaming++)
+    emit_encode(b, a,
+                &(encode_kind){scheduled, row, target, NUMBER_BF16, NUMBER_BF16, streaming, !streaming, NULL, true, 0});
+  b->target_features = target->features;
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
@@ -309,13 +326,14 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
     if (dtypes & reads) emit_factors(b, a, row.whole, target, dtype);
     if (!(dtypes & 1u << dtype)) continue;
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, 0});
+      emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, false, 0});
+    if (dtype == NUMBER_BF16 && is_mostly_rounding(&row, target)) emit_rounding_encoders(b, a, scheduled, &row, target);
     if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
   }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
       if (dtypes & number_pair(in, out)) {
-        emit_encode(b, a, &(encode_kind){scheduled, &row, target, in, out, false, true, NULL, 0});
+        emit_encode(b, a, &(encode_kind){scheduled, &row, target, in, out, false, true, NULL, false, 0});
         emit_convert(b, a, row.whole, target, in, out, row.spec->skip_tokens > 0);
       }
 }

@@ -205,13 +205,23 @@ static void load_channels(row_emitter *r, ir_value row, int j, ir_value *x) {
   else x[0] = emit_load_channels(r->b, r->target->native, r->dtype, r->t->width, at);
 }
 
+/* A pair of vectors may hold channels that stay as they are, to the bit: the processor's rounding would flush subnormal
+ * numbers there. */
+static unsigned native_of_pair(const row_emitter *r, int j) {
+  bool rounds = r->rounds;
+  for (int half = 0; half < 2; half++)
+    for (int i = 0; i < r->t->width; i++)
+      rounds = rounds && !plan_is_identity(r->p, plan_tile_channel(r->t, j + half, i));
+  return r->target->native | (rounds ? NUMBER_BIT(NUMBER_BF16) : 0);
+}
+
 static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, int j) {
   ir *b = r->b;
   const ir_value *x = y->lanes + j;
   bool pair = is_pair(r->t, j), nan_is_cut = pair && y->nan_is_cut[j] && y->nan_is_cut[j + 1];
   ir_value at = at_channel(r, row, r->t->start[j], r->out);
   if (pair && r->out == r->dtype) {
-    emit_store_channel_pair(b, r->target->native, r->out, x, at,
+    emit_store_channel_pair(b, native_of_pair(r, j), r->out, x, at,
                             (r->streaming ? STORE_STREAMING : 0) | (nan_is_cut ? STORE_CUT_NAN : 0));
     return;
   }

@@ -33,6 +33,7 @@ typedef struct row_emitter {
   ir_value gain;       /* float32, of rows that are converted */
   ir_value weights;    /* pointer to float32 [head_dim], of rows that are normalised; null: of rows as they are */
   ir_value factor;     /* float32, of rows that are normalised: one over the root of their mean square */
+  bool rounds;         /* bfloat16 by the processor's own instruction, in vectors that turn as a whole */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
   bool cuts_nan;       /* coefficients are loaded by math_cut_nan, so that rows need not look for NaN */

@@ -31,13 +31,14 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[2];
+    for (int e = 0; e < 2; e++) rounding[e] = describe_function(d, emit_rounding_encode_name(a, of_rows[i], e));
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++) {
       LLVMValueRef own = describe_function(d, emit_encode_name(a, of_rows[i], e / 2, e % 2));
       encode[e] = LLVMIsNull(own) ? describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2)) : own;
     }
     rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, encode),
-                       CODE(values, emit_values_name(a, targets[i])),
+                       F(rounding, rounding), CODE(values, emit_values_name(a, targets[i])),
                        F(converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
                        CODE(rotor, emit_rotor_name(a, of_rows[i])), CODE(rotor_own, emit_rotor_own_name(a, of_rows[i])),
                        CODE(unfold, emit_unfold_name(a, of_rows[i])), CODES(norm, emit_norm_name, targets[i]),

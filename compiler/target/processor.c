@@ -47,6 +47,11 @@ static const char DEFAULT_TARGETS[] = "x86-64-v2,x86-64-v3,x86-64-v4";
 
 const cpu_target *target_at(int i) { return i < TARGET_COUNT ? &TARGETS[i] : NULL; }
 
+const char *target_dot_features(arena *a, const cpu_target *target) {
+  const char *own = target->features, *between = *own ? "," : "";
+  return arena_printf(a, "%s%s%s", own, between, target->dots);
+}
+
 bool target_wants_dots(void) {
   const int64_t level = PEGEN_LEVEL_BASELINE;
   int32_t chosen = 0;

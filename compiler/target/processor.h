@@ -17,7 +17,8 @@ typedef struct cpu_target {
   const char *triple;
   const char *cpu;         /* LLVM's name */
   const char *features;    /* "+avx2,+fma", beyond what cpu implies */
-  const char *dots;        /* features for dot products of bfloat16, which the driver asks for; NULL: not used */
+  const char *dots;        /* features for dot products and rounding of bfloat16, which the driver asks for; NULL: not
+                     * used */
   int level;               /* pegen_level that the driver checks */
   int lanes;               /* float32 in a vector register */
   int registers;           /* vector registers */
@@ -36,6 +37,9 @@ int target_parse(arena *a, const char *list, const cpu_target **out);
 
 /* Whether kernels on this processor multiply bfloat16 by dot products. */
 bool target_wants_dots(void);
+
+/* The target's features with those for bfloat16. */
+const char *target_dot_features(arena *a, const cpu_target *target);
 
 /* The i-th row, best first within an architecture; NULL after the last. */
 const cpu_target *target_at(int i);

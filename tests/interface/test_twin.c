@@ -249,8 +249,8 @@ TEST(caches_of_any_size) {
   assert_int_equal(tuning.tile_tokens, 128);
 }
 
-/* Where dot products are twice as fast, and only where the processor has them, whatever its cache. */
-TEST(dots_where_they_pay) {
+/* Where instructions for bfloat16 are faster, and only where the processor has them, whatever its cache. */
+TEST(bfloat16_where_it_pays) {
   static const pegen_processor_id zen_4 = {PEGEN_VENDOR_AMD, 0x19, 0, 1}, xeon = {PEGEN_VENDOR_INTEL, 6, 0, 1};
   int32_t any = pegen_choice(254, pegen_processor_row(&zen_4), INT64_MAX);
   pegen_tuning with, without;
@@ -258,10 +258,13 @@ TEST(dots_where_they_pay) {
   pegen_tune(&with, any | PEGEN_CHOSEN_DOTS);
   assert_int_equal(without.dots, 0);
   assert_int_equal(with.dots, 1);
+  assert_int_equal(without.rounds, 0);
+  assert_int_equal(with.rounds, 1);
   assert_int_equal(with.stream_above, without.stream_above);
   assert_int_equal((any | PEGEN_CHOSEN_DOTS) & PEGEN_CHOSEN_TARGET, 255);
   pegen_tune(&with, pegen_choice(3, pegen_processor_row(&xeon), 0) | PEGEN_CHOSEN_DOTS);
   assert_int_equal(with.dots, 0);
+  assert_int_equal(with.rounds, 0);
 }
 
 TEST(no_code_for_processor) {

@@ -7,9 +7,8 @@ enum { MOST_HALVES = 32 }; /* bfloat16 of a register */
 
 attention_emitter attention_emitter_of_dots(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  const char *own = target->features, *between = *own ? "," : "";
   e.dots = true;
-  b->target_features = arena_printf(a, "%s%s%s", own, between, target->dots);
+  b->target_features = target_dot_features(a, target);
   return e;
 }
 

@@ -45,7 +45,7 @@
  *
  * Floating-point state: entries round to nearest, keep denormals and mask exceptions, whatever the calling thread has
  * set. They give its state back on every way out; pegen_fold_basis and pegen_scan_tokens do so, too. Flags that their
- * arithmetic raises stay raised.
+ * arithmetic raises stay raised. Rotated bfloat16 channels below 2^-126 may be 0 where a processor rounds them itself.
  *
  * Precision: phases are right to 2^-22 up to 2^24 radians. Beyond, they are off in proportion: by about 2^-46 of their
  * size, on processors 2^-52. Exponentials of learned matrices M are right to 2^-22 max(1, |M|) up to |M| = 500, and on
