@@ -47,13 +47,6 @@ static inline __m256i pack_averaged(__m256 even, __m256 odd) {
   return _mm256_add_epi16(kept, _mm256_srli_epi16(_mm256_avg_epu16(cut, half), 15));
 }
 
-#ifdef __AVX512BF16__
-static inline __m256i pack_instructed(__m256 even, __m256 odd) {
-  const __m256i in_order = _mm256_set_epi16(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
-  return _mm256_permutexvar_epi16(in_order, (__m256i)_mm256_cvtne2ps_pbh(odd, even));
-}
-#endif
-
 #define BF16_ROWS(pack) \
   static __attribute__((noinline)) void pack##_rows(char *at, long rows) { \
     for (long i = 0; i < rows * VECTORS; i++, at += VECTOR) { \
@@ -71,6 +64,10 @@ BF16_ROWS(pack_blended)
 BF16_ROWS(pack_averaged)
 BF16_ROWS(pack_cut)
 #ifdef __AVX512BF16__
+static inline __m256i pack_instructed(__m256 even, __m256 odd) {
+  const __m256i in_order = _mm256_set_epi16(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+  return _mm256_permutexvar_epi16(in_order, (__m256i)_mm256_cvtne2ps_pbh(odd, even));
+}
 BF16_ROWS(pack_instructed)
 #endif
 

@@ -251,9 +251,10 @@ static pegen_encode_function *function_of(const pegen_target_code *target, const
   int64_t type = streams[0]->in_type, other = type;
   for (int i = 0; i < n; i++)
     if (pegen_converts(streams[i])) other = streams[i]->out_type;
-  if (other == type && type == PEGEN_NUMBER_BF16 && tuning->rounds && target->rounding[*streaming])
-    return target->rounding[*streaming];
-  if (other == type) return target->encode[type][*streaming];
+  if (other == type) {
+    pegen_encode_function *rounding = type == PEGEN_NUMBER_BF16 && tuning->rounds ? target->rounding[*streaming] : 0;
+    return rounding ? rounding : target->encode[type][*streaming];
+  }
   *streaming = 0;
   if (!target->converting) return 0;
   return target->converting[type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + other - PEGEN_ROW_TYPES];

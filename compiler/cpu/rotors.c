@@ -292,11 +292,13 @@ void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target
                              PEGEN_ATTENTION_TURNED_ROTORS});
 }
 
-/* Rounding is half of a plane's work. Larger blocks multiply more, and code of its own would not pay there. */
-static bool is_mostly_rounding(const row_code *row, const cpu_target *target) {
-  bool planes = target->dots != NULL;
-  for (int i = 0; i < row->n_parts; i++) planes = planes && row->part[i].p->spec->n_components == 2;
-  return planes;
+/* Whether rows in bfloat16 have functions that round by the processor's instruction. Rounding is half of a plane's
+ * work; larger blocks multiply more, and were no faster for it. */
+static bool has_rounding(const row_code *row, const cpu_target *target) {
+  if (!target->dots) return false;
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i].p->spec->n_components != 2) return false;
+  return true;
 }
 
 /* Rows in bfloat16 once more, for processors that round it by an instruction. */
@@ -327,7 +329,7 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
     if (!(dtypes & 1u << dtype)) continue;
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, false, 0});
-    if (dtype == NUMBER_BF16 && is_mostly_rounding(&row, target)) emit_rounding_encoders(b, a, scheduled, &row, target);
+    if (dtype == NUMBER_BF16 && has_rounding(&row, target)) emit_rounding_encoders(b, a, scheduled, &row, target);
     if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
   }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)

@@ -137,22 +137,23 @@ static ir_value pack_upper_halves(ir *b, int type, const ir_value *x, bool nan_i
   return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.andi", high, like(b, high, 0xffff0000ll)));
 }
 
+enum { AVX512_LANES = 16 }; /* float32 in a register */
+
 /* Words of two numbers by AVX-512's own rounding, which takes a subnormal number as 0, and a permutation. */
 static ir_value pack_rounded(ir *b, const ir_value *x) {
-  enum { LANES = 16 };
-  int64_t in_order[2 * LANES];
-  for (int i = 0; i < 2 * LANES; i++) in_order[i] = i / 2 + i % 2 * LANES;
+  int64_t in_order[2 * AVX512_LANES];
+  for (int i = 0; i < 2 * AVX512_LANES; i++) in_order[i] = i / 2 + i % 2 * AVX512_LANES;
   ir_value operands[] = {x[1], x[0]};
   ir_value both =
-      ir_intrinsic(b, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir_vector(b, 2 * LANES, b->bf16), 2, operands);
-  return ir_shuffle(b, both, both, 2 * LANES, in_order);
+      ir_intrinsic(b, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", ir_vector(b, 2 * AVX512_LANES, b->bf16), 2, operands);
+  return ir_shuffle(b, both, both, 2 * AVX512_LANES, in_order);
 }
 
 void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at, unsigned how) {
   bool streaming = how & STORE_STREAMING;
   bool turns = number_takes_turns(type);
   bool rounds = native & NUMBER_BIT(type);
-  if (turns && (!rounds || ir_lanes(x[0]) == 16)) {
+  if (turns && (!rounds || ir_lanes(x[0]) == AVX512_LANES)) {
     int bytes = number_bytes(type);
     ir_value words = rounds ? pack_rounded(b, x) : pack_upper_halves(b, type, x, how & STORE_CUT_NAN);
     ir_store(b, words, at, streaming ? 2 * ir_lanes(x[0]) * bytes : bytes, streaming);

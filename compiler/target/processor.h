@@ -17,8 +17,7 @@ typedef struct cpu_target {
   const char *triple;
   const char *cpu;         /* LLVM's name */
   const char *features;    /* "+avx2,+fma", beyond what cpu implies */
-  const char *dots;        /* features for dot products and rounding of bfloat16, which the driver asks for; NULL: not
-                     * used */
+  const char *dots;        /* features for bfloat16, which the driver asks for; NULL: not used */
   int level;               /* pegen_level that the driver checks */
   int lanes;               /* float32 in a vector register */
   int registers;           /* vector registers */

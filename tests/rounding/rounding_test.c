@@ -59,13 +59,11 @@ static DLTensor *rows(arena *a, number_type type, int heads, int channels, uint6
   return narrow;
 }
 
-/* A processor's own rounding takes what is below the least normal bfloat16 as 0. It rounds no channel that stays as it
- * is, whose numbers are subnormal bfloat16 themselves. */
-static bool is_flushed(number_type type, uint16_t bits, float exact) {
-  uint16_t rounded;
-  number_store(type, &rounded, exact);
-  return type == NUMBER_BF16 && fabsf(exact) < 0x1p-126f && bits == (signbit(exact) ? 0x8000 : 0) &&
-         number_load(type, &rounded) != exact;
+/* A processor's own rounding, of AVX-512 alone, takes what is below the least normal bfloat16 as 0. It rounds no
+ * channel that stays as it is, whose numbers are subnormal bfloat16 themselves. */
+static bool is_flushed(const char *target, number_type type, uint16_t bits, uint16_t rounded, float exact) {
+  return !strcmp(target, "x86-64-v4") && type == NUMBER_BF16 && fabsf(exact) < 0x1p-126f &&
+         bits == (signbit(exact) ? 0x8000 : 0) && number_load(type, &rounded) != exact;
 }
 
 static void assert_rounded(const char *line, const char *target, number_type type, const DLTensor *narrow,
@@ -76,7 +74,7 @@ static void assert_rounded(const char *line, const char *target, number_type typ
     uint16_t rounded;
     number_store(type, &rounded, exact[i]);
     if (isnan(exact[i]) ? !isnan(number_load(type, &bits[i]))
-                        : bits[i] != rounded && !is_flushed(type, bits[i], exact[i]))
+                        : bits[i] != rounded && !is_flushed(target, type, bits[i], rounded, exact[i]))
       fail_msg("%s, %s, type %d: element %lld is %04x, of %.9g", line, target, (int)type, (long long)i, bits[i],
                (double)exact[i]);
   }
