@@ -196,6 +196,10 @@ typedef struct pegen_attention_gradient_tile {
   double *operand_sums; /* [n_scatters][n_blocks] of the head, added to; NULL: no operand's gradient is wanted */
   double *const *tables; /* [n_operands]: of those that are read by index, elements of the chunk, added to */
   float *weight_gains; /* [weight][PEGEN_ATTENTION_QUERIES]: what weights of the queries gain; NULL: not wanted */
+  /* What elements of inputs' rows gain that are read at computed places, added to: rows of the tile's queries, and
+   * [key][elements] from key 0 on. NULL: not wanted. */
+  double *const *row_gains; /* [PEGEN_ATTENTION_QUERIES]: a lane without a query has the first one's, and gives 0 */
+  double *key_row_gains;
   double *place_sums; /* [token][axes] of the head: what the queries' coordinates gain, written */
   double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
   char *pair_gains[PEGEN_MAX_INPUTS]; /* token 0's row of what numbers of pairs gain, float32, added to */
@@ -278,8 +282,7 @@ typedef struct pegen_attention {
   int64_t n_scatters; /* sums of a head that operands' elements gain, of each block (those of a bias: of block 0) */
   const pegen_leaf *scatters; /* which: offsets[head][n_blocks]; operand -1: nothing of this sum */
   int64_t has_places; /* 1: coordinates of positions have gradients */
-  int64_t n_sums; /* numbers of a token that gains are summed of: coordinates, numbers of inputs, and all elements of
-                     those inputs whose rows' places are numbers; 0: none */
+  int64_t n_sums; /* numbers of a token that gains are summed of: coordinates, and numbers of inputs; 0: none */
   int64_t gaining; /* bits: operands that have a gradient */
   int64_t keeps; /* 1: where batches share positions, gradients keep biases of pairs and sums of what these gain */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */

@@ -152,10 +152,64 @@ static void set_ahead(backward *w, int64_t batch, int64_t shared, int64_t index,
 /* What the coordinates of a head of q, or of its keys, gain; NULL: not wanted. */
 static double *place_sums_of(const backward *w, int of_keys, int64_t batch, int64_t head) {
   int64_t sizes[PEGEN_VIEW_DIMS];
-  if (!w->place_sums[of_keys]) return 0;
+  if (!w->place_sums[of_keys] || !w->of_pairs) return 0;
   pegen_attention_place_sizes(w->walk.driver, w->call, of_keys, sizes);
   if (sizes[PEGEN_HEAD] < w->call->forward.q.size[PEGEN_HEAD]) head /= w->group;
   return w->place_sums[of_keys] + (batch * sizes[PEGEN_HEAD] + head) * sizes[PEGEN_TOKEN] * w->walk.form->n_sums;
+}
+
+/* ---- elements of inputs' rows ---- */
+
+/* The same of inputs' rows: rows that are not kept have the room of the item that w->room tells. */
+static double *row_gains_of(const backward *w, int of_keys, int64_t batch, int64_t head) {
+  const pegen_row_gains *g = &w->row_gains[of_keys];
+  if (!g->at || !w->of_pairs) return 0;
+  int is_own = g->is_kept || w->room < 0;
+  return pegen_row_gains_of_head(g, w->call, is_own ? batch : batch_of(w, w->room),
+                                 is_own ? head : head_of(w, w->room) * w->group + head % w->group);
+}
+
+static void clear_doubles(double *at, int64_t count) {
+  for (int64_t i = 0; i < count; i++) at[i] = 0;
+}
+
+/* Rows of the tile's queries, 0 before it. A room that serves tile after tile has a row of each lane. */
+static void begin_rows(backward *w, int64_t batch, int64_t head, int of_queries) {
+  const pegen_row_gains *g = &w->row_gains[0];
+  double *room = of_queries ? row_gains_of(w, 0, batch, head) : 0;
+  w->tile.row_gains = room ? w->rows : 0;
+  for (int64_t lane = 0; lane < w->walk.queries && room; lane++) {
+    int64_t token = w->tile.tile.tokens[lane], row = g->is_kept || w->room < 0 ? token : lane;
+    w->rows[lane] = token < 0 ? w->rows[0] : room + row * g->elements;
+    if (token >= 0) clear_doubles(w->rows[lane], g->elements);
+  }
+}
+
+static void end_rows(const backward *w, int64_t batch, int64_t head) {
+  const pegen_row_gains *g = &w->row_gains[0];
+  if (!w->tile.row_gains || g->is_kept) return;
+  for (int64_t lane = 0; lane < w->walk.queries; lane++)
+    if (w->tile.tile.tokens[lane] >= 0)
+      pegen_row_gains_store(w->walk.driver, g, w->call, batch, head, w->tile.tile.tokens[lane], w->rows[lane]);
+}
+
+/* Rows of keys [begin, end) of an item: they are 0; */
+static void begin_key_rows(const backward *w, int64_t batch, int64_t shared, int64_t begin, int64_t end) {
+  int64_t elements = w->row_gains[1].elements;
+  for (int64_t i = 0; i < w->group; i++) {
+    double *rows = row_gains_of(w, 1, batch, shared * w->group + i);
+    if (rows) clear_doubles(rows + begin * elements, (end - begin) * elements);
+  }
+}
+
+/* and they are stored. */
+static void end_key_rows(const backward *w, int64_t batch, int64_t shared, int64_t begin, int64_t end) {
+  const pegen_row_gains *g = &w->row_gains[1];
+  for (int64_t i = 0; i < w->group && !g->is_kept; i++) {
+    double *rows = row_gains_of(w, 1, batch, shared * w->group + i);
+    for (int64_t key = begin; key < end && rows; key++)
+      pegen_row_gains_store(w->walk.driver, g, w->call, batch, shared * w->group + i, key, rows + key * g->elements);
+  }
 }
 
 /* Heads that share values may turn them by rotors of their own: sums of keys [begin, end) into the frame of another. */
@@ -223,8 +277,11 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
     t->weight_gains = of_queries && w->weights.unweigh ? (float *)(uintptr_t)w->weights.work.weights : 0;
     t->place_sums = of_queries ? place_sums_of(w, 0, batch, head) : 0;
     t->key_place_sums = of_keys ? place_sums_of(w, 1, batch, head) : 0;
+    t->key_row_gains = of_keys ? row_gains_of(w, 1, batch, head) : 0;
     set_pair_gains(w, batch, head, of_queries);
+    begin_rows(w, batch, head, of_queries);
     (is_narrow(w) ? w->attend_narrow : w->attend)(t);
+    end_rows(w, batch, head);
     if (t->weight_gains) run_weights(w, i % w->walk.tiles);
   }
 }
@@ -321,11 +378,12 @@ static int begin_keys(backward *w, int64_t item, int64_t begin, int64_t end, flo
   clear(w->key_sums, begin * k_pitch, end * k_pitch);
   clear(w->value_sums, begin * v_pitch, end * v_pitch);
   w->key_frame = w->value_frame = PEGEN_FRAME_EMPTY;
-  for (int64_t i = 0; i < w->group && w->place_sums[1]; i++) { /* more than once where heads have them in common */
+  for (int64_t i = 0; i < w->group; i++) { /* more than once where heads have them in common */
     double *places = place_sums_of(w, 1, batch_of(w, item), head_of(w, item) * w->group + i);
-    for (int64_t k = begin * sums_of_key; k < end * sums_of_key; k++) places[k] = 0;
+    if (places) clear_doubles(places + begin * sums_of_key, (end - begin) * sums_of_key);
   }
-  return w->key_sums || w->value_sums || w->place_sums[1];
+  begin_key_rows(w, batch_of(w, item), head_of(w, item), begin, end);
+  return w->key_sums || w->value_sums || (w->of_pairs && (w->place_sums[1] || w->row_gains[1].at));
 }
 
 /* What keys [begin, end) of an item gained is stored. */
@@ -341,6 +399,7 @@ static void end_keys(backward *w, int64_t item, int64_t begin, int64_t end, floa
   if (w->turns_values && w->value_sums)
     pegen_attention_backward_reframe(w, w->value_sums, v_pitch, begin, end, &w->value_frame, PEGEN_FRAME_NONE, 0);
   store(&w->call->g_v, w->code->store_values[c->type], w->value_sums, v_pitch, batch, shared, begin, end, 1);
+  end_key_rows(w, batch, shared, begin, end);
 }
 
 /* What keys of share `share` of `shares` of an item gain, in a walk of their own. */
@@ -409,6 +468,7 @@ static void run_units(backward *w, int64_t begin, int64_t end, int share, int sh
     for (int64_t item = first; item < last; item += count) { /* one room for all, so that it stays in the cache */
       float *room = (float *)(void *)workspace + (shares == 1 ? own : item) * item_numbers;
       count = batches_from(w, item, last);
+      w->room = shares == 1 ? own : -1;
       w->next = shares == 1 && (item + count < last || unit + 1 < end) ? item + count : -1;
       if (w->of_operands_alone) run_operands(w, unit, item, share, shares);
       else if (w->cut.keeps) run_batches(w, unit, item, item + count, share, shares, room, item_numbers);
@@ -428,6 +488,10 @@ static void run_part(backward *w, int part, int parts, char *workspace) {
     pegen_share(parts, (int)unit, (int)w->cut.units, &begin, &end);
     if (part >= begin && part < end) run_units(w, unit, unit + 1, part - (int)begin, (int)(end - begin), workspace);
   }
+}
+
+static int wants_pairs(const backward *w) {
+  return w->place_sums[0] || w->place_sums[1] || w->row_gains[0].at || w->row_gains[1].at;
 }
 
 static int wants_rows(const backward *w) { return !w->call->g_q.empty || !w->call->g_k.empty || !w->call->g_v.empty; }
@@ -460,11 +524,10 @@ static void run_turned(backward *w, int part, int parts, char *workspace) {
   const pegen_attention_turned_gradient *turns = w->turns;
   pegen_attend_gradient_function *attend = w->attend;
   pegen_attention_backward_call others;
-  double *place_sums[2] = {w->place_sums[0], w->place_sums[1]};
   int64_t chunks = w->cut.chunks, runs = w->walk.runs;
-  int of_operands = chunks && turns->of_operands, of_pairs = place_sums[0] || place_sums[1] || (chunks && !of_operands);
+  int of_operands = chunks && turns->of_operands, of_pairs = wants_pairs(w) || (chunks && !of_operands);
   w->cut.chunks = of_operands ? chunks : 0;
-  w->place_sums[0] = w->place_sums[1] = 0;
+  w->of_pairs = 0;
   if (wants_rows(w) || of_operands) run_together(w, part, parts, workspace);
   w->turns = 0;
   w->cut.chunks = of_operands ? 0 : chunks;
@@ -474,7 +537,7 @@ static void run_turned(backward *w, int part, int parts, char *workspace) {
   w->call = &others;
   w->attend = attend;
   w->step = w->code->step;
-  for (int of_keys = 0; of_keys < 2; of_keys++) w->place_sums[of_keys] = place_sums[of_keys];
+  w->of_pairs = 1;
   pegen_attention_cut_tiles(&w->walk, runs != 0);
   (w->cut.chunks && w->code->attend_operands[others.forward.type] ? run_apart : run_part)(w, part, parts, workspace);
 }
@@ -503,8 +566,11 @@ void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *
   PEGEN_ATTENTION_ROOM(&w.walk);
   int64_t n_sums = w.walk.form->n_scatters * w.walk.form->n_blocks;
   w.head_sums = __builtin_alloca(sizeof(double) * (size_t)(n_sums + 1));
-  for (int of_keys = 0; of_keys < 2; of_keys++)
+  w.of_pairs = 1;
+  for (int of_keys = 0; of_keys < 2; of_keys++) {
     w.place_sums[of_keys] = pegen_attention_place_sums(driver, args, call, workspace, of_keys);
+    w.row_gains[of_keys] = pegen_attention_row_gains(driver, args, call, workspace, of_keys);
+  }
   w.tables = __builtin_alloca(sizeof(double *) * (size_t)(driver->kernel->n_operands + 1));
   const pegen_gradient *weights = call->of_inputs || call->of_operands ? w.walk.form->weights : 0;
   w.weights.lanes = w.walk.form->lanes;

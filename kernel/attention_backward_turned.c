@@ -102,7 +102,8 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
   t->key_sums = g->of_keys ? w->key_sums : 0;
   t->value_sums = g->of_keys ? w->value_sums : 0;
   t->weight_gains = 0;
-  t->place_sums = t->key_place_sums = 0;
+  t->place_sums = t->key_place_sums = t->key_row_gains = 0;
+  t->row_gains = 0;
   t->n_ahead = 0;
   w->attend(t);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_backward.h"
+#include "attention_row_gains.h"
 #include "attention_turner.h"
 #include "weight_gains.h"
 
@@ -37,7 +38,11 @@ typedef struct pegen_attention_backward_walk {
   double *chunk_sums; /* [unit][chunk][elements] */
   float *pair_rooms;  /* of a cut that keeps pairs: [unit][chunk][2][pairs of a tile] */
   double *head_sums;  /* [n_scatters][n_blocks] */
+  int of_pairs; /* 0: what coordinates and inputs gain is of another walk */
   double *place_sums[2]; /* of queries and keys, all heads; NULL: not wanted */
+  pegen_row_gains row_gains[2]; /* the same */
+  int64_t room; /* item whose room rows of inputs have that are not kept; -1: each its own */
+  double *rows[PEGEN_ATTENTION_QUERIES]; /* of the tile's queries */
   double **tables;    /* [n_operands] */
   pegen_weights weights; /* of a bias that is a polynomial */
   int64_t step; /* keys that shares of an item's keys are whole runs of */

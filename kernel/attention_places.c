@@ -1,8 +1,8 @@
 /* attention_places.c: from what coordinates gain in each head to what positions, and inputs of scores, gain: sums over
  * heads, and over batches, that share them, in order. */
-#include "attention_backward.h"
+#include "attention_row_gains.h"
 
-/* What coordinates of queries, or of keys, gained. */
+/* What coordinates of queries, or of keys, gained; or elements of rows. */
 typedef struct place_sums {
   const double *at; /* [B][H][tokens][n]; NULL: nothing */
   int64_t heads, tokens, n;
@@ -17,6 +17,10 @@ static place_sums sums_of(const pegen_driver *driver, const pegen_args *args, co
                       sizes[PEGEN_TOKEN], form->n_sums};
 }
 
+static place_sums rows_of(const pegen_attention_backward_call *call, const pegen_row_gains *g) {
+  return (place_sums){g->at, call->forward.q.size[PEGEN_HEAD], g->rows, g->elements};
+}
+
 /* The sum over heads [of, end) of a token's coordinate in batches [first, last). */
 static double sum_of(const place_sums *s, int64_t first, int64_t last, int64_t of, int64_t end, int64_t token,
                      int64_t axis) {
@@ -27,38 +31,38 @@ static double sum_of(const place_sums *s, int64_t first, int64_t last, int64_t o
   return sum;
 }
 
-/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. Elements that
- * are read at computed places stand behind the numbers, row by row. */
-static double input_sum(const pegen_driver *driver, const place_sums *s, const pegen_view *view, int64_t input,
-                        int64_t element, int64_t batches, int64_t batch, int64_t head, int64_t token) {
-  const pegen_attention *form = driver->form;
-  int64_t own = form->placed ? driver->kernel->n_axes : 0, behind = own + form->n_numbers,
-          shared = view->size[PEGEN_BATCH] == 1, group = s->heads / view->size[PEGEN_HEAD];
-  double sum = 0;
-  for (int64_t i = 0; i < form->n_numbers; i++) {
-    const pegen_attention_number *n = &form->numbers[i];
-    int is_row = n->kind == PEGEN_READS_ROW;
-    if (n->input == input && (is_row || n->element == element))
-      sum += sum_of(s, shared ? 0 : batch, shared ? batches : batch + 1, head * group, (head + 1) * group, token,
-                    is_row ? behind + element : own + i);
-    if (is_row) behind += driver->kernel->inputs[n->input].size;
-  }
-  return sum;
+/* The sum over the heads and batches that share a token's row of an input. */
+static double shared_sum(const place_sums *s, const pegen_view *view, int64_t batches, int64_t batch, int64_t head,
+                         int64_t token, int64_t number) {
+  int64_t is_shared = view->size[PEGEN_BATCH] == 1, group = s->heads / view->size[PEGEN_HEAD];
+  return sum_of(s, is_shared ? 0 : batch, is_shared ? batches : batch + 1, head * group, (head + 1) * group, token,
+                number);
 }
 
-/* Part `part` of `parts`, by tokens, of what input `input` gains. */
+/* Part `part` of `parts`, by tokens, of what input `input` gains: of numbers, and of rows that were kept. */
 static void finish_input(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
                          char *workspace, int input, int part, int parts) {
+  const pegen_attention *form = driver->form;
   const pegen_view *view = &call->g_input[input];
-  int64_t size = driver->kernel->inputs[input].size, batches = call->forward.q.size[PEGEN_BATCH], begin, end;
-  place_sums s = sums_of(driver, args, call, workspace, pegen_input_is_of_keys(driver->kernel, input));
+  int of_keys = pegen_input_is_of_keys(driver->kernel, input);
+  int64_t size = driver->kernel->inputs[input].size, batches = call->forward.q.size[PEGEN_BATCH], begin, end,
+          own = form->placed ? driver->kernel->n_axes : 0;
+  pegen_row_gains g = pegen_attention_row_gains(driver, args, call, workspace, of_keys);
+  place_sums s = sums_of(driver, args, call, workspace, of_keys), rows = rows_of(call, &g);
+  if (g.at && !g.is_kept && pegen_reads_numbers(form, input, 1)) return;
+  int64_t first = pegen_reads_numbers(form, input, 1) ? pegen_row_gains_first(driver, &g, input) : -1;
   pegen_share(view->size[PEGEN_TOKEN], part, parts, &begin, &end);
   for (int64_t batch = 0; batch < view->size[PEGEN_BATCH]; batch++)
     for (int64_t head = 0; head < view->size[PEGEN_HEAD]; head++)
       for (int64_t token = begin; token < end; token++)
         for (int64_t element = 0; element < (size ? size : 1); element++) {
           char *row = pegen_at(view, batch, head, token);
-          double sum = input_sum(driver, &s, view, input, element, batches, batch, head, token);
+          double sum = first < 0 ? 0 : shared_sum(&rows, view, batches, batch, head, token, first + element);
+          for (int64_t i = 0; i < form->n_numbers; i++) {
+            const pegen_attention_number *n = &form->numbers[i];
+            if (n->input == input && n->kind != PEGEN_READS_ROW && n->element == element)
+              sum += shared_sum(&s, view, batches, batch, head, token, own + i);
+          }
           pegen_gain(row + element * (int64_t)sizeof(float), 0, call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
         }
 }

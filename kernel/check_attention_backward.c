@@ -10,7 +10,7 @@
  *                                                 WORKSPACE
  *   6. what is written, the workspace too, against every other tensor  OVERLAP
  */
-#include "attention_backward.h"
+#include "attention_row_gains.h"
 
 /* ---- 2. what is asked for ---- */
 
@@ -128,7 +128,7 @@ int pegen_attention_wants_sums(const pegen_driver *driver, const pegen_attention
   int wants = pegen_attention_wants_places(call, args, of_keys);
   for (int i = 0; i < driver->kernel->n_inputs; i++)
     wants |= pegen_input_is_of_pairs(driver->kernel, i) && !call->g_input[i].empty &&
-             pegen_input_is_of_keys(driver->kernel, i) == of_keys;
+             pegen_input_is_of_keys(driver->kernel, i) == of_keys && pegen_reads_numbers(driver->form, i, 0);
   return wants && !rows->empty;
 }
 
@@ -150,14 +150,6 @@ static int64_t chunk_bytes(const pegen_driver *driver, const pegen_attention_bac
   return cut.units * cut.chunks * pegen_all_elements(driver->kernel) * (int64_t)sizeof(double);
 }
 
-double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args *args,
-                                   const pegen_attention_backward_call *call, char *workspace, int of_keys) {
-  if (!pegen_attention_wants_sums(driver, call, args, of_keys)) return 0;
-  int64_t before = pegen_attention_key_bytes(call) + chunk_bytes(driver, call);
-  if (of_keys) before += place_bytes(driver, args, call, 0);
-  return (double *)(void *)(workspace + before);
-}
-
 static int64_t pair_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call) {
   pegen_attention_cut cut;
   pegen_attention_cut_of(driver, call, &cut);
@@ -165,21 +157,49 @@ static int64_t pair_bytes(const pegen_driver *driver, const pegen_attention_back
   return cut.units * cut.chunks * 2 * pegen_attention_pair_numbers(call) * (int64_t)sizeof(float);
 }
 
+/* Rooms of the workspace, in their order. */
+enum { ROOM_OF_KEYS, ROOM_OF_CHUNKS, ROOM_OF_PLACES, ROOM_OF_ROWS = ROOM_OF_PLACES + 2, ROOM_OF_PAIRS = ROOM_OF_ROWS + 2,
+       ROOMS };
+
+/* Bytes of the rooms before `last`. -1: more than can be addressed. */
+static int64_t bytes_before(const pegen_driver *driver, const pegen_args *args,
+                            const pegen_attention_backward_call *call, int last) {
+  int64_t bytes = 0, of[ROOMS] = {pegen_attention_key_bytes(call),
+                                  chunk_bytes(driver, call),
+                                  place_bytes(driver, args, call, 0),
+                                  place_bytes(driver, args, call, 1),
+                                  pegen_row_gains_bytes(driver, call, 0),
+                                  pegen_row_gains_bytes(driver, call, 1),
+                                  pair_bytes(driver, call)};
+  for (int i = 0; i < last; i++)
+    if (of[i] < 0 || __builtin_add_overflow(bytes, of[i], &bytes)) return -1;
+  return bytes;
+}
+
+double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args *args,
+                                   const pegen_attention_backward_call *call, char *workspace, int of_keys) {
+  if (!pegen_attention_wants_sums(driver, call, args, of_keys)) return 0;
+  return (double *)(void *)(workspace + bytes_before(driver, args, call, ROOM_OF_PLACES + of_keys));
+}
+
+pegen_row_gains pegen_attention_row_gains(const pegen_driver *driver, const pegen_args *args,
+                                          const pegen_attention_backward_call *call, char *workspace, int of_keys) {
+  char *room = workspace + bytes_before(driver, args, call, ROOM_OF_ROWS + of_keys);
+  pegen_row_gains g = pegen_row_gains_of(driver, call, room, of_keys);
+  pegen_attention_cut cut;
+  pegen_attention_cut_of(driver, call, &cut);
+  g.is_kept |= cut.keeps != 0; /* then batches of a head take turns */
+  return g;
+}
+
 float *pegen_attention_pair_rooms(const pegen_driver *driver, const pegen_args *args,
                                   const pegen_attention_backward_call *call, char *workspace) {
-  int64_t before = pegen_attention_key_bytes(call) + chunk_bytes(driver, call) + place_bytes(driver, args, call, 0) +
-                   place_bytes(driver, args, call, 1);
-  return (float *)(void *)(workspace + before);
+  return (float *)(void *)(workspace + bytes_before(driver, args, call, ROOM_OF_PAIRS));
 }
 
 int64_t pegen_attention_sequence_bytes(const pegen_driver *driver, const pegen_args *args,
                                        const pegen_attention_backward_call *call) {
-  int64_t bytes = pegen_attention_key_bytes(call),
-          more[] = {chunk_bytes(driver, call), place_bytes(driver, args, call, 0), place_bytes(driver, args, call, 1),
-                    pair_bytes(driver, call)};
-  for (int i = 0; i < 4; i++)
-    if (bytes < 0 || more[i] < 0 || __builtin_add_overflow(bytes, more[i], &bytes)) return -1;
-  return bytes;
+  return bytes_before(driver, args, call, ROOMS);
 }
 
 static void go_to(pegen_view *view, int dim, const pegen_bounds *b, int64_t from, int64_t to) {

@@ -485,7 +485,7 @@ bool attention_is_turned(const attention_plan *p) { return p->turned && !p->matr
 bool attention_tells(const attention_plan *p) { return !p->score && !attention_is_turned(p); }
 
 bool attention_moves(const attention_plan *p) {
-  bool moves = (p->has_places && (p->torques || p->columns)) || p->n_row_scatters;
+  bool moves = p->has_places && (p->torques || p->columns);
   for (int axis = 0; axis < p->n_sums; axis++) moves = moves || p->place[axis];
   return moves;
 }
@@ -512,6 +512,25 @@ int attention_first_element(const attention_plan *p, int input) {
   for (int i = 0; i < row_number(p, input); i++)
     if (attention_is_row(p, i)) first += (int)p->spec->input[p->number[i].input].size;
   return first;
+}
+
+/* Elements of rows of a side, of inputs before `end`. */
+static int elements_before(const attention_plan *p, int end, bool of_keys) {
+  int count = 0;
+  for (int i = 0; i < p->n_numbers; i++) {
+    int input = p->number[i].input;
+    if (attention_is_row(p, i) && input < end && p->spec->input[input].of_keys == of_keys)
+      count += (int)p->spec->input[input].size;
+  }
+  return count;
+}
+
+int attention_row_element(const attention_plan *p, int input) {
+  return elements_before(p, input, p->spec->input[input].of_keys);
+}
+
+int attention_row_elements(const attention_plan *p, bool of_keys) {
+  return elements_before(p, p->spec->n_inputs, of_keys);
 }
 
 bool attention_begins_terms(const adjoint_scatter *scatters, int i) {

@@ -203,6 +203,7 @@ static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t
            is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
   ir_value is_placed = ir_op2(b, "arith.ori", is_first, is_last);
   if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_places);
+  if (e->p->n_row_scatters) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_rows);
   ir_branch places = ir_if(b, is_placed);
   emit_pairs_places(&pairs, t);
   ir_end_if(b, places);

@@ -26,9 +26,14 @@ enum { MOST_TOGETHER = 8 }; /* monomials whose sums stay in registers over a til
 
 static const attention_emitter *emitter_of(const pair_sums *s) { return s->pairs->e; }
 
+/* A number, or lanes of them, as float64. */
+static ir_value widened(ir *b, ir_value x) {
+  return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64)) ? x : ir_cast(b, "arith.extf", x, b->f64);
+}
+
 /* Lanes of float64 at an address += x. */
 static void add_wide(ir *b, ir_value at, ir_value x) {
-  if (!mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64))) x = ir_cast(b, "arith.extf", x, b->f64);
+  x = widened(b, x);
   ir_store(b, add(b, ir_load(b, ir_type(x), at, 8), x), at, 8, false);
 }
 
@@ -68,14 +73,13 @@ static void add_to_place(ir *b, ir_value table, ir_value place, ir_value more) {
 /* Adds each lane's gain at the lane's place or, where all have one place, their sum. */
 static void add_to_places(const attention_emitter *e, ir_value table, ir_value place, ir_value gain) {
   ir *b = e->b;
+  gain = widened(b, gain);
   if (ir_lanes(place) == 0) {
-    add_to_place(b, table, place, emit_across(b, ir_cast(b, "arith.extf", gain, b->f64), add));
+    add_to_place(b, table, place, emit_across(b, gain, add));
     return;
   }
-  for (int lane = 0; lane < e->shape.lanes; lane++) {
-    ir_value here = ir_extract(b, place, lane), more = ir_cast(b, "arith.extf", ir_extract(b, gain, lane), b->f64);
-    add_to_place(b, table, here, more);
-  }
+  for (int lane = 0; lane < e->shape.lanes; lane++)
+    add_to_place(b, table, ir_extract(b, place, lane), ir_extract(b, gain, lane));
 }
 
 /* Scatters, to one of which a pair of the tile gives. */
@@ -249,7 +253,7 @@ static void close_keys(const pair_sums *s, const key_tile *t, int axis, ir_value
   emit_lane_sums(e, sums, sums);
   ir_loop keys = ir_for(b, e->zero, smaller(b, sub(b, t->count, first), i64(b, e->shape.lanes)));
   ir_value key = add(b, t->first, add(b, first, keys.index)),
-           at = ir_offset_const(b, nth(b, to, key, e->p->sum_width * 8), axis * 8);
+           at = ir_offset_const(b, nth(b, to, key, e->p->n_sums * 8), axis * 8);
   add_wide(b, at, ir_load(b, b->f32, nth(b, sums, keys.index, 4), 4));
   ir_end_for(b, keys);
 }
@@ -279,7 +283,7 @@ static void end_places(const pair_sums *s) {
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
   for (int axis = 0; axis < axes_of(s); axis++) {
     ir_value sum = ir_load(b, b->f64, query_at(s, axis, lanes.index, 8), 8),
-             at = ir_offset_const(b, nth(b, to, token, e->p->sum_width * 8), axis * 8);
+             at = ir_offset_const(b, nth(b, to, token, e->p->n_sums * 8), axis * 8);
     ir_store(b, sub(b, ir_float(b, b->f64, 0), sum), at, 8, false);
   }
   ir_end_if(b, given);
@@ -287,73 +291,41 @@ static void end_places(const pair_sums *s) {
   ir_end_if(b, wanted);
 }
 
-/* ---- elements of rows of inputs, read at computed places ----
- *
- * They are behind a token's coordinates in its sums. A register's lanes are added one after the other. */
-
-static bool is_of_keys(const attention_emitter *e, const expr *leaf) { return e->p->spec->input[leaf->index].of_keys; }
-
-static ir_value row_sums(const attention_emitter *e, bool of_keys) {
-  return of_keys ? GRADIENT_TILE(e, key_place_sums, e->b->ptr) : GRADIENT_TILE(e, place_sums, e->b->ptr);
-}
-
-static ir_value sums_of_token(const attention_emitter *e, ir_value sums, ir_value token) {
-  return nth(e->b, sums, token, (int64_t)e->p->sum_width * 8);
-}
-
-/* Sums of rows of the tile's queries are 0. */
-static void clear_rows(const attention_emitter *e) {
-  ir *b = e->b;
-  ir_value to = row_sums(e, false);
-  ir_branch wanted = ir_if(b, attention_is_given(e, to));
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
-  ir_value token = attention_lane_token(e, e->zero, lanes.index);
-  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value own = ir_offset_const(b, sums_of_token(e, to, token), (int64_t)e->p->n_sums * 8);
-  ir_loop elements = ir_for(b, e->zero, i64(b, e->p->sum_width - e->p->n_sums));
-  ir_store(b, ir_float(b, b->f64, 0), nth(b, own, elements.index, 8), 8, false);
-  ir_end_for(b, elements);
-  ir_end_if(b, given);
-  ir_end_for(b, lanes);
-  ir_end_if(b, wanted);
-}
+/* ---- elements of rows of inputs, read at computed places ---- */
 
 static void begin_rows(pair_sums *s, delta_emitter *d) {
   const attention_emitter *e = emitter_of(s);
-  s->rows = ir_alloca(e->b, (int64_t)e->shape.lanes * (8 + 4), CACHE_LINE);
+  ir_value of_queries = attention_is_given(e, GRADIENT_TILE(e, row_gains, e->b->ptr)),
+           of_keys = attention_is_given(e, GRADIENT_TILE(e, key_row_gains, e->b->ptr));
+  s->wants_rows = ir_op2(e->b, "arith.ori", of_queries, of_keys);
   for (int i = 0; i < e->p->n_row_scatters; i++) emit_expr_fixed(&d->walker, e->p->row_scatter[i].gradient);
-  clear_rows(e);
   if (e->p->n_strips) emit_strip_sums_begin(s->pairs);
 }
 
-static ir_value row_number_at(const pair_sums *s, int before, ir_value lane, int bytes) {
-  const attention_emitter *e = emitter_of(s);
-  return nth(e->b, ir_offset_const(e->b, s->rows, (int64_t)before * e->shape.lanes), lane, bytes);
-}
-
-/* Adds each lane's gain (float64) to the lane's element of the row that a leaf reads: of key `key`, or of the queries
- * of register `vector`. */
-static void add_to_rows(const pair_sums *s, delta_emitter *d, const expr *leaf, ir_value gain, ir_value key,
-                        ir_value vector) {
+/* Adds lanes' gains to their elements of the row that a leaf reads: of key `key`, which all lanes share, */
+static void add_to_key_row(const pair_sums *s, delta_emitter *d, const expr *leaf, ir_value gain, ir_value key) {
   const attention_emitter *e = emitter_of(s);
   ir *b = e->b;
-  bool of_keys = is_of_keys(e, leaf);
-  ir_value index = emit_row_index(d, leaf), sums = row_sums(e, of_keys);
-  if (!ir_lanes(index)) index = ir_broadcast(b, ir_vector(b, e->shape.lanes, b->i32), index);
-  ir_branch wanted = ir_if(b, attention_is_given(e, sums));
-  sums = ir_offset_const(b, sums, (int64_t)attention_first_element(e->p, leaf->index) * 8);
-  ir_store(b, gain, row_number_at(s, 0, e->zero, 8), 8, false);
-  ir_store(b, index, row_number_at(s, 8, e->zero, 4), 4, false);
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value lane = add(b, attention_mul(b, vector, e->shape.lanes), lanes.index),
-           query = attention_lane_token(e, e->zero, lane), token = of_keys ? key : query;
-  ir_branch given = ir_if(b, ir_compare_int(b, "sge", query, e->zero));
-  ir_value more = ir_load(b, b->f64, row_number_at(s, 0, lanes.index, 8), 8),
-           element = ir_load(b, b->i32, row_number_at(s, 8, lanes.index, 4), 4);
-  ir_value row = sums_of_token(e, sums, token);
-  add_to_place(b, row, element, more);
-  ir_end_if(b, given);
-  ir_end_for(b, lanes);
+  ir_value index = emit_row_index(d, leaf), rows = GRADIENT_TILE(e, key_row_gains, b->ptr);
+  ir_branch wanted = ir_if(b, attention_is_given(e, rows));
+  ir_value row = nth(b, rows, key, (int64_t)attention_row_elements(e->p, true) * 8);
+  add_to_places(e, ir_offset_const(b, row, (int64_t)attention_row_element(e->p, leaf->index) * 8), index, gain);
+  ir_end_if(b, wanted);
+}
+
+/* or of the queries of register `vector`, each of which has its own. */
+static void add_to_query_rows(const pair_sums *s, delta_emitter *d, const expr *leaf, ir_value gain, ir_value vector) {
+  const attention_emitter *e = emitter_of(s);
+  ir *b = e->b;
+  ir_value index = emit_row_index(d, leaf), rows = GRADIENT_TILE(e, row_gains, b->ptr);
+  ir_branch wanted = ir_if(b, attention_is_given(e, rows));
+  rows = nth(b, rows, vector, (int64_t)e->shape.lanes * 8);
+  gain = widened(b, gain);
+  for (int lane = 0; lane < e->shape.lanes; lane++) {
+    ir_value row = ir_load(b, b->ptr, ir_offset_const(b, rows, lane * 8), 8),
+             own = ir_offset_const(b, row, (int64_t)attention_row_element(e->p, leaf->index) * 8);
+    add_to_place(b, own, ir_lanes(index) ? ir_extract(b, index, lane) : index, ir_extract(b, gain, lane));
+  }
   ir_end_if(b, wanted);
 }
 
@@ -366,8 +338,9 @@ static void give_row(const scatter_visit *v, delta_emitter *d, const adjoint_sca
     emit_strip_gain(v->s->pairs, strip, d->key, d->vector, gain);
     return;
   }
-  gain = ir_cast(b, "arith.extf", gain, b->f64);
-  add_to_rows(v->s, d, scatter->leaf, gain, add(b, v->t->first, d->key), d->vector);
+  if (e->p->spec->input[scatter->leaf->index].of_keys)
+    add_to_key_row(v->s, d, scatter->leaf, gain, add(b, v->t->first, d->key));
+  else add_to_query_rows(v->s, d, scatter->leaf, gain, d->vector);
 }
 
 static void give_strip(void *context, delta_emitter *d, int strip, ir_value vector, ir_value sum) {
@@ -375,7 +348,7 @@ static void give_strip(void *context, delta_emitter *d, int strip, ir_value vect
   const attention_plan *p = emitter_of(s)->p;
   for (int i = 0; i < p->n_row_scatters; i++)
     if (p->row_scatter[i].leaf == p->strip[strip].value)
-      add_to_rows(s, d, p->row_scatter[i].leaf, sum, (ir_value){NULL}, vector);
+      add_to_query_rows(s, d, p->row_scatter[i].leaf, sum, vector);
 }
 
 /* ---- a polynomial's ---- */
@@ -595,8 +568,12 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
     if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_places, (void *)s);
     for (int axis = 0; axis < axes_of(s); axis++)
       if (p->place[axis] && is_pair_place(p, axis)) emit_give_pair_gains(s->pairs, t, axis);
-    if (p->n_row_scatters) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_scatters, &rows);
-    if (p->n_row_scatters) emit_strip_sums(s->pairs, t, give_strip, (void *)s);
+    ir_end_if(e->b, wanted);
+  }
+  if (p->n_row_scatters) {
+    ir_branch wanted = ir_if(e->b, s->wants_rows);
+    emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_scatters, &rows);
+    emit_strip_sums(s->pairs, t, give_strip, (void *)s);
     ir_end_if(e->b, wanted);
   }
   if (p->score) emit_product_gains(s->pairs, t, gains); /* columns are part of the product */
@@ -610,7 +587,7 @@ void emit_pair_sums_end(const pair_sums *s) {
   if (p->columns) end_weights(s);
   if (p->n_sums) end_places(s);
   if (!p->n_row_scatters || !p->n_strips) return;
-  ir_branch wanted = ir_if(emitter_of(s)->b, s->wants_places);
+  ir_branch wanted = ir_if(emitter_of(s)->b, s->wants_rows);
   emit_strip_sums(s->pairs, NULL, give_strip, (void *)s);
   ir_end_if(emitter_of(s)->b, wanted);
 }

@@ -9,14 +9,12 @@
 typedef struct pair_sums {
   const pair_emitter *pairs;
   const column_emitter *columns;
-  ir_value wants_operands, wants_places, wants_weights; /* i1 */
+  ir_value wants_operands, wants_places, wants_rows, wants_weights; /* i1 */
   ir_value operands;      /* float64 [scatters][lanes] */
   ir_value operand_table; /* of a plan by rows: emit_grid_sums_room */
   ir_value torques;       /* float64 [scatter][block][lanes], of operands that rotate */
   ir_value queries;       /* float64 [axis][queries]: coordinates of the tile's */
   ir_value keys;          /* float32 [axis][key][lanes]: coordinates of a tile of keys */
-  ir_value
-      rows; /* i32 [lanes], float32 [lanes]: which elements of rows of inputs a register's pairs give to, and what */
   ir_value weights; /* [monomials][queries] */
   int n_monomials; /* of the weights' shapes, one after the other */
   const monomial **monomial;
