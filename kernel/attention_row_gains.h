@@ -1,8 +1,8 @@
 /* attention_row_gains.h: gradients of elements of inputs' rows that scores read at computed places.
  *
  * Sums are float64. Where each row of an input is of one head and batch alone, it is stored as soon as its sums are
- * whole: a query's behind its tile, a key's behind its item. The room serves the next tile or item then. Otherwise there
- * is room for the rows of all heads, and `finish` adds those that share one.
+ * whole: a query's behind its tile, a key's behind its item. The room serves the next tile or item then. Otherwise
+ * there is room for the rows of all heads, and `finish` adds those that share one.
  */
 #pragma once
 

@@ -158,8 +158,14 @@ static int64_t pair_bytes(const pegen_driver *driver, const pegen_attention_back
 }
 
 /* Rooms of the workspace, in their order. */
-enum { ROOM_OF_KEYS, ROOM_OF_CHUNKS, ROOM_OF_PLACES, ROOM_OF_ROWS = ROOM_OF_PLACES + 2, ROOM_OF_PAIRS = ROOM_OF_ROWS + 2,
-       ROOMS };
+enum {
+  ROOM_OF_KEYS,
+  ROOM_OF_CHUNKS,
+  ROOM_OF_PLACES,
+  ROOM_OF_ROWS = ROOM_OF_PLACES + 2,
+  ROOM_OF_PAIRS = ROOM_OF_ROWS + 2,
+  ROOMS
+};
 
 /* Bytes of the rooms before `last`. -1: more than can be addressed. */
 static int64_t bytes_before(const pegen_driver *driver, const pegen_args *args,

@@ -192,20 +192,20 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   int blocks = expr_pool_blocks(p->spec->pool);
   return describe_global(
       d, "attention",
-      DESCRIBE(
-          d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)), F(n_numbers, p->n_numbers),
-          F(numbers, numbers(d, p)), F(strips, strip_axes(p)), F(placed, attention_is_placed(p)), F(hides, p->hides),
-          F(tells, attention_tells(p)), F(skips, p->mask != NULL), F(by_rows, p->by_rows), F(n_blocks, blocks),
-          F(n_leaves, values ? values->n_leaves : p->n_leaves),
-          F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
-          F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
-          F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
-          F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
-          F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
-          F(scatters, scatters(d, p)), F(has_places, p->has_places), F(n_sums, describe_gains(d) ? p->n_sums : 0),
-          F(gaining, gaining(p)), F(keeps, keeps_pairs(d, p, targets, n_targets)),
-          F(weights, describe_gradient(d, describe_gains(d) ? p->weights : NULL, targets, n_targets)),
-          F(turned, turned_rows(d, p, targets, n_targets))),
+      DESCRIBE(d, pegen_attention, F(value_dim, p->value_dim), F(paired, attention_has_pairs(p)),
+               F(n_numbers, p->n_numbers), F(numbers, numbers(d, p)), F(strips, strip_axes(p)),
+               F(placed, attention_is_placed(p)), F(hides, p->hides), F(tells, attention_tells(p)),
+               F(skips, p->mask != NULL), F(by_rows, p->by_rows), F(n_blocks, blocks),
+               F(n_leaves, values ? values->n_leaves : p->n_leaves),
+               F(leaves, values ? describe_leaves(d, values) : leaves(d, p)), F(indexed, p->indexed),
+               F(lanes, values ? values->lanes : blocks), F(n_weights, values ? p->columns->p->n_weights : 0),
+               F(prepared_bytes, values ? emit_prepared_bytes(values) : 0),
+               F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
+               F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
+               F(scatters, scatters(d, p)), F(has_places, p->has_places), F(n_sums, describe_gains(d) ? p->n_sums : 0),
+               F(gaining, gaining(p)), F(keeps, keeps_pairs(d, p, targets, n_targets)),
+               F(weights, describe_gradient(d, describe_gains(d) ? p->weights : NULL, targets, n_targets)),
+               F(turned, turned_rows(d, p, targets, n_targets))),
       true);
 }
 

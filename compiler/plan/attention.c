@@ -426,7 +426,6 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     }
   }
   p->by_rows = s->grid[0] && is_worth_a_table(p, s->grid[s->n_axes - 1] % 16 == 0);
-  p->wants_grid = !s->grid[0] && !p->rows && is_worth_a_table(p, false) && has_grid_option(s);
   if (p->turns_values) drop_rotating(a, p);
   else if (p->matrix) find_torques(a, p);
   if (pair->sink) find_sink(a, p);
@@ -437,6 +436,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   for (int i = 0; i < p->n_numbers; i++)
     if (attention_is_row(p, i)) p->sum_width += (int)s->input[p->number[i].input].size;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
+  bool wants_table = !s->grid[0] && !p->rows && is_worth_a_table(p, false);
+  p->wants_grid = wants_table && has_grid_option(s) && (p->matrix || !attention_has_runs(p));
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
   p->leaf = arena_array(a, const expr *, count);
@@ -488,6 +489,10 @@ bool attention_moves(const attention_plan *p) {
   bool moves = p->has_places && (p->torques || p->columns);
   for (int axis = 0; axis < p->n_sums; axis++) moves = moves || p->place[axis];
   return moves;
+}
+
+bool attention_has_runs(const attention_plan *p) {
+  return p->by_tiles && p->n_places == 1 && p->spec->n_axes == 1 && !p->n_numbers;
 }
 
 bool attention_reads_inputs(const attention_plan *p) {

@@ -137,6 +137,8 @@ bool attention_begins_terms(const adjoint_scatter *scatters, int i);
 bool attention_keeps_pairs(const attention_plan *p);
 /* Whether a pair gives coordinates anything: a table's places do not. */
 bool attention_moves(const attention_plan *p);
+/* Whether a dear bias is a function of the displacement alone, along one axis: of tokens in order few differ. */
+bool attention_has_runs(const attention_plan *p);
 /* Whether number i is where a row is; whether it is a pair's own. */
 bool attention_is_row(const attention_plan *p, int i);
 bool attention_is_pair(const attention_plan *p, int i);
@@ -144,7 +146,8 @@ bool attention_is_pair(const attention_plan *p, int i);
 int attention_row_place(const attention_plan *p, int input);
 /* The first of such an input's elements among a token's sums. */
 int attention_first_element(const attention_plan *p, int input);
-/* The same among the elements of rows of queries, or of keys, alone (kernel/attention_row_gains.h); and their number. */
+/* The same among the elements of rows of queries, or of keys, alone (kernel/attention_row_gains.h); and their number.
+ */
 int attention_row_element(const attention_plan *p, int input);
 int attention_row_elements(const attention_plan *p, bool of_keys);
 int attention_strip_of(const attention_plan *p, const expr *x); /* -1: it is none */

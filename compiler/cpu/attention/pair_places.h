@@ -11,6 +11,15 @@ typedef struct strip_rooms {
   ir_value numbers; /* [strip][key] i64: rows of a tile's keys */
 } strip_rooms;
 
+/* Rooms of cpu/attention/runs; none where a plan has no runs. */
+typedef struct run_rooms {
+  ir_value of_queries; /* i1 */
+  ir_value flag; /* in memory, i64: the tile's keys are one, too */
+  ir_value queries, keys; /* float32: their coordinates */
+  ir_value numbers; /* [key][queries], float32 */
+  ir_value step; /* in memory, i64: 0 */
+} run_rooms;
+
 typedef struct pair_emitter {
   const attention_emitter *e;
   two_float *fixed; /* by expr id: values that are the same for all pairs of the call */
@@ -24,6 +33,7 @@ typedef struct pair_emitter {
   ir_value numbers; /* numbers of pairs of a tile, [place][key][queries], and what they gain behind them */
   ir_value rows; /* of a register, [lane][key]: numbers of 16 bits as float32, and what numbers gain */
   strip_rooms strips;
+  run_rooms run;
   ir_value is_far; /* i1: some query is, whatever the keys are */
   ir_value biases; /* by_tiles: those of a tile, [key][queries] */
   ir_value gains; /* of a tile's scores, while they become those of its products */

@@ -158,9 +158,9 @@ static void emit_operands(const pair_sums *s, const key_tile *t, ir_value gains)
   if (attention_keeps_pairs(e->p)) {
     ir_value sums = emit_kept_sums(s, t, gains);
     ir_branch last = ir_if(b, ir_compare_int(b, "ne", GRADIENT_TILE(e, is_last, b->i64), e->zero));
-    emit_pair_gains(s->pairs, t, sums, s->operand_table, visit_scatters, &visit);
+    emit_pair_gains(s->pairs, t, sums, true, s->operand_table, visit_scatters, &visit);
     ir_end_if(b, last);
-  } else emit_pair_gains(s->pairs, t, gains, s->operand_table, visit_scatters, &visit);
+  } else emit_pair_gains(s->pairs, t, gains, true, s->operand_table, visit_scatters, &visit);
   ir_end_if(b, wanted);
 }
 
@@ -347,8 +347,7 @@ static void give_strip(void *context, delta_emitter *d, int strip, ir_value vect
   const pair_sums *s = context;
   const attention_plan *p = emitter_of(s)->p;
   for (int i = 0; i < p->n_row_scatters; i++)
-    if (p->row_scatter[i].leaf == p->strip[strip].value)
-      add_to_query_rows(s, d, p->row_scatter[i].leaf, sum, vector);
+    if (p->row_scatter[i].leaf == p->strip[strip].value) add_to_query_rows(s, d, p->row_scatter[i].leaf, sum, vector);
 }
 
 /* ---- a polynomial's ---- */
@@ -565,14 +564,14 @@ void emit_pair_sums(const pair_sums *s, const key_tile *t, ir_value gains) {
   if (moves) {
     ir_branch wanted = ir_if(e->b, s->wants_places);
     emit_zeros(e, s->keys, axes_of(s) * axis_bytes(s) / 4);
-    if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_places, (void *)s);
+    if (p->bias || p->score) emit_pair_gains(s->pairs, t, gains, false, (ir_value){NULL}, visit_places, (void *)s);
     for (int axis = 0; axis < axes_of(s); axis++)
       if (p->place[axis] && is_pair_place(p, axis)) emit_give_pair_gains(s->pairs, t, axis);
     ir_end_if(e->b, wanted);
   }
   if (p->n_row_scatters) {
     ir_branch wanted = ir_if(e->b, s->wants_rows);
-    emit_pair_gains(s->pairs, t, gains, (ir_value){NULL}, visit_scatters, &rows);
+    emit_pair_gains(s->pairs, t, gains, false, (ir_value){NULL}, visit_scatters, &rows);
     emit_strip_sums(s->pairs, t, give_strip, (void *)s);
     ir_end_if(e->b, wanted);
   }

@@ -8,6 +8,7 @@
 
 #include "cpu/attention/blocks.h"
 #include "cpu/attention/delta.h"
+#include "cpu/attention/runs.h"
 #include "cpu/attention/strips.h"
 #include "mlir/arith.h"
 
@@ -38,12 +39,14 @@ pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *plac
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias || e->p->score) emit_query_places(&pairs);
   emit_strips_begin(&pairs);
+  emit_runs_begin(&pairs);
   return pairs;
 }
 
 void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) {
   emit_tile_places(pairs, t);
   emit_strips_keys(pairs, t);
+  emit_run_of_keys(pairs, t);
 }
 
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
@@ -56,11 +59,26 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   if (e->p->by_tiles) emit_pairs_biases(pairs, t);
 }
 
-void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
+static void call_biases(const pair_emitter *pairs, ir_value keys, ir_value biases) {
   const attention_emitter *e = pairs->e;
   ir_value step = ir_load(e->b, e->b->i64, pairs->step, 8), vectors = i64(e->b, e->shape.vectors);
-  ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, t->count, pairs->biases, vectors};
+  ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, keys, biases, vectors};
   ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
+}
+
+void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
+  ir *b = pairs->e->b;
+  if (!pairs->run.flag.ptr) {
+    call_biases(pairs, t->count, pairs->biases);
+    return;
+  }
+  pair_emitter run = emit_run_places(pairs);
+  ir_branch in_order = ir_if(b, emit_is_run(pairs));
+  call_biases(&run, emit_run_count(pairs, t), run.run.numbers);
+  emit_run_to_pairs(pairs, t, run.run.numbers, pairs->biases);
+  ir_else(b, &in_order);
+  call_biases(pairs, t->count, pairs->biases);
+  ir_end_if(b, in_order);
 }
 
 /* All numbers of a pair. */
@@ -69,7 +87,23 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
   emit_strip_values(pairs, key, vector, narrow);
 }
 
-void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,
+/* In a run, its own pairs stand for the tile's, with sums of what these gain. */
+static pair_emitter sums_of_run(const pair_emitter *pairs, const key_tile *t, ir_value *gains, ir_value *count) {
+  ir *b = pairs->e->b;
+  pair_emitter own = emit_run_places(pairs);
+  ir_value is_run = emit_is_run(pairs);
+  ir_branch in_order = ir_if(b, is_run);
+  emit_pairs_to_run(pairs, t, *gains, own.run.numbers);
+  ir_end_if(b, in_order);
+  own.places.narrow = ir_select(b, is_run, own.places.narrow, pairs->places.narrow);
+  own.query_places = ir_select(b, is_run, own.query_places, pairs->query_places);
+  own.step = ir_select(b, is_run, own.step, pairs->step);
+  *gains = ir_select(b, is_run, own.run.numbers, *gains);
+  *count = ir_select(b, is_run, emit_run_count(pairs, t), *count);
+  return own;
+}
+
+void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, bool by_displacement, ir_value room,
                      emit_displacement_visitor *visit, void *context) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
@@ -77,10 +111,13 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
     emit_grid_sums(&pairs->grid, t, gains, room, visit, context);
     return;
   }
-  ir_loop keys = ir_for(b, e->zero, t->count);
+  ir_value count = t->count;
+  pair_emitter of = *pairs;
+  if (by_displacement && pairs->run.flag.ptr) of = sums_of_run(pairs, t, &gains, &count);
+  ir_loop keys = ir_for(b, e->zero, count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value narrow[PAIR_NUMBERS] = {{NULL}}, row = nth(b, gains, keys.index, e->shape.queries * 4);
-  emit_narrow(pairs, keys.index, vectors.index, narrow);
+  emit_narrow(&of, keys.index, vectors.index, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   d.key = keys.index, d.vector = vectors.index;
   d.cotangent = ir_load(b, e->lanes, nth(b, row, vectors.index, e->shape.lanes * 4), 4);
@@ -155,7 +192,7 @@ static void give_product(void *context, delta_emitter *d) {
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains) {
   pair_emitter of = *pairs;
   of.gains = gains;
-  emit_pair_gains(pairs, t, gains, (ir_value){NULL}, give_product, &of);
+  emit_pair_gains(pairs, t, gains, false, (ir_value){NULL}, give_product, &of);
 }
 
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {

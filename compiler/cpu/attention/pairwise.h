@@ -25,9 +25,10 @@ ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir
 ir_value emit_score_at(const attention_emitter *e, two_float *fixed, ir_value *narrow, ir_value product, bool checked);
 /* Gains of a tile's scores become gains of its products, [key][queries]; pairs->products are these. */
 void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains);
-/* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time; room: of
- * emit_grid_sums_room, where the plan goes by rows. */
-void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,
+/* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time.
+ * by_displacement: pairs of the same displacement may be summed first. room: of emit_grid_sums_room, where the plan
+ * goes by rows. */
+void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, bool by_displacement, ir_value room,
                      emit_displacement_visitor *visit, void *context);
 /* Off the grid: the entries of block `block` (i64), of its pairs; once a block, and then those of key `key` (counted
  * from the tile's first) with the queries of register `vector`. wide: room for their displacements, which *d then
