@@ -9,7 +9,8 @@
 
 static int64_t strip_axes(const attention_plan *p) {
   int64_t bits = 0;
-  for (int i = 0; i < p->n_strips; i++) bits |= (int64_t)1 << p->strip[i].axis;
+  for (int i = 0; i < p->n_strips; i++)
+    if (p->strip[i].axis != ATTENTION_OF_DISPLACEMENT) bits |= (int64_t)1 << p->strip[i].axis;
   return bits;
 }
 

@@ -304,8 +304,8 @@ static const expr *times(expr_pool *pool, const expr *x, double factor) {
 
 /* ---- strips ---- */
 
-/* What a value is made of: a bit for each axis, and these. */
-enum { OF_OTHERS = 1 << SPEC_MAX_AXES, IS_DEAR = 2 << SPEC_MAX_AXES };
+/* What a value is made of: a bit for each axis, and these. OF_QUERY: what is read of the query's token. */
+enum { OF_OTHERS = 1 << SPEC_MAX_AXES, IS_DEAR = 2 << SPEC_MAX_AXES, OF_QUERY = 4 << SPEC_MAX_AXES };
 
 static unsigned find_sources(const attention_plan *p, const expr *x, unsigned *seen) {
   int own = p->n_places - p->n_numbers;
@@ -313,20 +313,22 @@ static unsigned find_sources(const attention_plan *p, const expr *x, unsigned *s
   unsigned of = x->terms ? OF_OTHERS : 0;
   if (x->op == EXPR_POSITION && x->index >= SPEC_MAX_AXES) of |= OF_OTHERS;
   else if (x->op == EXPR_POSITION && x->index >= own)
-    of |= p->number[x->index - own].of_key || attention_is_pair(p, x->index - own) ? OF_OTHERS : 0;
+    of |= p->number[x->index - own].of_key || attention_is_pair(p, x->index - own) ? OF_OTHERS : OF_QUERY;
   else if (x->op == EXPR_POSITION) of |= 1u << x->index;
-  if (x->op == EXPR_INPUT_AT && p->spec->input[x->index].of_keys) of |= OF_OTHERS;
+  if (x->op == EXPR_INPUT_AT) of |= p->spec->input[x->index].of_keys ? OF_OTHERS : OF_QUERY;
   if (expr_op_is_elementary(x->op) || expr_op_is_lookup(x->op)) of |= IS_DEAR;
   for (int i = 0; i < expr_op_arity(x->op); i++) of |= find_sources(p, x->arg[i], seen);
   return seen[x->id] = of;
 }
 
-/* The largest parts that are made of the query and one coordinate. */
+/* The largest parts that are made of the query and one coordinate, or of the only axis' displacement: keys that lie on
+ * one axis have each a coordinate of their own. */
 static void find_strips(attention_plan *p, const expr *x, unsigned *seen) {
-  unsigned of = find_sources(p, x, seen), axes = of & (OF_OTHERS - 1);
+  bool is_line = p->spec->n_axes == 1;
+  unsigned of = find_sources(p, x, seen), axes = of & (OF_OTHERS - 1), others = is_line ? OF_OTHERS | OF_QUERY : OF_OTHERS;
   if (!(of & IS_DEAR) || p->n_strips == ATTENTION_MAX_STRIPS || attention_strip_of(p, x) >= 0) return;
-  if (!(of & OF_OTHERS) && axes && !(axes & (axes - 1)) && x->is_f32) {
-    p->strip[p->n_strips++] = (attention_strip){x, __builtin_ctz(axes)};
+  if (!(of & others) && axes && !(axes & (axes - 1)) && x->is_f32) {
+    p->strip[p->n_strips++] = (attention_strip){x, is_line ? ATTENTION_OF_DISPLACEMENT : __builtin_ctz(axes)};
     return;
   }
   for (int i = 0; i < expr_op_arity(x->op); i++) find_strips(p, x->arg[i], seen);
@@ -386,8 +388,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   if (s->polynomial && !find_columns(a, p)) return NULL;
   if (pair->score) {
     if (!find_score(a, p)) return NULL;
-    /* Keys that lie on one axis have each a coordinate of their own. */
-    if (s->n_axes > 1 && !s->polynomial && !pair->rotates)
+    if (!s->polynomial && !pair->rotates)
       find_strips(p, p->score, arena_array(a, unsigned, expr_pool_count(s->pool)));
     may_hide = has_pairs_of_call(p) || attention_may_hide(a, s, p->score, p->n_places);
     if (may_hide && interval_has_infinity(a, s->pool, p->score))
@@ -492,7 +493,8 @@ bool attention_moves(const attention_plan *p) {
 }
 
 bool attention_has_runs(const attention_plan *p) {
-  return p->by_tiles && p->n_places == 1 && p->spec->n_axes == 1 && !p->n_numbers;
+  bool has_strips = p->n_strips && p->strip[0].axis == ATTENTION_OF_DISPLACEMENT;
+  return p->spec->n_axes == 1 && (has_strips || (p->by_tiles && p->n_places == 1 && !p->n_numbers));
 }
 
 bool attention_reads_inputs(const attention_plan *p) {

@@ -29,13 +29,13 @@ typedef struct attention_torques {
 } attention_torques;
 
 /* A part of a score that is made of the query and one coordinate of the key: processors compute it once for each
- * coordinate that keys have, not for each key. */
+ * coordinate that keys have, not for each key. Or of the displacement along the only axis: for each that a tile has. */
 typedef struct attention_strip {
   const expr *value;
-  int axis;
+  int axis; /* or ATTENTION_OF_DISPLACEMENT */
 } attention_strip;
 
-enum { ATTENTION_MAX_STRIPS = 4 };
+enum { ATTENTION_MAX_STRIPS = 4, ATTENTION_OF_DISPLACEMENT = -1 };
 
 typedef struct attention_plan {
   const spec *spec;
@@ -137,7 +137,8 @@ bool attention_begins_terms(const adjoint_scatter *scatters, int i);
 bool attention_keeps_pairs(const attention_plan *p);
 /* Whether a pair gives coordinates anything: a table's places do not. */
 bool attention_moves(const attention_plan *p);
-/* Whether a dear bias is a function of the displacement alone, along one axis: of tokens in order few differ. */
+/* Whether a dear bias, or part of a score, is a function of the displacement alone, along one axis: of tokens in order
+ * few differ. */
 bool attention_has_runs(const attention_plan *p);
 /* Whether number i is where a row is; whether it is a pair's own. */
 bool attention_is_row(const attention_plan *p, int i);

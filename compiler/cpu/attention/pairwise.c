@@ -38,15 +38,15 @@ pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *plac
   pairs.places = places ? *places : emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias || e->p->score) emit_query_places(&pairs);
-  emit_strips_begin(&pairs);
   emit_runs_begin(&pairs);
+  emit_strips_begin(&pairs);
   return pairs;
 }
 
 void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) {
   emit_tile_places(pairs, t);
-  emit_strips_keys(pairs, t);
   emit_run_of_keys(pairs, t);
+  emit_strips_keys(pairs, t);
 }
 
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
@@ -90,17 +90,12 @@ static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector
 /* In a run, its own pairs stand for the tile's, with sums of what these gain. */
 static pair_emitter sums_of_run(const pair_emitter *pairs, const key_tile *t, ir_value *gains, ir_value *count) {
   ir *b = pairs->e->b;
-  pair_emitter own = emit_run_places(pairs);
   ir_value is_run = emit_is_run(pairs);
   ir_branch in_order = ir_if(b, is_run);
-  emit_pairs_to_run(pairs, t, *gains, own.run.numbers);
+  emit_pairs_to_run(pairs, t, *gains, pairs->run.numbers);
   ir_end_if(b, in_order);
-  own.places.narrow = ir_select(b, is_run, own.places.narrow, pairs->places.narrow);
-  own.query_places = ir_select(b, is_run, own.query_places, pairs->query_places);
-  own.step = ir_select(b, is_run, own.step, pairs->step);
-  *gains = ir_select(b, is_run, own.run.numbers, *gains);
-  *count = ir_select(b, is_run, emit_run_count(pairs, t), *count);
-  return own;
+  *gains = ir_select(b, is_run, pairs->run.numbers, *gains);
+  return emit_displaced(pairs, t, count);
 }
 
 void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, bool by_displacement, ir_value room,
@@ -113,7 +108,7 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
   }
   ir_value count = t->count;
   pair_emitter of = *pairs;
-  if (by_displacement && pairs->run.flag.ptr) of = sums_of_run(pairs, t, &gains, &count);
+  if (by_displacement && pairs->run.flag.ptr && e->p->by_tiles) of = sums_of_run(pairs, t, &gains, &count);
   ir_loop keys = ir_for(b, e->zero, count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value narrow[PAIR_NUMBERS] = {{NULL}}, row = nth(b, gains, keys.index, e->shape.queries * 4);

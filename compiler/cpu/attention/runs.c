@@ -34,7 +34,7 @@ void emit_runs_begin(pair_emitter *pairs) {
   if (!attention_has_runs(e->p) || e->shape.vectors * e->shape.lanes < e->shape.queries) return;
   run_rooms *run = &pairs->run;
   run->queries = ir_alloca(b, (int64_t)e->shape.queries * 4, CACHE_LINE);
-  run->keys = ir_alloca(b, most_keys(e) * 4, CACHE_LINE);
+  run->keys = ir_alloca(b, (int64_t)e->p->n_places * key_places_room(&e->shape) * 4, CACHE_LINE);
   run->numbers = ir_alloca(b, most_keys(e) * e->shape.queries * 4, CACHE_LINE);
   run->step = ir_alloca(b, 8, 8);
   run->flag = ir_alloca(b, 8, 8);
@@ -80,6 +80,17 @@ pair_emitter emit_run_places(const pair_emitter *pairs) {
 ir_value emit_run_count(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   return attention_groups(e->b, add(e->b, t->count, i64(e->b, e->shape.queries - 1)), e->shape.queries);
+}
+
+pair_emitter emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value *count) {
+  ir *b = pairs->e->b;
+  pair_emitter own = emit_run_places(pairs);
+  ir_value is_run = emit_is_run(pairs);
+  own.places.narrow = ir_select(b, is_run, own.places.narrow, pairs->places.narrow);
+  own.query_places = ir_select(b, is_run, own.query_places, pairs->query_places);
+  own.step = ir_select(b, is_run, own.step, pairs->step);
+  *count = ir_select(b, is_run, emit_run_count(pairs, t), t->count);
+  return own;
 }
 
 /* Where the run has the pairs of key `key` and register `vector`. */

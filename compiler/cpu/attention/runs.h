@@ -13,9 +13,11 @@ void emit_runs_begin(pair_emitter *pairs);
 void emit_run_of_keys(const pair_emitter *pairs, const key_tile *t);
 /* i1: what emit_run_of_keys found. */
 ir_value emit_is_run(const pair_emitter *pairs);
-/* The run's own keys and queries, and how many its keys are. */
+/* The run's own keys and queries, and how many its keys are; */
 pair_emitter emit_run_places(const pair_emitter *pairs);
 ir_value emit_run_count(const pair_emitter *pairs, const key_tile *t);
+/* or the tile's, where it is no run. */
+pair_emitter emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value *count);
 /* From biases of the run's pairs, [key][queries], to those of the tile's; and from what the tile's pairs gain to sums of
  * the run's. */
 void emit_run_to_pairs(const pair_emitter *pairs, const key_tile *t, ir_value of_run, ir_value of_pairs);

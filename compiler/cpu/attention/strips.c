@@ -7,6 +7,7 @@
 #include "cpu/attention/strips.h"
 
 #include "cpu/attention/delta.h"
+#include "cpu/attention/runs.h"
 #include "cpu/product.h"
 
 static int rows_of(const attention_emitter *e) {
@@ -29,6 +30,10 @@ static ir_value number_at(const pair_emitter *pairs, int strip, ir_value key) {
 
 static int64_t sum_numbers(const attention_emitter *e) {
   return (int64_t)e->p->n_strips * rows_of(e) * e->shape.queries;
+}
+
+static bool is_of_displacement(const attention_emitter *e, int strip) {
+  return e->p->strip[strip].axis == ATTENTION_OF_DISPLACEMENT;
 }
 
 /* A field of what the driver knows of the strip's axis. */
@@ -75,6 +80,7 @@ void emit_strips_begin(pair_emitter *pairs) {
   pairs->strips.sums = ir_alloca(b, sum_numbers(e) * 8, CACHE_LINE);
   emit_zeros(e, pairs->strips.numbers, 2 * keys); /* keys behind a tile's last one have a row, too */
   for (int i = 0; i < count; i++) {
+    if (is_of_displacement(e, i)) continue;
     ir_value rows = known(e, i, offsetof(pegen_attention_strip, count), b->i64);
     ir_loop loop = ir_for(b, e->zero, ir_select(b, is_known(pairs, i), rows, e->zero));
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
@@ -99,10 +105,38 @@ static void emit_rows_of_keys(const pair_emitter *pairs, int strip, const key_ti
   ir_end_for(b, keys);
 }
 
+/* A row of each key, from the run's own where there is one. */
+static void emit_rows_of_displacements(const pair_emitter *pairs, int strip, const key_tile *t) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  ir_value count, values = row_at(e, pairs->strips.values, strip, e->zero, e->zero, 4);
+  if (!pairs->run.flag.ptr) {
+    emit_rows_of_keys(pairs, strip, t);
+    return;
+  }
+  ir_value is_run = emit_is_run(pairs), to = ir_select(b, is_run, pairs->run.numbers, values);
+  pair_emitter of = emit_displaced(pairs, t, &count);
+  ir_loop keys = ir_for(b, e->zero, count);
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value numbers[PAIR_NUMBERS] = {{NULL}}, row = nth(b, to, keys.index, (int64_t)e->shape.queries * 4);
+  emit_places_of_pair(&of, keys.index, vectors.index, numbers);
+  delta_emitter d = delta_emitter_at(e, pairs->fixed, numbers);
+  store(e, emit_expr_f32(&d.walker, e->p->strip[strip].value), nth(b, row, vectors.index, (int64_t)e->shape.lanes * 4));
+  ir_end_for(b, vectors);
+  ir_end_for(b, keys);
+  ir_branch in_order = ir_if(b, is_run);
+  emit_run_to_pairs(pairs, t, pairs->run.numbers, values);
+  ir_end_if(b, in_order);
+}
+
 void emit_strips_keys(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
   for (int i = 0; i < e->p->n_strips; i++) {
+    if (is_of_displacement(e, i)) {
+      emit_rows_of_displacements(pairs, i, t);
+      continue;
+    }
     ir_branch branch = ir_if(b, is_known(pairs, i));
     ir_value of_key = known(e, i, offsetof(pegen_attention_strip, of_key), b->ptr);
     ir_loop keys = ir_for(b, e->zero, t->count);
@@ -116,6 +150,7 @@ void emit_strips_keys(const pair_emitter *pairs, const key_tile *t) {
 }
 
 static ir_value row_of_key(const pair_emitter *pairs, int strip, ir_value key) {
+  if (is_of_displacement(pairs->e, strip)) return key;
   return ir_load(pairs->e->b, pairs->e->b->i64, number_at(pairs, strip, key), 8);
 }
 
@@ -147,7 +182,7 @@ void emit_strip_sums(const pair_emitter *pairs, const key_tile *t, strip_visitor
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
   MlirType wide = ir_vector(b, e->shape.lanes, b->f64);
-  for (int i = 0; i < e->p->n_strips; i++) {
+  for (int i = 0; i < e->p->n_strips && !is_of_displacement(e, i); i++) {
     ir_value known_count = known(e, i, offsetof(pegen_attention_strip, count), b->i64), is = is_known(pairs, i);
     ir_value rows = t ? ir_select(b, is, e->zero, t->count) : ir_select(b, is, known_count, e->zero);
     ir_loop loop = ir_for(b, e->zero, rows);
