@@ -325,7 +325,8 @@ static unsigned find_sources(const attention_plan *p, const expr *x, unsigned *s
  * one axis have each a coordinate of their own. */
 static void find_strips(attention_plan *p, const expr *x, unsigned *seen) {
   bool is_line = p->spec->n_axes == 1;
-  unsigned of = find_sources(p, x, seen), axes = of & (OF_OTHERS - 1), others = is_line ? OF_OTHERS | OF_QUERY : OF_OTHERS;
+  unsigned of = find_sources(p, x, seen), axes = of & (OF_OTHERS - 1),
+           others = is_line ? OF_OTHERS | OF_QUERY : OF_OTHERS;
   if (!(of & IS_DEAR) || p->n_strips == ATTENTION_MAX_STRIPS || attention_strip_of(p, x) >= 0) return;
   if (!(of & others) && axes && !(axes & (axes - 1)) && x->is_f32) {
     p->strip[p->n_strips++] = (attention_strip){x, is_line ? ATTENTION_OF_DISPLACEMENT : __builtin_ctz(axes)};
@@ -388,8 +389,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   if (s->polynomial && !find_columns(a, p)) return NULL;
   if (pair->score) {
     if (!find_score(a, p)) return NULL;
-    if (!s->polynomial && !pair->rotates)
-      find_strips(p, p->score, arena_array(a, unsigned, expr_pool_count(s->pool)));
+    if (!s->polynomial && !pair->rotates) find_strips(p, p->score, arena_array(a, unsigned, expr_pool_count(s->pool)));
     may_hide = has_pairs_of_call(p) || attention_may_hide(a, s, p->score, p->n_places);
     if (may_hide && interval_has_infinity(a, s->pool, p->score))
       p->mask = attention_mask_of(a, s, p->score, p->n_places, unknown_places(p));

@@ -1,5 +1,5 @@
-/* runs_test: a bias of tokens in order, which is computed once for each displacement, against the reference, with
- * gradients: where coordinates count up by one, where they do not, and where only some tiles' do. */
+/* runs_test: a bias of tokens in order, or a part of one, which is computed once for each displacement, against the
+ * reference, with gradients: where coordinates count up by one, where they do not, and where only some tiles' do. */
 #include "fixture.h"
 #include "gradients.h"
 #include "scoped.h"
@@ -21,15 +21,19 @@ static double some_nowhere(int64_t token) { return token == 80 ? NAN : (double)t
 static const struct {
   const char *name;
   double (*at)(int64_t token);
-} places[] = {{"in order", in_order},   {"from a fraction", from_a_fraction}, {"far away", far_away},
-              {"a gap", with_a_gap},    {"backwards", backwards},             {"halves", halves},
+} places[] = {{"in order", in_order},
+              {"from a fraction", from_a_fraction},
+              {"far away", far_away},
+              {"a gap", with_a_gap},
+              {"backwards", backwards},
+              {"halves", halves},
               {"a token that is nowhere", some_nowhere}};
 enum { PLACES = sizeof places / sizeof *places };
 
 /* Positions of all batches, or of each, which differ by where they begin. */
 static const DLTensor *positions_of(fixture *f, int which, bool is_shared, int64_t tokens) {
   int64_t batches = is_shared ? 1 : BATCHES, shape[] = {batches, tokens, 1};
-  double *values = arena_array(f->memory, double, batches * tokens);
+  double *values = arena_array(f->memory, double, batches *tokens);
   for (int64_t i = 0; i < batches * tokens; i++) values[i] = places[which].at(i % tokens + 3 * (i / tokens));
   return tensor_contiguous(f->memory, NUMBER_F64, 3 - is_shared, shape + is_shared, values);
 }
@@ -58,12 +62,19 @@ static void one_call(fixture *f, const pegen_kernel *kernel, int which, int roun
   gradients_assert_parts(f->memory, kernel, &g, 3);
 }
 
-TEST(against_the_reference) {
-  SCOPED fixture f = fixture_open(NULL, 5, "./runs");
+static const char *const kinds[] = {"table", "rows"};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void compare_kind(const char *kind) {
+  SCOPED fixture f = fixture_open(NULL, 5, "./runs kind=%s", kind);
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = held(trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     for (int i = 0; i < PLACES; i++) one_call(&f, run_kernel(loaded), i, i + target);
   }
+}
+
+TEST(against_the_reference) {
+  for (int i = 0; i < KINDS; i++) compare_kind(kinds[i]);
 }
 
 /* Rows of q and out, the last first. */
@@ -77,9 +88,8 @@ static DLTensor *reversed(arena *a, const DLTensor *rows) {
   return to;
 }
 
-/* A query has the same bits whether its tile is in order or not. */
-TEST(in_any_order) {
-  SCOPED fixture f = fixture_open(NULL, 6, "./runs");
+static void reverse_kind(const char *kind) {
+  SCOPED fixture f = fixture_open(NULL, 6, "./runs kind=%s", kind);
   for (int target = 0; target < f.n_targets; target++) {
     SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1));
     attention_trial t = trial_of(&f, (attention_sizes){1, HEADS, K_HEADS, TOKENS, KEYS}, false), other = t;
@@ -96,6 +106,11 @@ TEST(in_any_order) {
     size_t bytes = (size_t)(HEADS * TOKENS * out[0]->shape[3]) * sizeof(float);
     assert_memory_equal(out[0]->data, reversed(f.memory, out[1])->data, bytes);
   }
+}
+
+/* A query has the same bits whether its tile is in order or not. */
+TEST(in_any_order) {
+  for (int i = 0; i < KINDS; i++) reverse_kind(kinds[i]);
 }
 
 int main(void) { return run_listed(); }

@@ -70,6 +70,12 @@ static void add_to_place(ir *b, ir_value table, ir_value place, ir_value more) {
   ir_store(b, add(b, ir_load(b, b->f64, at, 8), more), at, 8, false);
 }
 
+/* A lane's gain, float64, at its place, or at the place of all. */
+static void add_lane(ir *b, ir_value table, ir_value place, ir_value gain, int lane) {
+  if (ir_lanes(place)) place = ir_extract(b, place, lane);
+  add_to_place(b, table, place, ir_extract(b, gain, lane));
+}
+
 /* Adds each lane's gain at the lane's place or, where all have one place, their sum. */
 static void add_to_places(const attention_emitter *e, ir_value table, ir_value place, ir_value gain) {
   ir *b = e->b;
@@ -78,8 +84,7 @@ static void add_to_places(const attention_emitter *e, ir_value table, ir_value p
     add_to_place(b, table, place, emit_across(b, gain, add));
     return;
   }
-  for (int lane = 0; lane < e->shape.lanes; lane++)
-    add_to_place(b, table, ir_extract(b, place, lane), ir_extract(b, gain, lane));
+  for (int lane = 0; lane < e->shape.lanes; lane++) add_lane(b, table, place, gain, lane);
 }
 
 /* Scatters, to one of which a pair of the tile gives. */
@@ -324,7 +329,7 @@ static void add_to_query_rows(const pair_sums *s, delta_emitter *d, const expr *
   for (int lane = 0; lane < e->shape.lanes; lane++) {
     ir_value row = ir_load(b, b->ptr, ir_offset_const(b, rows, lane * 8), 8),
              own = ir_offset_const(b, row, (int64_t)attention_row_element(e->p, leaf->index) * 8);
-    add_to_place(b, own, ir_lanes(index) ? ir_extract(b, index, lane) : index, ir_extract(b, gain, lane));
+    add_lane(b, own, index, gain, lane);
   }
   ir_end_if(b, wanted);
 }

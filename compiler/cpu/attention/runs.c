@@ -16,7 +16,8 @@ static ir_value emit_counts_up(const attention_emitter *e, ir_value at, ir_value
   for (int i = 0; i < lanes; i++) numbers[i] = i;
   ir_value first = ir_load(b, b->f32, at, 4), size = ir_op1(b, "math.absf", first),
            is_small = ir_compare_float(b, "olt", size, ir_float(b, b->f32, MOST)),
-           none = ir_int(b, ir_vector(b, lanes, b->i1), 0), end = ir_cast(b, "arith.sitofp", count, b->f32), now, others;
+           none = ir_int(b, ir_vector(b, lanes, b->i1), 0), end = ir_cast(b, "arith.sitofp", count, b->f32), now,
+           others;
   ir_loop groups = ir_for_with(b, e->zero, attention_groups(b, count, lanes), 1, &none, &now);
   ir_value before = ir_cast(b, "arith.sitofp", attention_mul(b, groups.index, lanes), b->f32),
            number = add(b, ir_floats(b, e->lanes, numbers), ir_broadcast(b, e->lanes, before)),
