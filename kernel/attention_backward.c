@@ -160,7 +160,7 @@ static double *place_sums_of(const backward *w, int of_keys, int64_t batch, int6
 
 /* ---- elements of inputs' rows ---- */
 
-/* The same of inputs' rows: rows that are not kept have the room of the item that w->room tells. */
+/* What rows of inputs gain of a head: rows that are not kept have the room of the item that w->room tells. */
 static double *row_gains_of(const backward *w, int of_keys, int64_t batch, int64_t head) {
   const pegen_row_gains *g = &w->row_gains[of_keys];
   if (!g->at || !w->of_pairs) return 0;

@@ -8,7 +8,7 @@
 
 #include "attention_backward.h"
 
-/* Of queries, or of keys. */
+/* Rows of one side, queries or keys. */
 typedef struct pegen_row_gains {
   int of_keys;
   int is_kept;      /* 1: for `finish` */

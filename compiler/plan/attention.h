@@ -147,8 +147,7 @@ bool attention_is_pair(const attention_plan *p, int i);
 int attention_row_place(const attention_plan *p, int input);
 /* The first of such an input's elements among a token's sums. */
 int attention_first_element(const attention_plan *p, int input);
-/* The same among the elements of rows of queries, or of keys, alone (kernel/attention_row_gains.h); and their number.
- */
+/* Where they stand among those of queries' rows, or of keys', alone (kernel/attention_row_gains.h); their number. */
 int attention_row_element(const attention_plan *p, int input);
 int attention_row_elements(const attention_plan *p, bool of_keys);
 int attention_strip_of(const attention_plan *p, const expr *x); /* -1: it is none */

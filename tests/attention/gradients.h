@@ -2,6 +2,7 @@
 #ifndef PEGEN_TESTS_ATTENTION_GRADIENTS_H
 #define PEGEN_TESTS_ATTENTION_GRADIENTS_H
 
+#include "fixture.h"
 #include "test.h"
 #include "verify/trial_attention_backward.h"
 
@@ -33,6 +34,21 @@ static inline void gradients_assert_parts(arena *a, const pegen_kernel *kernel, 
     assert_int_equal(attention_gradients_call(kernel, &other, parts[i]), 0);
     assert_true(attention_gradients_same(g, &other));
   }
+}
+
+/* Outputs and all gradients of a call, in some numbers of parts. has_reference: its positions are numbers. */
+static inline void gradients_of_call(fixture *f, const pegen_kernel *kernel, const attention_trial *t, const char *what,
+                                     bool has_reference) {
+  attention_gradients g;
+  trial_error worst = {0};
+  assert_int_equal(attention_gradients_fill(f->memory, &g, t, kernel, true, 1, ROWS_GAPS, &f->random), 0);
+  if (has_reference) {
+    attention_trial_compare(f->memory, kernel, t, g.out, 1, &worst);
+    if (worst.spoilt || !(worst.error <= 0x1p-18L)) fail_msg("%s: %s", what, trial_error_text(f->memory, &worst));
+  }
+  assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
+  if (has_reference) gradients_compare(f->memory, &g, 1);
+  gradients_assert_parts(f->memory, kernel, &g, 3);
 }
 
 #endif

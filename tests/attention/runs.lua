@@ -3,10 +3,12 @@
 local pe = require "pegen"
 
 local kind = pe.option("kind", "table", "what a pair adds", { "table", "rows" })
-local slope = pe.learned { name = "slope", shape = { "heads" }, doc = "of a head's penalty, before softplus", test_scale = 0.3 }
+local slope =
+  pe.learned { name = "slope", shape = { "heads" }, doc = "of a head's penalty, before softplus", test_scale = 0.3 }
 local bias = kind == "table"
   and pe.learned { name = "bias", shape = { 41, "heads" }, doc = "by distance, the last for all that are further" }
-local rows = kind == "rows" and pe.input { name = "rows", shape = { 41 }, of = "key", doc = "by the logarithm of a distance" }
+local rows = kind == "rows"
+  and pe.input { name = "rows", shape = { 41 }, of = "key", doc = "by the logarithm of a distance" }
 
 local function sign(x, value) return pe.where(x, 0, -value, value) end
 

@@ -47,19 +47,9 @@ static attention_trial trial_of(fixture *f, attention_sizes sizes, bool causal) 
 
 static void one_call(fixture *f, const pegen_kernel *kernel, int which, int round) {
   attention_trial t = trial_of(f, (attention_sizes){BATCHES, HEADS, K_HEADS, TOKENS, KEYS}, round % 2);
-  attention_gradients g;
-  trial_error worst = {0};
   t.positions = positions_of(f, which, round / 2 % 2, TOKENS);
   t.k_positions = positions_of(f, which, round / 2 % 2, KEYS);
-  assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, true, 1, ROWS_GAPS, &f->random), 0);
-  if (places[which].at != some_nowhere) {
-    attention_trial_compare(f->memory, kernel, &t, g.out, 1, &worst);
-    if (worst.spoilt || !(worst.error <= 0x1p-18L))
-      fail_msg("%s: %s", places[which].name, trial_error_text(f->memory, &worst));
-  }
-  assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
-  if (places[which].at != some_nowhere) gradients_compare(f->memory, &g, 1);
-  gradients_assert_parts(f->memory, kernel, &g, 3);
+  gradients_of_call(f, kernel, &t, places[which].name, places[which].at != some_nowhere);
 }
 
 static const char *const kinds[] = {"table", "rows"};

@@ -39,21 +39,11 @@ static const DLTensor *positions_of(fixture *f, int which, bool is_shared, int64
 static void one_call(fixture *f, const pegen_kernel *kernel, int which, int round) {
   attention_trial t = {.spec = f->spec, .causal = round % 2};
   attention_sizes sizes = {BATCHES, HEADS, K_HEADS, TOKENS, KEYS};
-  attention_gradients g;
-  trial_error worst = {0};
   attention_trial_fill(f->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &f->random);
   t.positions = positions_of(f, which, round % 2, TOKENS);
   t.k_positions = positions_of(f, which, round % 2, KEYS);
   t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
-  assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, true, 1, ROWS_GAPS, &f->random), 0);
-  if (places[which].at != some_nowhere) {
-    attention_trial_compare(f->memory, kernel, &t, g.out, 1, &worst);
-    if (worst.spoilt || !(worst.error <= 0x1p-18L))
-      fail_msg("%s: %s", places[which].name, trial_error_text(f->memory, &worst));
-  }
-  assert_int_equal(attention_gradients_call(kernel, &g, 1), 0);
-  if (places[which].at != some_nowhere) gradients_compare(f->memory, &g, 1);
-  gradients_assert_parts(f->memory, kernel, &g, 3);
+  gradients_of_call(f, kernel, &t, places[which].name, places[which].at != some_nowhere);
 }
 
 TEST(against_the_reference) {

@@ -90,7 +90,7 @@ static void prefetch_pairs(const attention_emitter *e, const key_tile *t, ir_val
   ir *b = e->b;
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
   ir_value next = ir_offset(b, ir_offset(b, row, mul(b, lanes.index, row_bytes)), mul(b, t->count, bytes));
-  for (int at = 0; at < e->shape.keys * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, next, at), 1);
+  for (int at = 0; at < e->shape.keys * 4; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, next, at), 2);
   ir_end_for(b, lanes);
 }
 
