@@ -173,15 +173,18 @@ static void clear_doubles(double *at, int64_t count) {
   for (int64_t i = 0; i < count; i++) at[i] = 0;
 }
 
-/* Rows of the tile's queries, 0 before it. A room that serves tile after tile has a row of each lane. */
+/* Rows of the tile's queries, 0 before it. In a room that serves tile after tile they are the first ones. */
 static void begin_rows(backward *w, int64_t batch, int64_t head, int of_queries) {
   const pegen_row_gains *g = &w->row_gains[0];
   double *room = of_queries ? row_gains_of(w, 0, batch, head) : 0;
+  int64_t next = 0;
   w->tile.row_gains = room ? w->rows : 0;
   for (int64_t lane = 0; lane < w->walk.queries && room; lane++) {
-    int64_t token = w->tile.tile.tokens[lane], row = g->is_kept || w->room < 0 ? token : lane;
-    w->rows[lane] = token < 0 ? w->rows[0] : room + row * g->elements;
-    if (token >= 0) clear_doubles(w->rows[lane], g->elements);
+    int64_t token = w->tile.tile.tokens[lane];
+    w->rows[lane] = lane ? w->rows[0] : room;
+    if (token < 0) continue;
+    w->rows[lane] = room + (g->is_kept || w->room < 0 ? token : next++) * g->elements;
+    clear_doubles(w->rows[lane], g->elements);
   }
 }
 

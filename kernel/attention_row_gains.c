@@ -33,7 +33,7 @@ pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_atten
     g.is_kept |= !is_own(driver, call, i);
   }
   if (!is_wanted || tokens->empty) return (pegen_row_gains){.of_keys = of_keys};
-  g.rows = pegen_larger(tokens->size[PEGEN_TOKEN], PEGEN_ATTENTION_QUERIES);
+  g.rows = tokens->size[PEGEN_TOKEN];
   g.at = (double *)(void *)room;
   return g;
 }

@@ -13,7 +13,7 @@ typedef struct pegen_row_gains {
   int of_keys;
   int is_kept;      /* 1: for `finish` */
   int64_t elements; /* of a token, input by input */
-  int64_t rows;     /* of a head: one a token, and as many as a tile has at least */
+  int64_t rows;     /* of a head: one a token */
   double *at;       /* [B][H][rows][elements]; NULL: not wanted */
 } pegen_row_gains;
 
