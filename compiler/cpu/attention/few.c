@@ -12,8 +12,7 @@ int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
       narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim, keys = ROOM_OF_KEYS / widest;
   bool is_small = target->lanes == 4 && target->registers < 32;
-  if (is_small || p->matrix || p->turned || p->columns || p->by_rows || narrowest < LEAST_WIDTH)
-    return 0;
+  if (is_small || p->matrix || p->turned || p->columns || p->by_rows || narrowest < LEAST_WIDTH) return 0;
   return keys > MOST_KEYS ? MOST_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
 }
 
