@@ -29,13 +29,19 @@ static void clear(extent *of) {
   of->is_known = 1;
 }
 
+/* Without branches: numbers are in no order that a processor could foresee. */
 static void widen(extent *of, const double *numbers, int64_t count) {
+  double least = of->least, greatest = of->greatest;
+  int is_known = of->is_known;
   for (int64_t i = 0; i < count; i++) {
     double x = numbers[i];
-    if (!(x > -FURTHEST && x < FURTHEST)) of->is_known = 0;
-    if (x < of->least) of->least = x;
-    if (x > of->greatest) of->greatest = x;
+    is_known &= __builtin_fabs(x) < FURTHEST;
+    least = x < least ? x : least;
+    greatest = x > greatest ? x : greatest;
   }
+  of->least = least;
+  of->greatest = greatest;
+  of->is_known = is_known;
 }
 
 /* The nearest float32 that is not above x, or with `above` not below it. */
