@@ -183,7 +183,7 @@ static void begin_rows(backward *w, int64_t batch, int64_t head, int of_queries)
     int64_t token = w->tile.tile.tokens[lane];
     w->rows[lane] = lane ? w->rows[0] : room;
     if (token < 0) continue;
-    w->rows[lane] = room + (g->is_kept || w->room < 0 ? token : next++) * g->elements;
+    w->rows[lane] = room + (g->is_kept || w->room < 0 ? token : next++) * g->pitch;
     clear_doubles(w->rows[lane], g->elements);
   }
 }

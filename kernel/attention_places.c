@@ -18,7 +18,7 @@ static place_sums sums_of(const pegen_driver *driver, const pegen_args *args, co
 }
 
 static place_sums rows_of(const pegen_attention_backward_call *call, const pegen_row_gains *g) {
-  return (place_sums){g->at, call->forward.q.size[PEGEN_HEAD], g->rows, g->elements};
+  return (place_sums){g->at, call->forward.q.size[PEGEN_HEAD], g->rows, g->pitch};
 }
 
 /* The sum over heads [of, end) of a token's coordinate in batches [first, last). */

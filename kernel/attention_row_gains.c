@@ -20,6 +20,13 @@ static int is_own(const pegen_driver *driver, const pegen_attention_backward_cal
          !pegen_reads_numbers(driver->form, input, 0);
 }
 
+/* Rows of queries are added to all at once, one number each: an odd number of lines apart, they are in all sets of a
+ * cache. Emitted code goes through rows of keys, which follow each other without gaps. */
+static int64_t pitch_of(int64_t elements, int of_keys) {
+  enum { LINE = 8 };
+  return of_keys ? elements : ((elements + LINE - 1) / LINE | 1) * LINE;
+}
+
 pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_attention_backward_call *call, char *room,
                                    int of_keys) {
   const pegen_view *tokens = of_keys ? &call->forward.k : &call->forward.q;
@@ -34,6 +41,7 @@ pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_atten
   }
   if (!is_wanted || tokens->empty) return (pegen_row_gains){.of_keys = of_keys};
   g.rows = tokens->size[PEGEN_TOKEN];
+  g.pitch = pitch_of(g.elements, of_keys);
   g.at = (double *)(void *)room;
   return g;
 }
@@ -41,7 +49,7 @@ pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_atten
 int64_t pegen_row_gains_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call, int of_keys) {
   const pegen_view *q = &call->forward.q;
   pegen_row_gains g = pegen_row_gains_of(driver, call, 0, of_keys);
-  int64_t bytes = g.elements * (int64_t)sizeof(double), by[] = {g.rows, q->size[PEGEN_HEAD], q->size[PEGEN_BATCH]};
+  int64_t bytes = g.pitch * (int64_t)sizeof(double), by[] = {g.rows, q->size[PEGEN_HEAD], q->size[PEGEN_BATCH]};
   for (int i = 0; i < 3; i++)
     if (__builtin_mul_overflow(bytes, by[i], &bytes)) return -1;
   return bytes;

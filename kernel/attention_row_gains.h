@@ -13,8 +13,9 @@ typedef struct pegen_row_gains {
   int of_keys;
   int is_kept;      /* 1: for `finish` */
   int64_t elements; /* of a token, input by input */
+  int64_t pitch;    /* numbers from row to row */
   int64_t rows;     /* of a head: one a token */
-  double *at;       /* [B][H][rows][elements]; NULL: not wanted */
+  double *at;       /* [B][H][rows][pitch]; NULL: not wanted */
 } pegen_row_gains;
 
 /* Whether an input's elements are read at computed places, or are numbers of their own. */
@@ -31,7 +32,7 @@ PEGEN_INTERNAL int64_t pegen_row_gains_bytes(const pegen_driver *driver, const p
 /* The first row of a head of q. */
 static inline double *pegen_row_gains_of_head(const pegen_row_gains *g, const pegen_attention_backward_call *call,
                                               int64_t batch, int64_t head) {
-  return g->at + (batch * call->forward.q.size[PEGEN_HEAD] + head) * g->rows * g->elements;
+  return g->at + (batch * call->forward.q.size[PEGEN_HEAD] + head) * g->rows * g->pitch;
 }
 /* The first element of an input in a token's row. */
 PEGEN_INTERNAL int64_t pegen_row_gains_first(const pegen_driver *driver, const pegen_row_gains *g, int64_t input);
