@@ -53,7 +53,11 @@ TEST(biased) { queries_and_groups("alibi heads=12 head_dim=24 value_dim=43 skip_
 
 TEST(hiding) { queries_and_groups("lookhere heads=12 head_dim=80"); }
 
-TEST(indexed) { queries_and_groups("./slopes heads=12"); }
+/* Dear biases: read by computed places, and by buckets of a logarithm. */
+TEST(indexed) {
+  queries_and_groups("./slopes heads=12");
+  queries_and_groups("more/t5 heads=12");
+}
 
 /* Functions of the product, of indices, and of inputs of queries and keys. */
 TEST(scored) {

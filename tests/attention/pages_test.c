@@ -272,6 +272,8 @@ TEST(scored) {
   as_apart("./scores kind=sunk head_dim=64");
 }
 
+TEST(dear) { as_apart("more/t5 heads=4"); }
+
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
 TEST(keyed) {
   static const char *const kinds[] = {

@@ -89,6 +89,8 @@ TEST(biased) {
 
 TEST(hiding) { parts_and_targets("lookhere heads=12"); }
 
+TEST(dear) { parts_and_targets("more/t5 heads=6"); }
+
 /* ---- one call in small ---- */
 
 typedef struct small {
