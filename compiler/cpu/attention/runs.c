@@ -1,11 +1,21 @@
 /* cpu/attention/runs: see cpu/attention/runs.h. */
 #include "cpu/attention/runs.h"
 
-/* Float32 holds the displacements of smaller coordinates exactly. */
-static const double MOST = 0x1p22;
+/* Float32 holds smaller coordinates of whole quarters, and their displacements, exactly. */
+static const double MOST = 0x1p20;
 
 static int64_t most_keys(const attention_emitter *e) {
   return (e->shape.keys - 1 + 2 * (int64_t)e->shape.queries - 1) / e->shape.queries;
+}
+
+/* i1: a coordinate from which on all are exact. */
+static ir_value emit_is_exact(const attention_emitter *e, ir_value first) {
+  ir *b = e->b;
+  ir_value is_small = ir_compare_float(b, "olt", ir_op1(b, "math.absf", first), ir_float(b, b->f32, MOST)),
+           quarters = ir_op2(b, "arith.mulf", first, ir_float(b, b->f32, 4)),
+           near = ir_select(b, is_small, quarters, ir_float(b, b->f32, 0)),
+           whole = ir_cast(b, "arith.sitofp", ir_cast(b, "arith.fptosi", near, b->i64), b->f32);
+  return ir_compare_float(b, "oeq", whole, quarters);
 }
 
 /* i1: `count` float32 from `at` on count up by one. */
@@ -14,10 +24,8 @@ static ir_value emit_counts_up(const attention_emitter *e, ir_value at, ir_value
   int lanes = e->shape.lanes;
   double numbers[64];
   for (int i = 0; i < lanes; i++) numbers[i] = i;
-  ir_value first = ir_load(b, b->f32, at, 4), size = ir_op1(b, "math.absf", first),
-           is_small = ir_compare_float(b, "olt", size, ir_float(b, b->f32, MOST)),
-           none = ir_int(b, ir_vector(b, lanes, b->i1), 0), end = ir_cast(b, "arith.sitofp", count, b->f32), now,
-           others;
+  ir_value first = ir_load(b, b->f32, at, 4), none = ir_int(b, ir_vector(b, lanes, b->i1), 0),
+           end = ir_cast(b, "arith.sitofp", count, b->f32), now, others;
   ir_loop groups = ir_for_with(b, e->zero, attention_groups(b, count, lanes), 1, &none, &now);
   ir_value before = ir_cast(b, "arith.sitofp", attention_mul(b, groups.index, lanes), b->f32),
            number = add(b, ir_floats(b, e->lanes, numbers), ir_broadcast(b, e->lanes, before)),
@@ -26,7 +34,7 @@ static ir_value emit_counts_up(const attention_emitter *e, ir_value at, ir_value
            is_one = ir_compare_float(b, "olt", number, ir_broadcast(b, e->lanes, end)),
            next = ir_op2(b, "arith.ori", now, ir_op2(b, "arith.andi", differs, is_one));
   ir_end_for_with(b, groups, 1, &next, &others);
-  return ir_select(b, emit_some(e, others), ir_int(b, b->i1, 0), is_small);
+  return ir_select(b, emit_some(e, others), ir_int(b, b->i1, 0), emit_is_exact(e, first));
 }
 
 void emit_runs_begin(pair_emitter *pairs) {
