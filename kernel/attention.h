@@ -269,6 +269,7 @@ typedef struct pegen_attention {
   int64_t hides; /* 1: the bias may be -infinity */
   int64_t tells; /* 1: tiles tell where they lost outputs, so that heads need not be looked through before */
   int64_t skips; /* 1: blocks of keys are asked for */
+  int64_t bounded; /* bits: coordinates, numbers behind those of positions among them, that is asked by */
   int64_t by_rows; /* 1: made for the grid's positions alone, which some target walks by rows */
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;

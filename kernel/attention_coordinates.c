@@ -104,8 +104,8 @@ static void cells(const pegen_attention_places *p, int64_t first, int64_t count,
   }
 }
 
-void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
-                          double *out) {
+void pegen_attention_rows_of(const pegen_attention_places *places, int64_t wanted, int64_t first, int64_t count,
+                             int64_t stride, double *out) {
   if (!places->positions && places->axes) cells(places, first, count, stride, out);
   for (int64_t axis = 0; axis < places->axes; axis++) {
     double *row = out + axis * stride;
@@ -114,9 +114,15 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
   }
   for (int64_t number = 0; number < places->n_numbers; number++) {
     double *row = out + (places->axes + number) * stride;
+    if (!(wanted >> (places->axes + number) & 1)) continue;
     token_numbers(places, number, first, count, row);
     for (int64_t i = count; i < stride; i++) row[i] = 0;
   }
+}
+
+void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
+                          double *out) {
+  pegen_attention_rows_of(places, -1, first, count, stride, out);
 }
 
 /* ---- displacements ---- */

@@ -61,10 +61,12 @@ static float bound(const extent *of, double x, int above) {
   return of->is_known ? rounded(x, above) : __builtin_nanf("");
 }
 
-void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places, int64_t keys) {
+void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places, int64_t wanted,
+                                int64_t keys) {
   double rows[PEGEN_MAX_ROTOR_AXES * PEGEN_ATTENTION_PIECE];
   extent extents[PEGEN_MAX_ROTOR_AXES];
   int64_t axes = places->axes + places->n_numbers;
+  wanted |= ((int64_t)1 << places->axes) - 1;
   for (int64_t block = 0; block < seen->pitch; block++) {
     int64_t first = block * seen->keys, end = first + seen->keys < keys ? first + seen->keys : keys;
     for (int64_t axis = 0; axis < axes; axis++) {
@@ -73,8 +75,9 @@ void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attentio
     }
     for (int64_t key = first; key < end; key += PEGEN_ATTENTION_PIECE) {
       int64_t count = end - key < PEGEN_ATTENTION_PIECE ? end - key : PEGEN_ATTENTION_PIECE;
-      pegen_attention_rows(places, places->skip + key, count, PEGEN_ATTENTION_PIECE, rows);
-      for (int64_t axis = 0; axis < axes; axis++) widen(&extents[axis], rows + axis * PEGEN_ATTENTION_PIECE, count);
+      pegen_attention_rows_of(places, wanted, places->skip + key, count, PEGEN_ATTENTION_PIECE, rows);
+      for (int64_t axis = 0; axis < axes; axis++)
+        if (wanted >> axis & 1) widen(&extents[axis], rows + axis * PEGEN_ATTENTION_PIECE, count);
     }
     for (int64_t axis = 0; axis < axes; axis++) {
       float *bounds = seen->bounds + 2 * axis * seen->pitch + block;

@@ -35,7 +35,7 @@ static void set_places(pegen_attention_places *p, const pegen_driver *driver, co
 void pegen_attention_bound(walk *w) {
   if (!w->form->paired || !w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
   for (int64_t axis = 0; axis < w->key_places.axes && w->seen.wide; axis++) w->key_places.origin[axis] = 0;
-  pegen_attention_bound_keys(&w->seen, &w->key_places, w->keys - w->skip);
+  pegen_attention_bound_keys(&w->seen, &w->key_places, w->form->bounded, w->keys - w->skip);
   w->is_bounded = 1;
   w->bounded = w->key_places.positions;
 }
@@ -124,7 +124,7 @@ void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
     pegen_attention_places *p = n->of_key ? &w->key_places : &w->places;
     const char *rows = pegen_at(view, view->size[PEGEN_BATCH] == 1 ? 0 : batch,
                                 pegen_attention_input_head(view, head, c->q.size[PEGEN_HEAD]), 0);
-    if (n->of_key && rows != p->input[n->input]) w->is_bounded = 0;
+    if (n->of_key && rows != p->input[n->input] && w->form->bounded >> (p->axes + i) & 1) w->is_bounded = 0;
     p->input[n->input] = rows;
     p->input_token[n->input] = view->stride[PEGEN_TOKEN];
     p->data[n->input] = pegen_at(view, 0, 0, 0);

@@ -13,6 +13,7 @@ typedef struct attention_mask {
   const expr *unseen; /* 1: no pair is seen; else 0 */
   const expr *whole; /* 1: all are, and the bias is `open`; NULL: it is never asked */
   const expr *open;
+  unsigned reads; /* a bit for each place whose bounds they read */
 } attention_mask;
 
 /* The leaves of both: NARROW of cotangent 1 + 2 axis is the least displacement on an axis, the next one the greatest.

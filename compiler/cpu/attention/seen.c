@@ -23,7 +23,7 @@ static ir_value emit_bounds(const attention_emitter *e, ir_value seen, ir_value 
   ir_value numbers = OF_SEEN(e, seen, bounds, b->ptr), row = attention_mul(b, OF_SEEN(e, seen, pitch, b->i64), 4),
            furthest = lane_constant(e, INTERVAL_FURTHEST), is_known = {NULL};
   for (int axis = 0; axis < e->p->n_places; axis++)
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2 && e->p->mask->reads >> axis & 1; side++) {
       ir_value from = nth(b, numbers, row, 2 * axis + side);
       ir_value keys = ir_load(b, e->lanes, nth(b, from, at, 4), 4);
       ir_value queries = ir_load(b, b->f32, ir_offset_const(b, e->tile, reach + (2 * axis + 1 - side) * 4), 4);
