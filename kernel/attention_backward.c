@@ -160,6 +160,8 @@ static double *place_sums_of(const backward *w, int of_keys, int64_t batch, int6
 
 /* ---- elements of inputs' rows ---- */
 
+static int wants_pairs(const backward *w, int of_keys) { return w->place_sums[of_keys] || w->row_gains[of_keys].at; }
+
 /* What rows of inputs gain of a head: rows that are not kept have the room of the item that w->room tells. */
 static double *row_gains_of(const backward *w, int of_keys, int64_t batch, int64_t head) {
   const pegen_row_gains *g = &w->row_gains[of_keys];
@@ -386,7 +388,7 @@ static int begin_keys(backward *w, int64_t item, int64_t begin, int64_t end, flo
     if (places) clear_doubles(places + begin * sums_of_key, (end - begin) * sums_of_key);
   }
   begin_key_rows(w, batch_of(w, item), head_of(w, item), begin, end);
-  return w->key_sums || w->value_sums || (w->of_pairs && (w->place_sums[1] || w->row_gains[1].at));
+  return w->key_sums || w->value_sums || (w->of_pairs && wants_pairs(w, 1));
 }
 
 /* What keys [begin, end) of an item gained is stored. */
@@ -493,10 +495,6 @@ static void run_part(backward *w, int part, int parts, char *workspace) {
   }
 }
 
-static int wants_pairs(const backward *w) {
-  return w->place_sums[0] || w->place_sums[1] || w->row_gains[0].at || w->row_gains[1].at;
-}
-
 static int wants_rows(const backward *w) { return !w->call->g_q.empty || !w->call->g_k.empty || !w->call->g_v.empty; }
 
 /* Rows as where no operand gains, and then operands, by tiles of another cut. */
@@ -528,7 +526,8 @@ static void run_turned(backward *w, int part, int parts, char *workspace) {
   pegen_attend_gradient_function *attend = w->attend;
   pegen_attention_backward_call others;
   int64_t chunks = w->cut.chunks, runs = w->walk.runs;
-  int of_operands = chunks && turns->of_operands, of_pairs = wants_pairs(w) || (chunks && !of_operands);
+  int of_operands = chunks && turns->of_operands,
+      of_pairs = wants_pairs(w, 0) || wants_pairs(w, 1) || (chunks && !of_operands);
   w->cut.chunks = of_operands ? chunks : 0;
   w->of_pairs = 0;
   if (wants_rows(w) || of_operands) run_together(w, part, parts, workspace);

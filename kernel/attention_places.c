@@ -49,8 +49,9 @@ static void finish_input(const pegen_driver *driver, const pegen_args *args, con
           own = form->placed ? driver->kernel->n_axes : 0;
   pegen_row_gains g = pegen_attention_row_gains(driver, args, call, workspace, of_keys);
   place_sums s = sums_of(driver, args, call, workspace, of_keys), rows = rows_of(call, &g);
-  if (g.at && !g.is_kept && pegen_reads_numbers(form, input, 1)) return;
-  int64_t first = pegen_reads_numbers(form, input, 1) ? pegen_row_gains_first(driver, &g, input) : -1;
+  int has_rows = pegen_reads_numbers(form, input, 1);
+  if (g.at && !g.is_kept && has_rows) return;
+  int64_t first = has_rows ? pegen_row_gains_first(driver, &g, input) : -1;
   pegen_share(view->size[PEGEN_TOKEN], part, parts, &begin, &end);
   for (int64_t batch = 0; batch < view->size[PEGEN_BATCH]; batch++)
     for (int64_t head = 0; head < view->size[PEGEN_HEAD]; head++)

@@ -27,8 +27,7 @@ static int64_t pitch_of(int64_t elements, int of_keys) {
   return of_keys ? elements : ((elements + LINE - 1) / LINE | 1) * LINE;
 }
 
-pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_attention_backward_call *call, char *room,
-                                   int of_keys) {
+pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_attention_backward_call *call, int of_keys) {
   const pegen_view *tokens = of_keys ? &call->forward.k : &call->forward.q;
   pegen_row_gains g = {.of_keys = of_keys};
   int is_wanted = 0;
@@ -42,13 +41,12 @@ pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_atten
   if (!is_wanted || tokens->empty) return (pegen_row_gains){.of_keys = of_keys};
   g.rows = tokens->size[PEGEN_TOKEN];
   g.pitch = pitch_of(g.elements, of_keys);
-  g.at = (double *)(void *)room;
   return g;
 }
 
 int64_t pegen_row_gains_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call, int of_keys) {
   const pegen_view *q = &call->forward.q;
-  pegen_row_gains g = pegen_row_gains_of(driver, call, 0, of_keys);
+  pegen_row_gains g = pegen_row_gains_of(driver, call, of_keys);
   int64_t bytes = g.pitch * (int64_t)sizeof(double), by[] = {g.rows, q->size[PEGEN_HEAD], q->size[PEGEN_BATCH]};
   for (int i = 0; i < 3; i++)
     if (__builtin_mul_overflow(bytes, by[i], &bytes)) return -1;

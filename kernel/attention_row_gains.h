@@ -20,13 +20,14 @@ typedef struct pegen_row_gains {
 
 /* Whether an input's elements are read at computed places, or are numbers of their own. */
 PEGEN_INTERNAL int pegen_reads_numbers(const pegen_attention *form, int64_t input, int at_places);
-/* Sums of a call, whose room is known, */
+/* Returns what a call's sums are, without their room; rows: 0 where none are wanted. */
 PEGEN_INTERNAL pegen_row_gains pegen_row_gains_of(const pegen_driver *driver, const pegen_attention_backward_call *call,
-                                                  char *room, int of_keys);
-/* or in a workspace, or its bytes. -1: more than can be addressed. */
+                                                  int of_keys);
+/* Returns them with their room in the workspace (check_attention_backward.c). */
 PEGEN_INTERNAL pegen_row_gains pegen_attention_row_gains(const pegen_driver *driver, const pegen_args *args,
                                                          const pegen_attention_backward_call *call, char *workspace,
                                                          int of_keys);
+/* Returns the bytes of the room. -1: more than can be addressed. */
 PEGEN_INTERNAL int64_t pegen_row_gains_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call,
                                              int of_keys);
 /* The first row of a head of q. */

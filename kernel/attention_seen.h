@@ -11,7 +11,8 @@ enum { PEGEN_ATTENTION_BLOCKS = 512, PEGEN_ATTENTION_BLOCK_PITCH = 16, PEGEN_ATT
 
 /* Blocks of `keys` keys behind the prefix, multiples of `block` each; room is the caller's. */
 PEGEN_INTERNAL void pegen_attention_set_blocks(pegen_attention_seen *seen, int64_t keys, int64_t block);
-/* As pegen_attention_rows, of positions and of those numbers that `wanted` has bits of; others' rows stay. */
+/* Writes rows as pegen_attention_rows does, of positions and of those numbers that `wanted` has bits of. Rows of other
+ * numbers stay as they are. */
 PEGEN_INTERNAL void pegen_attention_rows_of(const pegen_attention_places *places, int64_t wanted, int64_t first,
                                             int64_t count, int64_t stride, double *out);
 /* Where the keys of a batch are. */

@@ -190,9 +190,10 @@ double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args 
 
 pegen_row_gains pegen_attention_row_gains(const pegen_driver *driver, const pegen_args *args,
                                           const pegen_attention_backward_call *call, char *workspace, int of_keys) {
-  char *room = workspace + bytes_before(driver, args, call, ROOM_OF_ROWS + of_keys);
-  pegen_row_gains g = pegen_row_gains_of(driver, call, room, of_keys);
+  pegen_row_gains g = pegen_row_gains_of(driver, call, of_keys);
   pegen_attention_cut cut;
+  if (!g.rows) return g;
+  g.at = (double *)(void *)(workspace + bytes_before(driver, args, call, ROOM_OF_ROWS + of_keys));
   pegen_attention_cut_of(driver, call, &cut);
   g.is_kept |= cut.keeps != 0; /* then batches of a head take turns */
   return g;
