@@ -59,43 +59,19 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   if (e->p->by_tiles) emit_pairs_biases(pairs, t);
 }
 
-static void call_biases(const pair_emitter *pairs, ir_value keys, ir_value biases) {
-  const attention_emitter *e = pairs->e;
-  ir_value step = ir_load(e->b, e->b->i64, pairs->step, 8), vectors = i64(e->b, e->shape.vectors);
-  ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, step, keys, biases, vectors};
-  ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
-}
-
 void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
-  ir *b = pairs->e->b;
-  if (!pairs->run.flag.ptr) {
-    call_biases(pairs, t->count, pairs->biases);
-    return;
-  }
-  pair_emitter run = emit_run_places(pairs);
-  ir_branch in_order = ir_if(b, emit_is_run(pairs));
-  call_biases(&run, emit_run_count(pairs, t), run.run.numbers);
-  emit_run_to_pairs(pairs, t, run.run.numbers, pairs->biases);
-  ir_else(b, &in_order);
-  call_biases(pairs, t->count, pairs->biases);
-  ir_end_if(b, in_order);
+  const attention_emitter *e = pairs->e;
+  displaced_pairs d = emit_displaced(pairs, t, pairs->biases);
+  ir_value step = ir_load(e->b, e->b->i64, d.pairs.step, 8), vectors = i64(e->b, e->shape.vectors);
+  ir_value arguments[] = {e->tile, d.pairs.places.narrow, d.pairs.query_places, step, d.count, d.numbers, vectors};
+  ir_call(e->b, emit_bias_name(e->memory, e->target), 7, arguments);
+  emit_displaced_end(&d, t, pairs->biases);
 }
 
 /* All numbers of a pair. */
 static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *narrow) {
   emit_places_of_pair(pairs, key, vector, narrow);
   emit_strip_values(pairs, key, vector, narrow);
-}
-
-/* In a run, its own pairs stand for the tile's, with sums of what these gain. */
-static pair_emitter sums_of_run(const pair_emitter *pairs, const key_tile *t, ir_value *gains, ir_value *count) {
-  ir *b = pairs->e->b;
-  ir_value is_run = emit_is_run(pairs);
-  ir_branch in_order = ir_if(b, is_run);
-  emit_pairs_to_run(pairs, t, *gains, pairs->run.numbers);
-  ir_end_if(b, in_order);
-  *gains = ir_select(b, is_run, pairs->run.numbers, *gains);
-  return emit_displaced(pairs, t, count);
 }
 
 void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, bool by_displacement, ir_value room,
@@ -106,13 +82,15 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
     emit_grid_sums(&pairs->grid, t, gains, room, visit, context);
     return;
   }
-  ir_value count = t->count;
-  pair_emitter of = *pairs;
-  if (by_displacement && pairs->run.flag.ptr && e->p->by_tiles) of = sums_of_run(pairs, t, &gains, &count);
-  ir_loop keys = ir_for(b, e->zero, count);
+  displaced_pairs of = {*pairs, t->count, gains, {NULL}};
+  if (by_displacement && e->p->by_tiles) {
+    of = emit_displaced(pairs, t, gains);
+    emit_displaced_sums(&of, t, gains);
+  }
+  ir_loop keys = ir_for(b, e->zero, of.count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value narrow[PAIR_NUMBERS] = {{NULL}}, row = nth(b, gains, keys.index, e->shape.queries * 4);
-  emit_narrow(&of, keys.index, vectors.index, narrow);
+  ir_value narrow[PAIR_NUMBERS] = {{NULL}}, row = nth(b, of.numbers, keys.index, e->shape.queries * 4);
+  emit_narrow(&of.pairs, keys.index, vectors.index, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   d.key = keys.index, d.vector = vectors.index;
   d.cotangent = ir_load(b, e->lanes, nth(b, row, vectors.index, e->shape.lanes * 4), 4);

@@ -73,59 +73,53 @@ void emit_run_of_keys(const pair_emitter *pairs, const key_tile *t) {
   }
 }
 
-ir_value emit_is_run(const pair_emitter *pairs) {
-  ir *b = pairs->e->b;
-  return ir_compare_int(b, "ne", ir_load(b, b->i64, pairs->run.flag, 8), pairs->e->zero);
-}
-
-pair_emitter emit_run_places(const pair_emitter *pairs) {
-  pair_emitter own = *pairs;
-  own.places.narrow = pairs->run.keys;
-  own.query_places = pairs->run.queries;
-  own.step = pairs->run.step;
-  return own;
-}
-
-ir_value emit_run_count(const pair_emitter *pairs, const key_tile *t) {
+displaced_pairs emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value numbers) {
   const attention_emitter *e = pairs->e;
-  return attention_groups(e->b, add(e->b, t->count, i64(e->b, e->shape.queries - 1)), e->shape.queries);
-}
-
-pair_emitter emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value *count) {
-  ir *b = pairs->e->b;
-  pair_emitter own = emit_run_places(pairs);
-  ir_value is_run = emit_is_run(pairs);
-  own.places.narrow = ir_select(b, is_run, own.places.narrow, pairs->places.narrow);
-  own.query_places = ir_select(b, is_run, own.query_places, pairs->query_places);
-  own.step = ir_select(b, is_run, own.step, pairs->step);
-  *count = ir_select(b, is_run, emit_run_count(pairs, t), t->count);
-  return own;
+  ir *b = e->b;
+  const run_rooms *run = &pairs->run;
+  displaced_pairs d = {*pairs, t->count, numbers, {NULL}};
+  if (!run->flag.ptr) return d;
+  ir_value groups = attention_groups(b, add(b, t->count, i64(b, e->shape.queries - 1)), e->shape.queries);
+  d.is_run = ir_compare_int(b, "ne", ir_load(b, b->i64, run->flag, 8), e->zero);
+  d.pairs.places.narrow = ir_select(b, d.is_run, run->keys, pairs->places.narrow);
+  d.pairs.query_places = ir_select(b, d.is_run, run->queries, pairs->query_places);
+  d.pairs.step = ir_select(b, d.is_run, run->step, pairs->step);
+  d.count = ir_select(b, d.is_run, groups, t->count);
+  d.numbers = ir_select(b, d.is_run, run->numbers, numbers);
+  return d;
 }
 
 /* Where the run has the pairs of key `key` and register `vector`. */
-static ir_value number_at(const attention_emitter *e, const key_tile *t, ir_value of_run, ir_value key, int vector) {
+static ir_value number_at(const displaced_pairs *d, const key_tile *t, ir_value key, int vector) {
+  const attention_emitter *e = d->pairs.e;
   ir *b = e->b;
   ir_value behind = sub(b, sub(b, t->count, i64(b, 1)), key);
-  return ir_offset_const(b, nth(b, of_run, behind, 4), (int64_t)vector * e->shape.lanes * 4);
+  return ir_offset_const(b, nth(b, d->numbers, behind, 4), (int64_t)vector * e->shape.lanes * 4);
 }
 
-void emit_run_to_pairs(const pair_emitter *pairs, const key_tile *t, ir_value of_run, ir_value of_pairs) {
-  const attention_emitter *e = pairs->e;
+void emit_displaced_end(const displaced_pairs *d, const key_tile *t, ir_value numbers) {
+  const attention_emitter *e = d->pairs.e;
   ir *b = e->b;
+  if (!d->is_run.ptr) return;
+  ir_branch in_order = ir_if(b, d->is_run);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++)
-    store(e, load(e, number_at(e, t, of_run, keys.index, x)), attention_at(e, of_pairs, keys.index, x));
+    store(e, load(e, number_at(d, t, keys.index, x)), attention_at(e, numbers, keys.index, x));
   ir_end_for(b, keys);
+  ir_end_if(b, in_order);
 }
 
-void emit_pairs_to_run(const pair_emitter *pairs, const key_tile *t, ir_value of_pairs, ir_value of_run) {
-  const attention_emitter *e = pairs->e;
+void emit_displaced_sums(const displaced_pairs *d, const key_tile *t, ir_value gains) {
+  const attention_emitter *e = d->pairs.e;
   ir *b = e->b;
-  emit_zeros(e, of_run, most_keys(e) * e->shape.queries);
+  if (!d->is_run.ptr) return;
+  ir_branch in_order = ir_if(b, d->is_run);
+  emit_zeros(e, d->numbers, most_keys(e) * e->shape.queries);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value to = number_at(e, t, of_run, keys.index, x);
-    store(e, add(b, load(e, to), load(e, attention_at(e, of_pairs, keys.index, x))), to);
+    ir_value to = number_at(d, t, keys.index, x);
+    store(e, add(b, load(e, to), load(e, attention_at(e, gains, keys.index, x))), to);
   }
   ir_end_for(b, keys);
+  ir_end_if(b, in_order);
 }

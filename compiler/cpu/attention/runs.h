@@ -11,14 +11,15 @@
 void emit_runs_begin(pair_emitter *pairs);
 /* Whether the tile's keys are one, too: behind their places. */
 void emit_run_of_keys(const pair_emitter *pairs, const key_tile *t);
-/* i1: what emit_run_of_keys found. */
-ir_value emit_is_run(const pair_emitter *pairs);
-/* The run's own keys and queries, and how many its keys are; */
-pair_emitter emit_run_places(const pair_emitter *pairs);
-ir_value emit_run_count(const pair_emitter *pairs, const key_tile *t);
-/* or the tile's, where it is no run. */
-pair_emitter emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value *count);
-/* From biases of the run's pairs, [key][queries], to those of the tile's; and from what the tile's pairs gain to sums
- * of the run's. */
-void emit_run_to_pairs(const pair_emitter *pairs, const key_tile *t, ir_value of_run, ir_value of_pairs);
-void emit_pairs_to_run(const pair_emitter *pairs, const key_tile *t, ir_value of_pairs, ir_value of_run);
+/* A walk over pairs with all displacements of a tile: of a run's own pairs, or else of the tile's. */
+typedef struct displaced_pairs {
+  pair_emitter pairs; /* whose places they have */
+  ir_value count;     /* of keys */
+  ir_value numbers;   /* [key][queries]: of the run's pairs, or those given for the tile's */
+  ir_value is_run;    /* i1; NULL: no tile is one */
+} displaced_pairs;
+displaced_pairs emit_displaced(const pair_emitter *pairs, const key_tile *t, ir_value numbers);
+/* Numbers that the walk stored become those of all pairs. */
+void emit_displaced_end(const displaced_pairs *d, const key_tile *t, ir_value numbers);
+/* Before a walk: what the tile's pairs gain is summed for the run's. */
+void emit_displaced_sums(const displaced_pairs *d, const key_tile *t, ir_value gains);

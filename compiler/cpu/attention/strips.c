@@ -105,28 +105,21 @@ static void emit_rows_of_keys(const pair_emitter *pairs, int strip, const key_ti
   ir_end_for(b, keys);
 }
 
-/* A row of each key, from the run's own where there is one. */
+/* Rows of keys whose values are made of displacements. */
 static void emit_rows_of_displacements(const pair_emitter *pairs, int strip, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
-  ir_value count, values = row_at(e, pairs->strips.values, strip, e->zero, e->zero, 4);
-  if (!pairs->run.flag.ptr) {
-    emit_rows_of_keys(pairs, strip, t);
-    return;
-  }
-  ir_value is_run = emit_is_run(pairs), to = ir_select(b, is_run, pairs->run.numbers, values);
-  pair_emitter of = emit_displaced(pairs, t, &count);
-  ir_loop keys = ir_for(b, e->zero, count);
+  ir_value values = row_at(e, pairs->strips.values, strip, e->zero, e->zero, 4);
+  displaced_pairs of = emit_displaced(pairs, t, values);
+  ir_loop keys = ir_for(b, e->zero, of.count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value numbers[PAIR_NUMBERS] = {{NULL}}, row = nth(b, to, keys.index, (int64_t)e->shape.queries * 4);
-  emit_places_of_pair(&of, keys.index, vectors.index, numbers);
+  ir_value numbers[PAIR_NUMBERS] = {{NULL}}, row = nth(b, of.numbers, keys.index, (int64_t)e->shape.queries * 4);
+  emit_places_of_pair(&of.pairs, keys.index, vectors.index, numbers);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, numbers);
   store(e, emit_expr_f32(&d.walker, e->p->strip[strip].value), nth(b, row, vectors.index, (int64_t)e->shape.lanes * 4));
   ir_end_for(b, vectors);
   ir_end_for(b, keys);
-  ir_branch in_order = ir_if(b, is_run);
-  emit_run_to_pairs(pairs, t, pairs->run.numbers, values);
-  ir_end_if(b, in_order);
+  emit_displaced_end(&of, t, values);
 }
 
 void emit_strips_keys(const pair_emitter *pairs, const key_tile *t) {
