@@ -164,7 +164,7 @@ typedef struct pegen_attention_code {
    * inputs. They are NULL for any other bias. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
-  pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come turned; else NULL */
+  pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come in panels; else NULL */
   pegen_attention_write_function *write[PEGEN_ROW_TYPES]; /* a row of out, where values come turned; else NULL */
 } pegen_attention_code;
 

@@ -1,16 +1,17 @@
 /* attention_few.c: a checked call with few queries becomes calls of the functions of attention_few.h.
  *
- * An item is the rows of queries of all heads that share a head of k and v, or 32 of them at most, prefix tokens apart
- * from the others, of which no pair has a bias. It goes through the keys once.
+ * An item is the rows of queries of all heads that share keys, or 32 of them at most, prefix tokens apart from the
+ * others, of which no pair has a bias. It goes through the keys once.
  */
 #include "attention_few_walk.h"
 
 typedef pegen_few_walk walk;
 
-/* Whether heads of a group read other inputs of keys, which are one for all rows of an item. */
+/* Whether heads of a group have keys of their own, which are one for all rows of an item: keys that are turned apart,
+ * or other inputs. */
 static int has_own_keys(const pegen_attention_walk *w) {
   const pegen_attention_call *c = w->call;
-  int has = 0;
+  int has = w->form->turned && w->driver->per_head;
   for (int64_t i = 0; i < w->form->n_numbers; i++) {
     const pegen_attention_number *n = &w->form->numbers[i];
     has |= n->input >= 0 && n->of_key && c->input[n->input].size[PEGEN_HEAD] > c->k.size[PEGEN_HEAD];
@@ -20,7 +21,7 @@ static int has_own_keys(const pegen_attention_walk *w) {
 
 int pegen_attention_is_few(const pegen_attention_walk *w, int target) {
   const pegen_attention_few_code *code = w->form->few ? &w->form->few[target] : 0;
-  return code && code->keys && w->tokens < code->queries && !has_own_keys(w);
+  return code && code->keys && w->tokens < code->queries;
 }
 
 /* Items of `rows` rows: as many of them as there must be, of nearly one size. */
@@ -29,14 +30,14 @@ static int64_t sets_of(int64_t rows) { return (rows + PEGEN_FEW_ROWS - 1) / PEGE
 void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->w = w;
   f->code = &w->form->few[target];
-  f->group = w->call->group;
+  f->group = has_own_keys(w) ? 1 : w->call->group;
+  f->heads = w->call->q.size[PEGEN_HEAD] / f->group;
   f->prefix_rows = w->prefix * f->group;
   f->rows = w->tokens * f->group;
   f->prefix_sets = sets_of(f->prefix_rows);
   f->sets = f->prefix_sets + sets_of(f->rows - f->prefix_rows);
-  f->items = w->call->k.size[PEGEN_BATCH] * w->call->k.size[PEGEN_HEAD] * f->sets;
+  f->items = w->call->k.size[PEGEN_BATCH] * f->heads * f->sets;
   f->batch = f->head = -1;
-  f->few.type = w->call->type;
   f->few.tile.k_token = w->call->k.stride[PEGEN_TOKEN];
   f->few.tile.v_token = w->call->v.stride[PEGEN_TOKEN];
   f->few.tile.pages = w->tile.pages;
@@ -45,8 +46,10 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.keys = &w->key_places;
   f->few.tile.places = &w->places;
   f->few.tile.seen = &w->seen;
-  f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 ? 1 : 2);
+  f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 || pegen_few_has_panel(f) ? 1 : 2);
   f->state = 0;
+  f->write = w->form->targets[target].write[w->call->type];
+  if (pegen_few_has_panel(f)) pegen_attention_turner_begin(&f->turner, w, target);
   f->few.sinks = 1;
 }
 
@@ -68,8 +71,12 @@ static void set_head(walk *f, int64_t batch, int64_t head) {
   if (f->w->driver->per_head || f->head < 0) gather(f, head * f->group);
   f->batch = batch;
   f->head = head;
-  f->few.tile.k[0] = pegen_at(&c->k, batch, head, 0);
-  f->few.tile.v[0] = pegen_at(&c->v, batch, head, 0);
+  f->few.tile.k[0] = pegen_at(&c->k, batch, head * f->group / c->group, 0);
+  f->few.tile.v[0] = pegen_at(&c->v, batch, head * f->group / c->group, 0);
+  if (!f->panel.keys) return;
+  f->w->tile.k[0] = f->few.tile.k[0];
+  f->w->tile.v[0] = f->few.tile.v[0];
+  pegen_attention_turner_set_head(&f->turner, head * f->group);
 }
 
 static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
@@ -78,8 +85,8 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
   pegen_attention_few *few = &f->few;
   int64_t head = f->head * f->group + of_group, limit = w->keys, ahead = w->keys - w->tokens;
   double place[PEGEN_MAX_ROTOR_AXES];
-  few->q[lane] = pegen_at(&c->q, f->batch, head, 0) + token * c->q.stride[PEGEN_TOKEN];
-  few->out[lane] = pegen_at(&c->out, f->batch, head, 0) + token * c->out.stride[PEGEN_TOKEN];
+  f->q[lane] = few->q[lane] = pegen_at(&c->q, f->batch, head, 0) + token * c->q.stride[PEGEN_TOKEN];
+  f->out[lane] = few->out[lane] = pegen_at(&c->out, f->batch, head, 0) + token * c->out.stride[PEGEN_TOKEN];
   if (!c->lse.empty) few->lse[lane] = pegen_at(&c->lse, f->batch, head, 0) + token * c->lse.stride[PEGEN_TOKEN];
   few->leaves[lane] = f->leaves + (w->driver->per_head ? of_group * w->form->n_leaves * w->form->lanes : 0);
   if (c->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
@@ -95,8 +102,8 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
 }
 
 void pegen_few_set_item(walk *f, int64_t item) {
-  int64_t pair = item / f->sets, set = item - pair * f->sets, heads = f->w->call->k.size[PEGEN_HEAD];
-  int64_t batch = pair / heads, head = pair - batch * heads, prefix = set < f->prefix_sets;
+  int64_t pair = item / f->sets, set = item - pair * f->sets;
+  int64_t batch = pair / f->heads, head = pair - batch * f->heads, prefix = set < f->prefix_sets;
   int64_t base = prefix ? 0 : f->prefix_rows, rows = prefix ? f->prefix_rows : f->rows - base,
           sets = prefix ? f->prefix_sets : f->sets - f->prefix_sets, index = prefix ? set : set - f->prefix_sets;
   int64_t first = base + rows * index / sets, end = base + rows * (index + 1) / sets;
@@ -108,6 +115,44 @@ void pegen_few_set_item(walk *f, int64_t item) {
   f->few.rows = end - first;
   for (int64_t row = first; row < end; row++) set_row(f, row - first, row / f->group, row % f->group);
   f->plain = prefix || f->w->skip > f->most ? f->most : f->w->skip;
+}
+
+/* ---- panels ---- */
+
+static int64_t row_width(const walk *f) { return f->w->driver->kernel->head_dim; }
+
+/* Type of rows of queries and keys; of values and outputs. */
+static int64_t type_of_keys(const walk *f) { return f->panel.keys ? PEGEN_NUMBER_F32 : f->w->call->type; }
+static int64_t type_of_values(const walk *f) { return f->panel.values ? PEGEN_NUMBER_F32 : f->w->call->type; }
+
+/* The item's queries, turned where `turns`. */
+static void take_queries(walk *f, int turns) {
+  int64_t bytes = row_width(f) * (int64_t)sizeof(float);
+  for (int64_t i = 0; i < f->few.rows && f->panel.keys; i++) {
+    float *row = f->row_room + i * row_width(f);
+    f->turner.read(f->q[i], 0, 1, row);
+    f->few.q[i] = (const char *)row;
+  }
+  pegen_turned_rows both[2] = {{(const char *)f->row_room, bytes, f->row_room, bytes}, {0, 0, 0, 0}};
+  if (turns) pegen_attention_turn(&f->turner, both, f->few.rows, f->few.tile.positions[0], PEGEN_ATTENTION_QUERIES);
+  f->few.type = type_of_keys(f);
+  f->code->load(&f->few);
+}
+
+/* Keys of a tile, turned where their pairs are. */
+static void fill_panel(walk *f, int64_t first, int64_t count) {
+  pegen_attention_fill(&f->turner, &f->panel, first, count, f->paired && f->w->form->turned);
+  pegen_attention_use(&f->turner, &f->panel, first, &f->few.tile);
+}
+
+/* Outputs turned back, as rows of the call's type. */
+static void give_outputs(walk *f) {
+  int64_t width = row_width(f);
+  for (int64_t i = 0; i < f->few.rows; i++) f->few.out[i] = (char *)(f->row_room + i * width);
+  f->code->end(&f->few);
+  pegen_attention_turn_back(&f->turner, f->row_room, width * (int64_t)sizeof(float), f->few.rows,
+                            f->few.tile.positions[0], PEGEN_ATTENTION_QUERIES);
+  for (int64_t i = 0; i < f->few.rows; i++) f->write(f->row_room + i * width, f->out[i]);
 }
 
 /* ---- its keys ---- */
@@ -139,6 +184,16 @@ static void run_seen_values(walk *f) {
   }
 }
 
+/* Rows of a token have their rotations in common, where heads do not differ in them. */
+static void run_pair_scores(walk *f) {
+  int64_t apart = f->w->driver->per_head ? 1 : f->group;
+  for (int64_t row = 0; row < f->few.rows; row += f->few.shared) {
+    f->few.row = row;
+    f->few.shared = pegen_smaller(apart - (f->first_row + row) % apart, f->few.rows - row);
+    f->code->pair_scores(&f->few);
+  }
+}
+
 static void run_scores(walk *f) { run_blocks(f, f->code->scores, 0); }
 static void run_values(walk *f) { run_blocks(f, f->code->values, 1); }
 
@@ -154,8 +209,9 @@ static void look_ahead(walk *f, int of_values, int64_t key, const char *k, const
   pegen_attention_few *few = &f->few;
   const pegen_attention_pages *p = few->tile.pages;
   int64_t keys = f->keys, later = key + keys;
-  few->ahead_token = of_values ? few->tile.k_token : few->tile.v_token;
-  if (!p) few->ahead = of_values ? k + keys * few->ahead_token : v;
+  few->ahead_token = of_values ? f->w->call->k.stride[PEGEN_TOKEN] : few->tile.v_token;
+  if (f->panel.values) asked_already(f, of_values);
+  else if (!p) few->ahead = of_values ? k + keys * few->ahead_token : v;
   else if (!of_values) few->ahead = place_rows(f, v, p->v_page, few->ahead_token, key, key);
   else if (later < f->most) few->ahead = place_rows(f, k, p->k_page, few->ahead_token, key, later);
   else asked_already(f, 1);
@@ -169,8 +225,8 @@ static void end_decay(walk *f) {
 /* One stage of a tile's keys, page by page where they are in pages. */
 static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
   pegen_attention_few *few = &f->few;
-  const pegen_attention_pages *p = few->tile.pages;
-  const char *k = few->tile.k[0], *v = few->tile.v[0];
+  const pegen_attention_pages *p = (of_values ? f->panel.values : f->panel.keys) ? 0 : few->tile.pages;
+  const char *k = f->panel.keys ? f->w->tile.k[0] : few->tile.k[0], *v = few->tile.v[0];
   int64_t first = few->first, count = few->count;
   float *scores = few->scores;
   if (!p) {
@@ -188,20 +244,22 @@ static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
     stage(f);
     if (of_values && key == first) end_decay(f);
   }
-  few->tile.k[0] = k;
-  few->tile.v[0] = v;
+  *(of_values ? few->tile.v : few->tile.k) = of_values ? v : k;
   few->first = first;
   few->count = count;
   few->scores = scores;
 }
 
 /* Keys [first, end) of a tile. */
-static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
+static void run_tile(walk *f, int64_t first, int64_t end) {
   pegen_attention_few *few = &f->few;
-  int64_t hides = f->w->form->hides && paired;
+  int64_t paired = f->paired, hides = f->w->form->hides && paired;
   few->first = first;
   few->count = end - first;
-  run_stage(f, run_scores, 0);
+  if (f->panel.keys) fill_panel(f, first, end - first);
+  few->type = type_of_keys(f);
+  run_stage(f, paired && f->code->pair_scores ? run_pair_scores : run_scores, 0);
+  few->type = type_of_values(f);
   (paired || !f->code->soften_plain ? f->code->soften : f->code->soften_plain)(few);
   if (hides && few->most_is_zero) return; /* and no maximum has changed */
   run_stage(f, end > f->least || (hides && few->some_are_zero) ? run_seen_values : run_values, 1);
@@ -210,10 +268,11 @@ static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
 /* Tiles end at multiples of their keys, wherever they begin, and so between pages' rows by 16. */
 static void run_range(walk *f, int64_t begin, int64_t end, int paired) {
   int64_t keys = f->keys;
+  f->paired = paired;
   for (int64_t first = begin, next; first < end; first = next) {
     next = (first / keys + 1) * keys;
     if (next > end) next = end;
-    run_tile(f, first, next, paired);
+    run_tile(f, first, next);
   }
 }
 
@@ -248,15 +307,20 @@ static void run_seen(walk *f, int64_t begin, int64_t end) {
 
 void pegen_few_run(walk *f, int64_t begin, int64_t end, char *state) {
   int64_t last = end < f->most ? end : f->most, plain = f->plain < last ? f->plain : last;
+  int turns = f->w->form->turned && (begin > plain ? begin : plain) < last;
   f->few.state = state;
   f->code->begin(&f->few);
+  if (begin < plain || !turns) take_queries(f, 0);
   run_range(f, begin, plain, 0);
+  if (turns) take_queries(f, 1);
   run_seen(f, begin > plain ? begin : plain, last);
 }
 
 void pegen_few_end(walk *f, char *state) {
   f->few.state = state;
-  f->code->end(&f->few);
+  f->few.type = type_of_values(f);
+  if (f->panel.values) give_outputs(f);
+  else f->code->end(&f->few);
   if (!f->w->call->lse.empty) f->code->lse(&f->few);
 }
 

@@ -13,15 +13,17 @@
 /* Most rows of an item; most rows that share what is read of a key; most keys of a tile. */
 enum { PEGEN_FEW_ROWS = 32, PEGEN_FEW_BLOCK = 4, PEGEN_FEW_KEYS = 128 };
 
-/* One item: rows of queries and what became of the keys so far. */
+/* One item: rows of queries and what became of the keys so far. In a panel, rows of keys come as float32 (see
+ * attention_turner.h). */
 typedef struct pegen_attention_few {
   /* First. k[0] and v[0], strides, the scale, operands and the keys' places are of all rows; row r has lane r of
    * limits and positions. Seen and reach are of all rows, too, where blocks of keys are asked for, and leaves then
    * of one head after the other. Nothing else of it is set. */
   pegen_attention_tile tile;
-  int64_t type; /* of q, k, v and out: PEGEN_NUMBER_ */
+  int64_t type; /* of the rows that the next function reads or writes: PEGEN_NUMBER_ */
   int64_t rows;
   int64_t row, count; /* of scores and values: the first of their rows; of soften too: keys [first, first + count) */
+  int64_t shared; /* of pair_scores: so many rows from `row` on, of one token, have the displacements of its pairs */
   int64_t first;
   int64_t sinks; /* 1: of begin: the description's sink, if it has one, counts */
   const char
@@ -53,8 +55,12 @@ typedef struct pegen_attention_few_code {
   int64_t keys; /* of a tile of float32, half of those of 16 bits; 0: this target has none of them */
   int64_t queries; /* fewer queries of a head are few */
   int64_t block; /* most rows that share what is read of a key */
-  pegen_few_function *begin; /* queries from q; nothing seen yet */
-  pegen_few_function *scores[PEGEN_FEW_BLOCK]; /* of 1, 2, .. rows, as far as block, from `row` on */
+  pegen_few_function *begin; /* nothing seen yet */
+  pegen_few_function *load; /* queries from q */
+  pegen_few_function *scores[PEGEN_FEW_BLOCK]; /* of 1, 2, .. rows, as far as block, from `row` on; NULL: no pair goes
+                                                  without rotation */
+  pegen_few_function *pair_scores; /* the same of `shared` rows whose pairs are rotated, one by one: of float32 rows of
+                                      q and of keys in a panel of `keys` rows; NULL: none are */
   pegen_few_function *soften; /* bias, mask, maximum and powers of all rows */
   pegen_few_function *soften_plain; /* the same without bias; NULL: all keys have it */
   pegen_few_function *values[PEGEN_FEW_BLOCK]; /* the same; of one row without keys whose power is 0 */

@@ -8,15 +8,15 @@ enum { NO_LIMIT = 1 << 30 };
 
 void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attention_walk *w, int target) {
   t->w = w;
-  t->rows = w->form->turned[target].rows;
-  t->code = &t->rows->targets[target];
+  t->rows = w->form->turned ? w->form->turned[target].rows : 0;
+  t->code = t->rows ? &t->rows->targets[target] : 0;
   t->read = w->form->targets[target].read[w->call->type];
   t->head = -1;
 }
 
 void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head) {
   const pegen_blades *rows = t->rows;
-  if (!t->code->prepare || t->head == head || (t->head >= 0 && !t->w->driver->per_head)) return;
+  if (!rows || !t->code->prepare || t->head == head || (t->head >= 0 && !t->w->driver->per_head)) return;
   t->head = head;
   pegen_gather_leaves(rows->leaves, rows->n_leaves, rows->n_blocks, rows->lanes, t->w->args, head, t->leaves);
   t->code->prepare(t->leaves, t->prepared);

@@ -1,12 +1,12 @@
-/* attention_turner.h: rows turned at their own positions by a kernel's own encode functions of float32, for attention
- * whose rotations leave the pairs and for its gradients. */
+/* attention_turner.h: panels of keys as float32, and rows turned at their own positions by a kernel's own encode
+ * functions of float32, for attention whose rotations leave the pairs and for its gradients. */
 #pragma once
 
 #include "attention_walk.h"
 
 typedef struct pegen_attention_turner {
   const pegen_attention_walk *w;
-  const pegen_blades *rows;
+  const pegen_blades *rows; /* NULL: nothing is turned */
   const pegen_target_code *code;
   double *leaves; /* of rotors */
   char *prepared;
@@ -81,7 +81,7 @@ PEGEN_INTERNAL void pegen_attention_turn_sums(const pegen_attention_turner *t, f
 
 #define PEGEN_ATTENTION_TURNER_ROOM(t) \
   do { \
-    size_t line = 64, leaves = (size_t)((t)->rows->n_leaves * (t)->rows->lanes); \
-    (t)->prepared = PEGEN_STACK((t)->rows->prepared_bytes + line); \
+    size_t line = 64, leaves = (t)->rows ? (size_t)((t)->rows->n_leaves * (t)->rows->lanes) : 0; \
+    (t)->prepared = PEGEN_STACK(((t)->rows ? (t)->rows->prepared_bytes : 0) + line); \
     (t)->leaves = PEGEN_STACK(sizeof(double) * leaves + line); \
   } while (0)

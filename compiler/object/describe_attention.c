@@ -66,14 +66,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   for (int i = 0; i < count; i++) {
     const attention_plan *forward = attention_plan_forward(a, p, targets[i]);
     attention_shape shape = attention_shape_of(forward, targets[i]);
-    rows[i] =
-        DESCRIBE(d, pegen_attention_code, F(lanes, shape.lanes), F(vectors, shape.vectors), F(heads, shape.heads),
-                 F(by_rows, attention_plan_on(a, p, targets[i])->by_rows), F(asks, attention_asks(forward, &shape)),
-                 F(block, attention_block(&shape)), F(attend, by_type(d, targets[i], "attend")),
-                 CODE(attend_dots, emit_attend_dots_name(a, targets[i])), F(look, by_type(d, targets[i], "look")),
-                 CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL),
-                 F(weigh, by_type(d, targets[i], "weigh")), F(read, by_type(d, targets[i], p->turned ? "read" : NULL)),
-                 F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)));
+    rows[i] = DESCRIBE(
+        d, pegen_attention_code, F(lanes, shape.lanes), F(vectors, shape.vectors), F(heads, shape.heads),
+        F(by_rows, attention_plan_on(a, p, targets[i])->by_rows), F(asks, attention_asks(forward, &shape)),
+        F(block, attention_block(&shape)), F(attend, by_type(d, targets[i], "attend")),
+        CODE(attend_dots, emit_attend_dots_name(a, targets[i])), F(look, by_type(d, targets[i], "look")),
+        CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL), F(weigh, by_type(d, targets[i], "weigh")),
+        F(read, by_type(d, targets[i], p->turned || p->matrix ? "read" : NULL)),
+        F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)));
   }
   return describe_rows(d, "targets", rows, count);
 }

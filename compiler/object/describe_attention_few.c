@@ -18,10 +18,11 @@ static LLVMValueRef by_rows(describer *d, const cpu_target *target, const char *
 }
 
 static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_target *target) {
-  const attention_plan *on = attention_plan_on(d->request->memory, p, target);
+  const attention_plan *on = attention_plan_forward(d->request->memory, p, target);
   return DESCRIBE(d, pegen_attention_few_code, F(keys, attention_few_keys(on, target)),
                   F(queries, attention_few_queries(on, target)), F(block, attention_few_block(target)),
-                  F(begin, of_all(d, target, "begin")), F(scores, by_rows(d, target, "scores")),
+                  F(begin, of_all(d, target, "begin")), F(load, of_all(d, target, "load")),
+                  F(scores, by_rows(d, target, "scores")), F(pair_scores, of_all(d, target, "pair_scores")),
                   F(soften, of_all(d, target, "soften")), F(soften_plain, of_all(d, target, "soften_plain")),
                   F(values, by_rows(d, target, "values")), F(merge, of_all(d, target, "merge")),
                   F(end, of_all(d, target, "end")), F(lse, of_all(d, target, "lse")),
@@ -33,7 +34,7 @@ LLVMValueRef describe_attention_few(describer *d, const attention_plan *p, const
   LLVMValueRef rows[TARGET_MAX];
   bool some = false;
   for (int i = 0; i < count; i++)
-    some |= attention_few_keys(attention_plan_on(d->request->memory, p, targets[i]), targets[i]) > 0;
+    some |= attention_few_keys(attention_plan_forward(d->request->memory, p, targets[i]), targets[i]) > 0;
   if (!some) return describe_null(d);
   for (int i = 0; i < count; i++) rows[i] = row_of(d, p, targets[i]);
   return describe_rows(d, "few", rows, count);

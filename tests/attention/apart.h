@@ -19,7 +19,7 @@ TEST(polynomial) { as_apart("pape role=pairwise heads=4"); }
 
 /* Rows that are turned, a panel of keys at a time. */
 TEST(turned) {
-  as_apart("./rows_turned heads=4");
+  as_apart("./rows_turned heads=4 value_dim=64");
   as_apart("./values heads=4");
 }
 

@@ -59,6 +59,23 @@ TEST(indexed) {
   queries_and_groups("more/t5 heads=12");
 }
 
+/* Pairs rotated one by one, alike for all heads of a group or not, with and without channels that no rotation changes,
+ * prefix tokens, a bias beside. */
+TEST(rotated) {
+  queries_and_groups("lingeope head_dim=20 value_dim=43");
+  queries_and_groups("./mirrors skip_tokens=2");
+  queries_and_groups("./turning skip_tokens=2 heads=12");
+  queries_and_groups("./score_inputs kind=stays heads=12");
+}
+
+/* Rows turned in panels, and values with them. */
+TEST(turned) {
+  queries_and_groups("./rows_turned heads=12 head_dim=24 value_dim=40 skip_tokens=2");
+  queries_and_groups("./score_inputs kind=turned heads=12");
+  queries_and_groups("./values head_dim=6 heads=12");
+  queries_and_groups("./values head_dim=18 kind=learned heads=12");
+}
+
 /* Functions of the product, of indices, and of inputs of queries and keys. */
 TEST(scored) {
   queries_and_groups("./scores kind=softcap");

@@ -258,7 +258,7 @@ static void as_apart(const char *what) {
           memset(p.trial.lse->data, 0, sums);
           assert_int_equal(call(kernel, &args, parts), 0);
           if (!tensor_identical(out, apart))
-            fail_msg("%s type %d variant %zu parts %d", f.targets[target], type, v, parts);
+            fail_msg("%s: %s type %d variant %zu parts %d", what, f.targets[target], type, v, parts);
           assert_memory_equal(p.trial.lse->data, lse->data, sums);
         }
       }
@@ -273,6 +273,11 @@ TEST(scored) {
 }
 
 TEST(dear) { as_apart("more/t5 heads=4"); }
+TEST(rotated) {
+  as_apart("lingeope");
+  as_apart("./turning skip_tokens=2 heads=4 head_dim=64");
+  as_apart("./rows_turned heads=4 skip_tokens=2 value_dim=64");
+}
 
 /* Inputs of queries, and of keys, which are in pages as the keys are. */
 TEST(keyed) {

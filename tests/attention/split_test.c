@@ -91,6 +91,12 @@ TEST(hiding) { parts_and_targets("lookhere heads=12"); }
 
 TEST(dear) { parts_and_targets("more/t5 heads=6"); }
 
+TEST(rotated) {
+  parts_and_targets("lingeope head_dim=20");
+  parts_and_targets("./rows_turned heads=6 head_dim=24 skip_tokens=550");
+  parts_and_targets("./values head_dim=6");
+}
+
 /* ---- one call in small ---- */
 
 typedef struct small {

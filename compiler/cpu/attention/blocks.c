@@ -13,16 +13,21 @@ void emit_block_channels(ir *b, arena *a, const attention_plan *p, const cpu_tar
            (const int32_t *)s->channel);
 }
 
-void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *block) {
+void emit_block_channel(const attention_emitter *e, ir_value index, ir_value *channel) {
   ir *b = e->b;
   const spec *s = e->p->spec;
   ir_value channels = nth(b, ir_table_address(b, channel_table(e)), index, 4);
   for (int i = 0; i < s->n_components; i++) {
     ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
-    block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
-    for (int x = 0; x < e->shape.vectors; x++)
-      block->q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
+    channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
   }
+}
+
+void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *block) {
+  emit_block_channel(e, index, block->channel);
+  for (int i = 0; i < e->p->spec->n_components; i++)
+    for (int x = 0; x < e->shape.vectors; x++)
+      block->q[x][i] = ir_load(e->b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
 }
 
 void emit_components(const attention_emitter *e, ir_value row, const ir_value *channel, int n, ir_value *k) {

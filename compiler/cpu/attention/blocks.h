@@ -6,6 +6,8 @@
 /* The table of a target's channels; once, before its functions. */
 void emit_block_channels(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
 
+/* The channels of a block's components, i64. */
+void emit_block_channel(const attention_emitter *e, ir_value index, ir_value *channel);
 /* A block's channels, and the queries' components there: [register][component]. */
 typedef struct block_rows {
   ir_value channel[SPEC_MAX_BLADES], q[ATTENTION_MAX_VECTORS][SPEC_MAX_BLADES];

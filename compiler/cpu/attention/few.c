@@ -12,7 +12,7 @@ int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
       narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim, keys = ROOM_OF_KEYS / widest;
   bool is_small = target->lanes == 4 && target->registers < 32;
-  if (is_small || p->matrix || p->turned || p->columns || p->by_rows || narrowest < LEAST_WIDTH) return 0;
+  if (is_small || p->columns || p->by_rows || narrowest < LEAST_WIDTH) return 0;
   return keys > MOST_KEYS ? MOST_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
 }
 
@@ -74,12 +74,17 @@ static void emit_query(const attention_emitter *e, const few_row *row, ir_value 
   }
 }
 
-static void emit_begin(attention_emitter *e, unsigned dtypes) {
+static void emit_load(attention_emitter *e, unsigned dtypes) {
+  ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "load", 0));
+  few_row row = few_row_of(e, dtypes, e->p->head_dim);
+  ir_value to = nth(e->b, FEW(e, queries, e->b->ptr), rows.index, few_query_bytes(e->p));
+  emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
+  close_rows(e, rows);
+}
+
+static void emit_begin(attention_emitter *e) {
   ir *b = e->b;
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "begin", 0));
-  few_row row = few_row_of(e, dtypes, e->p->head_dim);
-  ir_value to = nth(b, FEW(e, queries, b->ptr), rows.index, few_query_bytes(e->p));
-  emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index);
   emit_zeros(e, state, attention_pitch(e->p->value_dim));
   ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p)), most, sum, has = {NULL};
@@ -189,16 +194,21 @@ void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_targ
   if (!attention_few_keys(p, target)) return;
   attention_emitter e = attention_emitter_create(b, a, p, target);
   e.shape.keys = 2 * attention_few_keys(p, target);
-  emit_begin(&e, dtypes);
+  unsigned f32 = 1u << NUMBER_F32, of_keys = p->turned || p->matrix ? f32 : dtypes,
+           of_values = p->turns_values ? f32 : dtypes;
+  bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
+  emit_begin(&e);
+  emit_load(&e, of_keys);
   for (int rows = 1; rows <= attention_few_block(target); rows++) {
-    emit_few_scores(&e, emit_few_name(a, target, "scores", rows), dtypes, rows);
-    emit_few_values(&e, emit_few_name(a, target, "values", rows), dtypes, rows);
+    if (plains || !p->matrix) emit_few_scores(&e, emit_few_name(a, target, "scores", rows), of_keys, rows);
+    emit_few_values(&e, emit_few_name(a, target, "values", rows), of_values, rows);
   }
+  if (p->matrix) emit_few_pair_scores(&e, emit_few_name(a, target, "pair_scores", 0));
   emit_few_soften(&e, emit_few_name(a, target, "soften", 0), true);
   if ((p->bias || p->score) && p->spec->skip_tokens > 0)
     emit_few_soften(&e, emit_few_name(a, target, "soften_plain", 0), false);
   if (p->mask) emit_seen(&e);
   emit_merge(&e);
-  emit_end(&e, dtypes);
+  emit_end(&e, of_values);
   emit_lse(&e);
 }

@@ -13,9 +13,9 @@
 
 #include "kernel/attention_few.h"
 
-/* Keys of a tile of float32, half of those of 16 bits; 0: there is no such code, for pairs are turned or widened, or
- * stand on a grid, or rows are shorter than four channels, or the target has sixteen registers of four lanes, by which
- * little is gained. */
+/* Keys of a tile of float32, half of those of 16 bits; 0: there is no such code, for pairs are widened, or stand on a
+ * grid, or rows are shorter than four channels, or the target has sixteen registers of four lanes, by which little is
+ * gained. */
 int attention_few_keys(const attention_plan *p, const cpu_target *target);
 /* So many queries of a head are no longer few: their own tile is faster. */
 int attention_few_queries(const attention_plan *p, const cpu_target *target);
@@ -81,7 +81,9 @@ int64_t few_sum_offset(const attention_plan *p);
 
 /* ---- stages, which stand on these; see cpu/attention/few.h ---- */
 
-/* Each opens and closes a function of that name. q k^T of `rows` rows of queries with the tile's keys. */
+/* Each opens and closes a function of that name. q . R k of pairs that are rotated, of rows of one token. */
+void emit_few_pair_scores(attention_emitter *e, const char *name);
+/* q k^T of `rows` rows of queries with the tile's keys. */
 void emit_few_scores(attention_emitter *e, const char *name, unsigned dtypes, int rows);
 /* Bias (where it is `paired`), mask, maximum, powers and their sums, of all rows. */
 void emit_few_soften(attention_emitter *e, const char *name, bool paired);

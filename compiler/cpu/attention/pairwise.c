@@ -217,21 +217,24 @@ static void emit_wide(const pair_emitter *pairs, ir_value key, int vector, ir_va
   }
 }
 
-delta_emitter emit_pair_entries_begin(const pair_emitter *pairs, ir_value block) {
-  const attention_emitter *e = pairs->e;
+delta_emitter emit_pair_entries_begin(const attention_emitter *e, ir_value block) {
   delta_emitter d = delta_emitter_create(e, delta_memo(e));
   d.block = block;
   for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
   return d;
 }
 
+void emit_pair_entries_at(delta_emitter *d, const ir_value *wide, ir_value *entry) {
+  const attention_plan *p = d->e->p;
+  d->walker.varying = delta_memo(d->e);
+  d->wide = wide;
+  for (int i = 0; i < p->n_entries; i++) entry[i] = emit_expr_f32(&d->walker, p->entry[i]);
+}
+
 void emit_pair_entries(const pair_emitter *pairs, delta_emitter *d, ir_value key, int vector, ir_value *wide,
                        ir_value *entry) {
-  const attention_emitter *e = pairs->e;
   emit_wide(pairs, key, vector, wide);
-  d->walker.varying = delta_memo(e);
-  d->wide = wide;
-  for (int i = 0; i < e->p->n_entries; i++) entry[i] = emit_expr_f32(&d->walker, e->p->entry[i]);
+  emit_pair_entries_at(d, wide, entry);
 }
 
 void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t) {
@@ -243,7 +246,7 @@ void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t) {
     return;
   }
   ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
-  delta_emitter d = emit_pair_entries_begin(pairs, blocks.index);
+  delta_emitter d = emit_pair_entries_begin(e, blocks.index);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];

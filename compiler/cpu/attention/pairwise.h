@@ -30,10 +30,11 @@ void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value g
  * goes by rows. */
 void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, bool by_displacement, ir_value room,
                      emit_displacement_visitor *visit, void *context);
-/* Off the grid: the entries of block `block` (i64), of its pairs; once a block, and then those of key `key` (counted
- * from the tile's first) with the queries of register `vector`. wide: room for their displacements, which *d then
- * stands at. */
-delta_emitter emit_pair_entries_begin(const pair_emitter *pairs, ir_value block);
+/* Off the grid: the entries of block `block` (i64), of its pairs; once a block, and then those at displacements wide
+ * [axis], or of key `key` (counted from the tile's first) with the queries of register `vector`: wide is then room for
+ * them. *d stands at them in the end. */
+delta_emitter emit_pair_entries_begin(const attention_emitter *e, ir_value block);
+void emit_pair_entries_at(delta_emitter *d, const ir_value *wide, ir_value *entry);
 void emit_pair_entries(const pair_emitter *pairs, delta_emitter *d, ir_value key, int vector, ir_value *wide,
                        ir_value *entry);
 /* Adds the rotated part of the scores of a tile. */

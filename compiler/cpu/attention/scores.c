@@ -45,13 +45,19 @@ static void emit_finish(const score_emitter *s, const key_tile *t, ir_value key,
   ir_end_choose(b, choice, vectors, sides[1], maxima);
 }
 
-/* Channels that a rotation leaves alone, as runs; without rotation there is one run of all. */
-static int next_plain_run(const attention_plan *p, bool paired, int from, int *end) {
+int attention_plain_run(const attention_plan *p, int from, int *end) {
   const spec *s = p->spec;
   bool turned[SPEC_MAX_HEAD_DIM] = {false};
-  for (int i = 0; paired && p->matrix && i < s->n_components * s->n_blocks; i++) turned[s->channel[i]] = true;
+  for (int i = 0; p->matrix && i < s->n_components * s->n_blocks; i++) turned[s->channel[i]] = true;
   while (from < p->head_dim && turned[from]) from++;
   for (*end = from; *end < p->head_dim && !turned[*end];) ++*end;
+  return from;
+}
+
+/* Without rotation there is one run of all. */
+static int next_plain_run(const attention_plan *p, bool paired, int from, int *end) {
+  if (paired) return attention_plain_run(p, from, end);
+  *end = p->head_dim;
   return from;
 }
 

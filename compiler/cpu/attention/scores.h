@@ -13,6 +13,8 @@ typedef struct score_emitter {
   bool alone;        /* products are all that is wanted: no columns, no biases, no maxima */
 } score_emitter;
 
+/* The next run [result, *end) of channels from `from` on that no rotation changes; empty behind the last one. */
+int attention_plain_run(const attention_plan *p, int from, int *end);
 /* Begins what scores are made of beside products: columns and pairs, where the plan has any. */
 void emit_scores_begin(const attention_emitter *e, column_emitter *columns, pair_emitter *pairs);
 /* The tile's scores, and their maxima with those so far: [register]. A rotated tile has the scores of channels that no

@@ -218,7 +218,7 @@ static void emit_pair_by_pair(const walk *w) {
   attention_emitter of = unscaled(w->s);
   ir *b = e->b;
   ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
-  delta_emitter d = emit_pair_entries_begin(w->s->pairs, blocks.index);
+  delta_emitter d = emit_pair_entries_begin(w->s->pairs->e, blocks.index);
   if (e->p->torques) emit_torque_sums_fixed(w->s->sums, &d);
   gaining_block block = {.n = of.p->spec->n_components, .index = blocks.index};
   emit_block_rows(&of, blocks.index, &block.rows);
