@@ -139,10 +139,23 @@ static void take_queries(walk *f, int turns) {
   f->code->load(&f->few);
 }
 
+enum { LINE = 64 };
+
+/* Asks for rows [first, end) of a tensor that are read later, where they follow each other. */
+static void ask_for(const walk *f, const char *rows, const pegen_view *view, int64_t first, int64_t end) {
+  if (end > f->most) end = f->most;
+  for (int64_t row = first; row < end && !f->few.tile.pages; row++)
+    for (int64_t at = 0; at < view->width; at += LINE)
+      __builtin_prefetch(rows + row * view->stride[PEGEN_TOKEN] + at, 0, 2);
+}
+
 /* Keys of a tile, turned where their pairs are. */
 static void fill_panel(walk *f, int64_t first, int64_t count) {
   pegen_attention_fill(&f->turner, &f->panel, first, count, f->paired && f->w->form->turned);
   pegen_attention_use(&f->turner, &f->panel, first, &f->few.tile);
+  int64_t next = first + count, values = f->panel.values ? next : first;
+  ask_for(f, f->w->tile.k[0], &f->w->call->k, next, next + f->keys);
+  ask_for(f, f->w->tile.v[0], &f->w->call->v, values, values + f->keys);
 }
 
 /* Outputs turned back, as rows of the call's type. */

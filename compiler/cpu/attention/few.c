@@ -10,7 +10,8 @@ enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEA
 
 int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
-      narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim, keys = ROOM_OF_KEYS / widest;
+      narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim,
+      keys = ROOM_OF_KEYS / widest >> (p->turns_values ? 2 : 0);
   bool is_small = target->lanes == 4 && target->registers < 32;
   if (is_small || p->columns || p->by_rows || narrowest < LEAST_WIDTH) return 0;
   return keys > MOST_KEYS ? MOST_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
