@@ -92,8 +92,8 @@ typedef struct pegen_attention_tile {
   int64_t queries; /* lanes from this one on are empty */
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
-  /* The next fields, up to `state`, serve rows that come rotated, as float32. There k and k_token are those of a panel,
-   * and keys [begin, end) are computed. */
+  /* The next fields, up to `state`, serve rows that come rotated, as float32 or, for attend_dots, bfloat16. There k and
+   * k_token are those of a panel, and keys [begin, end) are computed. */
   int64_t stages; /* pegen_attention_stage bits */
   int64_t begin;
   int64_t vector; /* for PEGEN_STAGE_QUERIES: a register of its queries, whose rows are */
@@ -149,6 +149,9 @@ typedef void pegen_attention_read_function(const char *from, int64_t token, int6
 /* A row of float32 as one of a number type. */
 typedef void pegen_attention_write_function(const float *from, char *to);
 
+/* `count` rows of head_dim float32, one behind the other, become bfloat16 where they are. */
+typedef void pegen_attention_narrow_function(float *rows, int64_t count);
+
 /* The emitted functions of one target. */
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
@@ -166,6 +169,7 @@ typedef struct pegen_attention_code {
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
   pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come in panels; else NULL */
   pegen_attention_write_function *write[PEGEN_ROW_TYPES]; /* a row of out, where values come turned; else NULL */
+  pegen_attention_narrow_function *narrow; /* rows that come turned, for attend_dots; NULL: none do */
 } pegen_attention_code;
 
 /* Rotations that leave the pairs: rows of q and k are turned at their own positions, each key once for some tiles. */

@@ -12,6 +12,7 @@ void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attenti
   t->code = t->rows ? &t->rows->targets[target] : 0;
   t->read = w->form->targets[target].read[w->call->type];
   t->head = -1;
+  t->row = w->driver->kernel->head_dim * (int64_t)sizeof(float);
 }
 
 void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head) {
@@ -79,10 +80,17 @@ static pegen_turned_rows take_keys(const pegen_attention_turner *t, int64_t firs
   return (pegen_turned_rows){(const char *)to, row_bytes(t), to, row_bytes(t)};
 }
 
-int pegen_attention_fill(const pegen_attention_turner *t, const pegen_attention_panel *panel, int64_t first,
-                         int64_t count, int turns) {
+/* Keys that are values, too, are turned alike. */
+static int are_one(const pegen_attention_tile *tile) {
+  const pegen_attention_pages *p = tile->pages;
+  return tile->k[0] == tile->v[0] && tile->k_token == tile->v_token && (!p || p->k_page == p->v_page);
+}
+
+int pegen_attention_fill(const pegen_attention_turner *t, pegen_attention_panel *panel, int64_t first, int64_t count,
+                         int turns) {
+  panel->is_one = panel->values && are_one(&t->w->tile);
   pegen_turned_rows both[2] = {take_keys(t, first, count, 0, panel->keys, turns),
-                               take_keys(t, first, count, 1, panel->values, turns)};
+                               take_keys(t, first, count, 1, panel->is_one ? 0 : panel->values, turns)};
   if (!turns) return 0;
   pegen_attention_rows(&t->w->key_places, first, count, count, panel->places);
   pegen_attention_turn(t, both, count, panel->places, count);
@@ -91,12 +99,12 @@ int pegen_attention_fill(const pegen_attention_turner *t, const pegen_attention_
 
 void pegen_attention_use(const pegen_attention_turner *t, const pegen_attention_panel *panel, int64_t first,
                          pegen_attention_tile *tile) {
-  int64_t bytes = row_bytes(t);
-  tile->k[0] = (const char *)((uintptr_t)panel->keys - (uintptr_t)(first * bytes));
-  tile->k_token = bytes;
+  tile->k[0] = (const char *)((uintptr_t)panel->keys - (uintptr_t)(first * t->row));
+  tile->k_token = t->row;
   if (!panel->values) return;
-  tile->v[0] = (const char *)((uintptr_t)panel->values - (uintptr_t)(first * bytes));
-  tile->v_token = bytes;
+  float *values = panel->is_one ? panel->keys : panel->values;
+  tile->v[0] = (const char *)((uintptr_t)values - (uintptr_t)(first * t->row));
+  tile->v_token = t->row;
 }
 
 /* Rows where they are, `token` bytes apart. */

@@ -13,6 +13,7 @@ typedef struct pegen_attention_turner {
   float *lanes; /* of gradients: [2][queries of a tile][head_dim] */
   pegen_attention_read_function *read; /* rows of the call's type */
   int64_t head; /* whose rotors are prepared; -1: none */
+  int64_t row; /* bytes of a row as tiles take it */
 } pegen_attention_turner;
 
 /* Float32 rows of head_dim channels, strides in bytes; in NULL: none. */
@@ -27,6 +28,7 @@ typedef struct pegen_turned_rows {
 typedef struct pegen_attention_panel {
   float *keys, *values; /* values: NULL: they stay where they are */
   double *places;       /* [axes][keys] */
+  int is_one; /* 1: keys are values, too: those of one tensor */
 } pegen_attention_panel;
 
 /* All but the room, which is the caller's. */
@@ -48,8 +50,8 @@ PEGEN_INTERNAL void pegen_attention_turn(const pegen_attention_turner *t, const 
 PEGEN_INTERNAL pegen_turned_rows pegen_attention_take(const pegen_attention_turner *t, const char *from, int64_t token,
                                                       int64_t count, float *to, int turns);
 /* Fills a panel with keys [first, first + count) of the walk's head. Returns 1 where some are turned and nowhere. */
-PEGEN_INTERNAL int pegen_attention_fill(const pegen_attention_turner *t, const pegen_attention_panel *panel,
-                                        int64_t first, int64_t count, int turns);
+PEGEN_INTERNAL int pegen_attention_fill(const pegen_attention_turner *t, pegen_attention_panel *panel, int64_t first,
+                                        int64_t count, int turns);
 /* The tile finds keys from `first` on in the panel. */
 PEGEN_INTERNAL void pegen_attention_use(const pegen_attention_turner *t, const pegen_attention_panel *panel,
                                         int64_t first, pegen_attention_tile *tile);

@@ -305,7 +305,8 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->args = args;
   w->call = call;
   w->attend = code->attend[call->type];
-  if (call->type == PEGEN_NUMBER_BF16 && tuning->dots && code->attend_dots) w->attend = code->attend_dots;
+  w->dots = call->type == PEGEN_NUMBER_BF16 && tuning->dots && code->attend_dots;
+  if (w->dots) w->attend = code->attend_dots;
   w->look = call->causal || form->hides ? code->look[call->type] : 0;
   w->looked = w->looked_last = -1;
   w->heads = code->heads;

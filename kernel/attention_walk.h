@@ -11,6 +11,7 @@ typedef struct pegen_attention_walk {
   const pegen_attention_call *call;
   pegen_attend_function *attend;
   int64_t lanes, queries; /* of a register, of a tile */
+  int dots; /* 1: attend is that of dot products */
   int64_t heads, groups;  /* of a tile at most, and how many such make all heads */
   int64_t tokens, keys; /* N, M */
   int64_t skip, prefix; /* prefix tokens among the keys, among the queries: those of both end together */

@@ -73,7 +73,8 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         CODE(attend_dots, emit_attend_dots_name(a, targets[i])), F(look, by_type(d, targets[i], "look")),
         CODE(prepare, p->columns ? emit_prepare_name(a, targets[i]) : NULL), F(weigh, by_type(d, targets[i], "weigh")),
         F(read, by_type(d, targets[i], p->turned || p->matrix ? "read" : NULL)),
-        F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)));
+        F(write, by_type(d, targets[i], p->turns_values ? "write" : NULL)),
+        CODE(narrow, p->turned ? attention_narrow_name(a, targets[i]) : NULL));
   }
   return describe_rows(d, "targets", rows, count);
 }

@@ -16,12 +16,18 @@ typedef struct compiled {
   const pegen_kernel *kernel;
 } compiled;
 
-static compiled compile(const char *head_dim, const char *value_dim) {
-  compiled c = {.f = fixture_open(NULL, 11, "attention head_dim=%s value_dim=%s", head_dim, value_dim)};
+static compiled compile_description(const char *what) {
+  compiled c = {.f = fixture_open(NULL, 11, "%s", what)};
   c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
   return c;
+}
+
+static compiled compile(const char *head_dim, const char *value_dim) {
+  char what[64];
+  snprintf(what, sizeof what, "attention head_dim=%s value_dim=%s", head_dim, value_dim);
+  return compile_description(what);
 }
 
 static void finish(compiled *c) {
@@ -32,6 +38,7 @@ static void finish(compiled *c) {
 static attention_trial fill(compiled *c, attention_sizes sizes, row_order order) {
   attention_trial t = {.spec = c->f.spec};
   attention_trial_fill(c->f.memory, &t, &sizes, NUMBER_BF16, order, &c->f.random);
+  t.operands = trial_random_operands(c->f.memory, c->f.spec, NUMBER_F32, &c->f.random);
   return t;
 }
 
@@ -58,14 +65,22 @@ static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
   return number_load(NUMBER_BF16, tensor_at(t, 0, h, n, c));
 }
 
-/* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
-TEST(are_used) {
-  compiled c = compile("2", "2");
-  attention_trial t = fill(&c, (attention_sizes){1, 2, 2, 40, 2}, ROWS_BHND);
+/* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. All are
+ * at the origin, so that rows that turn stay as they are. */
+static void are_used_by(const char *what) {
+  enum { TOKENS = 40 };
+  compiled c = compile_description(what);
+  attention_trial t = fill(&c, (attention_sizes){1, 2, 2, TOKENS, 2}, ROWS_BHND);
+  if (c.f.spec->n_axes) {
+    t.positions = fixture_positions(&c.f, NUMBER_F32, 0, TOKENS);
+    memset(t.positions->data, 0, sizeof(float) * TOKENS * (size_t)c.f.spec->n_axes);
+    t.k_positions = fixture_positions(&c.f, NUMBER_F32, 0, 2);
+    memset(t.k_positions->data, 0, sizeof(float) * 2 * (size_t)c.f.spec->n_axes);
+  }
   t.scale = 1;
   for (int64_t h = 0; h < 2; h++)
-    for (int64_t n = 0; n < 40; n++)
-      for (int64_t i = 0; i < 2; i++) {
+    for (int64_t n = 0; n < TOKENS; n++)
+      for (int64_t i = 0; i < c.f.spec->head_dim; i++) {
         number_store(NUMBER_BF16, tensor_at(t.q, 0, h, n, i), 1);
         if (n < 2) number_store(NUMBER_BF16, tensor_at(t.k, 0, h, n, i), n || i ? 0 : 0x1p-10L);
         if (n < 2) number_store(NUMBER_BF16, tensor_at(t.v, 0, h, n, i), n ? -1 : 1);
@@ -73,11 +88,17 @@ TEST(are_used) {
   DLTensor *out = call(&c, &t, 1);
   pegen_args args = attention_trial_args(c.kernel, &t, out);
   bool expected = attention_trial_rounds_weights(t.spec, c.kernel, false, &args);
-  for (int64_t n = 0; n < 40; n++) assert_true((number_of(out, 1, n, 1) == 0) == expected);
+  for (int64_t n = 0; n < TOKENS; n++) assert_true((number_of(out, 1, n, 1) == 0) == expected);
   finish(&c);
   if (expected) return;
   print_message("             (this processor has no dot products of bfloat16 that pay: products are float32)\n");
   skip();
+}
+
+TEST(are_used) { are_used_by("attention head_dim=2 value_dim=2"); }
+TEST(are_used_by_turned_rows) {
+  are_used_by("more/gta head_dim=4");
+  are_used_by("./rows_turned head_dim=20 value_dim=12");
 }
 
 /* What came in for two queries cancels where their weights are alike, as they are rounded: .5 and .5 + 2^-12. */

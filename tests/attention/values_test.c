@@ -81,6 +81,26 @@ TEST(keys_of_no_queries_gain_zeros) {
   }
 }
 
+/* Keys that are values, too, are turned once: bits are those of values that are a copy of them. */
+TEST(keys_are_values) {
+  SCOPED fixture f = open_kind("planes");
+  for (int target = 0; target < f.n_targets; target++) {
+    SCOPED_KERNEL *loaded = held(trial_load(f.memory, f.spec, f.targets[target], 0, 1));
+    for (int round = 0; round < 4; round++) {
+      attention_trial t = trial_of(&f, round % 2 ? 3 : KEYS, K_HEADS);
+      attention_sizes sizes = {1, HEADS, K_HEADS, t.q->shape[2], KEYS};
+      attention_trial_fill(f.memory, &t, &sizes, round / 2 ? NUMBER_BF16 : NUMBER_F32, ROWS_BHND, &f.random);
+      DLTensor *out[2];
+      t.v = tensor_copy(f.memory, t.k);
+      for (int i = 0; i < 2; i++, t.v = t.k) {
+        out[i] = attention_trial_out(f.memory, &t, ROWS_BHND);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out[i], 1), 0);
+      }
+      assert_true(tensor_identical(out[0], out[1]));
+    }
+  }
+}
+
 /* A GPU rotates rows of float32 ahead, and refuses a call without room for them. */
 TEST(rows_have_room) {
   SCOPED fixture f = open_kind("planes");

@@ -339,7 +339,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
     emit_look(&f.e, dtype);
     emit_attend_rows(&f.e, dtype);
   }
-  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p->spec, target)) emit_attention_dots(b, a, p, target);
+  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p, target)) emit_attention_dots(b, a, p, target);
   emit_attention_few(b, a, p, target, dtypes);
 }
 

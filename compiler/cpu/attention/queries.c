@@ -253,7 +253,7 @@ ir_value attention_natural_scale(const attention_emitter *e) {
 ir_value attention_query_factor(const attention_emitter *e) { return e->dots ? (ir_value){NULL} : attention_scale(e); }
 
 void emit_attention_columns(const attention_emitter *e, ir_value vector, ir_value rows) {
-  int width = e->p->head_dim;
+  int width = e->p->head_dim / attention_step(e);
   square s = square_of(e, rows, e->queries, vector, width, width);
   emit_squares(e, &s, attention_query_factor(e), false);
 }

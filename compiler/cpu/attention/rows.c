@@ -103,14 +103,33 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
              given == NUMBER_F32 ? COPIED_BY_STAGE : COPIED);
 }
 
+const char *attention_narrow_name(arena *a, const cpu_target *target) {
+  return attention_name(a, target, "narrow", NUMBER_BF16);
+}
+
+/* narrow_T_bf16(rows, count) */
+static void emit_narrow(const attention_emitter *e) {
+  ir *b = e->b;
+  int width = e->p->head_dim;
+  ir_value arguments[2];
+  ir_open(b, attention_narrow_name(e->memory, e->target), "pi", arguments);
+  ir_loop rows = ir_for(b, i64(b, 0), arguments[1]);
+  ir_value from = nth(b, arguments[0], rows.index, (int64_t)width * 4),
+           to = nth(b, arguments[0], rows.index, (int64_t)width * 2);
+  emit_row_copy(e, from, NUMBER_F32, to, NUMBER_BF16, width, (ir_value){NULL});
+  ir_end_for(b, rows);
+  ir_return(b);
+}
+
 /* A dword is copied as a float32 is. */
 void emit_dot_rows(attention_emitter *e) {
   const attention_plan *p = e->p;
   bool alike = p->value_dim == p->head_dim;
   const char *keys = function_name(e, "copy", NUMBER_BF16), *name = emit_attend_dots_name(e->memory, e->target),
              *values = alike ? keys : function_name(e, "copy_values", NUMBER_BF16),
-             *write = function_name(e, "write", NUMBER_BF16);
+             *write = function_name(e, "write", p->turns_values ? NUMBER_F32 : NUMBER_BF16);
   emit_read(e, keys, NUMBER_F32, p->head_dim / 2);
+  if (attention_is_turned(p)) emit_narrow(e);
   if (!alike) emit_read(e, values, NUMBER_F32, p->value_dim / 2);
   emit_entry(e, name, shared_name(e, "attend_pairs"), keys, values, write, COPIED_BY_STAGE);
 }

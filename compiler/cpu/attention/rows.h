@@ -30,6 +30,9 @@ void emit_dot_rows(attention_emitter *e);
  * store_values. */
 const char *attention_name(arena *a, const cpu_target *target, const char *what, int dtype);
 
+/* Rows of float32 that become bfloat16 where they are, one behind the other, for dot products of rows that turn. */
+const char *attention_narrow_name(arena *a, const cpu_target *target);
+
 /* Opens the emitter's function of gradients. attend_gradient_T has a `write` for rows of q's gradient;
  * attend_narrow_gradient_T is that of the narrow shape, attend_operands_gradient_T that of a plan of operands alone.
  * attend_tangent_T and attend_turned_tangent_T are of an emitter of tangents. */
