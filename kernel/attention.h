@@ -236,10 +236,11 @@ typedef void pegen_attend_tangent_function(const pegen_attention_tangent_tile *t
 /* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
 typedef void pegen_attention_store_function(const float *sums, char *to, int64_t token, int64_t count, double factor);
 
-/* Gradient functions for rows of q and k that come rotated, in the panels of pegen_attention_turned. They add to the
- * gradient of a row of q. */
+/* Gradient functions for rows of q and k that come rotated, in the panels of pegen_attention_turned. They add float32
+ * to the gradient of a row of q. */
 typedef struct pegen_attention_turned_gradient {
   pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* of v, out and its gradient; NULL: not turned */
+  pegen_attend_gradient_function *attend_dots; /* of bfloat16 by dot products; NULL: none */
   int64_t tiles; /* of queries that go through the keys together: at most PEGEN_ATTENTION_TURNED_TILES */
   int64_t keys; /* of a panel: whole steps */
   int64_t step; /* as below */

@@ -514,9 +514,14 @@ static void run_apart(backward *w, int part, int parts, char *workspace) {
 static __attribute__((noinline)) void run_together(backward *w, int part, int parts, char *workspace) {
   PEGEN_BACKWARD_TILES_ROOM(w);
   w->attend = w->turns->attend[w->call->forward.type];
+  if (w->walk.dots && w->turns->attend_dots) {
+    w->attend = w->turns->attend_dots;
+    pegen_attention_turner_narrow(&w->turner);
+  }
   w->step = w->turns->step;
   pegen_attention_cut_tiles(&w->walk, 0);
   run_part(w, part, parts, workspace);
+  pegen_attention_turner_widen(&w->turner);
 }
 
 /* Rows that come turned; what gains pair by pair does so in a walk of its own behind that: coordinates, and operands

@@ -75,6 +75,7 @@ static void take_queries(const group *g, int turns) {
     pegen_turned_rows both[2] = {
         pegen_attention_take(&w->turner, rows, tile->q_token, tile->queries, queries_of(w, i), turns)};
     if (turns) pegen_attention_turn(&w->turner, both, tile->queries, tile->positions[0], PEGEN_ATTENTION_QUERIES);
+    pegen_attention_settle_rows(&w->turner, queries_of(w, i), tile->queries);
   }
 }
 
@@ -85,7 +86,7 @@ static void attend(const group *g, int64_t index, int64_t first, int64_t last) {
   backward *w = g->w;
   pegen_attention_gradient_tile *t = &w->tile;
   const pegen_attention_tile *tile = &w->together.tiles[index];
-  int64_t bytes = row_bytes(w), token = pitch_of(w) * (int64_t)sizeof(float), before = tile->tokens[0];
+  int64_t bytes = w->turner.row, token = pitch_of(w) * (int64_t)sizeof(float), before = tile->tokens[0];
   pegen_attention_copy_tile(&w->walk, &t->tile, tile);
   if (w->turns_values)
     pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, g->batch, g->head);

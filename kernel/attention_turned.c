@@ -15,7 +15,6 @@ typedef struct turned {
   const pegen_attention_turned *form;
   pegen_attention_turner turner;
   pegen_attention_write_function *write;
-  pegen_attention_narrow_function *narrow; /* NULL: rows meet as float32 */
   pegen_attention_tile *tiles;
   float *states;
   pegen_attention_panel panel; /* a tile's queries are in it on their way into its state, outputs on their way out */
@@ -45,7 +44,7 @@ static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, 
       if (turns) pegen_attention_turn(&t->turner, both, count, &tile->positions[0][first], PEGEN_ATTENTION_QUERIES);
     }
     for (int64_t i = count * t->width; i < w->lanes * t->width; i++) panel[i] = 0;
-    if (t->narrow) t->narrow(panel, w->lanes);
+    pegen_attention_settle_rows(&t->turner, panel, w->lanes);
     tile->vector = first / w->lanes;
     tile->rows = panel;
     attend(t, tile, stages | PEGEN_STAGE_QUERIES, 0, 0);
@@ -69,8 +68,6 @@ static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
   for (int64_t first = begin, last; first < end; first = last) {
     last = first + t->form->keys < end ? first + t->form->keys : end;
     int lost = pegen_attention_fill(&t->turner, &t->panel, first, last - first, turns) && t->panel.values;
-    if (t->narrow) t->narrow(t->panel.keys, last - first);
-    if (t->narrow && t->panel.values && !t->panel.is_one) t->narrow(t->panel.values, last - first);
     for (int64_t i = 0; i < t->n_tiles; i++) {
       pegen_attention_tile *tile = &t->tiles[i];
       if (tile->end <= first) continue;
@@ -145,10 +142,9 @@ void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t beg
   turned t = {.w = w,
               .form = form,
               .write = w->form->targets[target].write[w->call->type],
-              .narrow = w->dots ? w->form->targets[target].narrow : 0,
               .width = w->driver->kernel->head_dim};
   pegen_attention_turner_begin(&t.turner, w, target);
-  if (t.narrow) t.turner.row /= 2;
+  pegen_attention_turner_narrow(&t.turner);
   PEGEN_ATTENTION_TURNER_ROOM(&t.turner);
   t.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)form->tiles);
   t.states = PEGEN_STACK(sizeof(float) * (size_t)(form->tiles * form->state_numbers));

@@ -10,9 +10,21 @@ void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attenti
   t->w = w;
   t->rows = w->form->turned ? w->form->turned[target].rows : 0;
   t->code = t->rows ? &t->rows->targets[target] : 0;
-  t->read = w->form->targets[target].read[w->call->type];
+  t->attention = &w->form->targets[target];
+  t->read = t->attention->read[w->call->type];
   t->head = -1;
-  t->row = w->driver->kernel->head_dim * (int64_t)sizeof(float);
+  pegen_attention_turner_widen(t);
+}
+
+void pegen_attention_turner_widen(pegen_attention_turner *t) {
+  t->row = t->w->driver->kernel->head_dim * (int64_t)sizeof(float);
+  t->narrow = 0;
+}
+
+void pegen_attention_turner_narrow(pegen_attention_turner *t) {
+  if (!t->w->dots) return;
+  t->row /= 2;
+  t->narrow = t->attention->narrow;
 }
 
 void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head) {
@@ -91,10 +103,13 @@ int pegen_attention_fill(const pegen_attention_turner *t, pegen_attention_panel 
   panel->is_one = panel->values && are_one(&t->w->tile);
   pegen_turned_rows both[2] = {take_keys(t, first, count, 0, panel->keys, turns),
                                take_keys(t, first, count, 1, panel->is_one ? 0 : panel->values, turns)};
-  if (!turns) return 0;
-  pegen_attention_rows(&t->w->key_places, first, count, count, panel->places);
-  pegen_attention_turn(t, both, count, panel->places, count);
-  return pegen_some_are_nowhere(panel->places, t->w->places.axes, count, count);
+  if (turns) {
+    pegen_attention_rows(&t->w->key_places, first, count, count, panel->places);
+    pegen_attention_turn(t, both, count, panel->places, count);
+  }
+  pegen_attention_settle_rows(t, both[0].out, count);
+  pegen_attention_settle_rows(t, both[1].out, count);
+  return turns && pegen_some_are_nowhere(panel->places, t->w->places.axes, count, count);
 }
 
 void pegen_attention_use(const pegen_attention_turner *t, const pegen_attention_panel *panel, int64_t first,
@@ -168,10 +183,12 @@ void pegen_attention_turn_gradient(const pegen_attention_turner *t, pegen_attent
   take_lanes(t, &tile->tile, g_out, batch, head, gained);
   pegen_turned_rows both[2] = {{(const char *)rows, bytes, rows, bytes}, {(const char *)gained, bytes, gained, bytes}};
   pegen_attention_turn(t, both, tile->tile.queries, tile->tile.positions[0], PEGEN_ATTENTION_QUERIES);
+  pegen_attention_settle_rows(t, rows, t->w->queries);
+  pegen_attention_settle_rows(t, gained, t->w->queries);
   tile->tile.turner = t;
   tile->tile.out[0] = (char *)rows;
   tile->g_out = (const char *)gained;
-  tile->tile.out_token = tile->g_out_token = bytes;
+  tile->tile.out_token = tile->g_out_token = t->row;
 }
 
 void pegen_attention_turn_sums(const pegen_attention_turner *t, float *sums, int64_t pitch, int64_t begin, int64_t end,

@@ -8,12 +8,14 @@ typedef struct pegen_attention_turner {
   const pegen_attention_walk *w;
   const pegen_blades *rows; /* NULL: nothing is turned */
   const pegen_target_code *code;
+  const pegen_attention_code *attention;
   double *leaves; /* of rotors */
   char *prepared;
   float *lanes; /* of gradients: [2][queries of a tile][head_dim] */
   pegen_attention_read_function *read; /* rows of the call's type */
   int64_t head; /* whose rotors are prepared; -1: none */
   int64_t row; /* bytes of a row as tiles take it */
+  pegen_attention_narrow_function *narrow; /* to which rows come; NULL: they are float32 there */
 } pegen_attention_turner;
 
 /* Float32 rows of head_dim channels, strides in bytes; in NULL: none. */
@@ -33,6 +35,13 @@ typedef struct pegen_attention_panel {
 
 /* All but the room, which is the caller's. */
 PEGEN_INTERNAL void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attention_walk *w, int target);
+/* Tiles take rows as dot products do, where the call has them, or, as in the beginning, as float32. */
+PEGEN_INTERNAL void pegen_attention_turner_narrow(pegen_attention_turner *t);
+PEGEN_INTERNAL void pegen_attention_turner_widen(pegen_attention_turner *t);
+/* `count` rows of head_dim float32 as tiles take them, in place. */
+static inline void pegen_attention_settle_rows(const pegen_attention_turner *t, float *rows, int64_t count) {
+  if (t->narrow && rows) t->narrow(rows, count);
+}
 /* What follows is of this head of q. */
 PEGEN_INTERNAL void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head);
 /* Whether one of `count` places, [axes][stride], is nowhere: what is turned by it is no number, either. */

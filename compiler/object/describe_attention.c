@@ -109,8 +109,9 @@ static LLVMValueRef turned_gradient(describer *d, const attention_plan *p, const
   if (on) shape = attention_shape_of(on, target);
   if (on) of = turned_gradient_shape_of(on, &shape);
   LLVMValueRef attend = by_type(d, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED]);
-  return DESCRIBE(d, pegen_attention_turned_gradient, F(attend, attend), F(tiles, of.tiles), F(keys, of.keys),
-                  F(step, shape.keys), F(stretches, p->spec->amplitude != 1),
+  const char *dots = attention_name(a, target, attention_gradients[ATTEND_GRADIENT_OF_TURNED_DOTS], NUMBER_BF16);
+  return DESCRIBE(d, pegen_attention_turned_gradient, F(attend, attend), CODE(attend_dots, dots), F(tiles, of.tiles),
+                  F(keys, of.keys), F(step, shape.keys), F(stretches, p->spec->amplitude != 1),
                   F(of_operands, !p->torques || !p->torques->n_scatters));
 }
 

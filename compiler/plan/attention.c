@@ -656,10 +656,6 @@ bool attention_has_dots(const attention_plan *p, const cpu_target *target) {
   return target->dots && (!p->spec->pairwise->rotates || p->rows) && p->head_dim % 2 == 0 && p->value_dim % 2 == 0;
 }
 
-bool attention_gradient_has_dots(const attention_plan *p, const cpu_target *target) {
-  return attention_has_dots(p, target) && !p->spec->pairwise->rotates;
-}
-
 turned_shape turned_gradient_shape_of(const attention_plan *p, const attention_shape *s) {
   turned_shape t = {.keys = s->keys};
   int64_t rows = (int64_t)s->queries * attention_pitch(p->head_dim) * 4,

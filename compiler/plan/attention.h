@@ -184,10 +184,9 @@ typedef struct grid_shape {
   int keys; /* whose scores are summed together over those blocks */
 } grid_shape;
 
-/* Whether rows of bfloat16 have functions with dot products beside those with float32, forward; in gradients. Pairs
- * that are rotated one by one have not, and in gradients rows that turn have not: they are float32 where they meet. */
+/* Whether rows of bfloat16 have functions with dot products beside those with float32. Pairs that are rotated one by
+ * one have not: they are float32 where they meet. */
 bool attention_has_dots(const attention_plan *p, const cpu_target *target);
-bool attention_gradient_has_dots(const attention_plan *p, const cpu_target *target);
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
 
 /* Where rows come rotated, several tiles of queries go through a panel of rotated keys before the next keys are

@@ -251,7 +251,7 @@ static void compare_all(arena *a, comparison *c, int64_t step) {
 }
 
 /* Whether a kernel with dot products of bfloat16 runs them here. */
-static bool has_dots(const spec *s, const pegen_kernel *kernel, bool backward) {
+static bool has_dots(const spec *s, const pegen_kernel *kernel) {
   if (!target_wants_dots()) return false;
   arena *scratch = arena_create();
   const cpu_target *targets[TARGET_MAX];
@@ -261,21 +261,19 @@ static bool has_dots(const spec *s, const pegen_kernel *kernel, bool backward) {
   int count = target_parse(scratch, names, targets);
   const attention_plan *p = attention_plan_build(scratch, s);
   bool found = false;
-  for (int i = 0; i < count; i++)
-    found = found || (backward ? attention_gradient_has_dots : attention_has_dots)(p, targets[i]);
+  for (int i = 0; i < count; i++) found = found || attention_has_dots(p, targets[i]);
   arena_destroy(scratch);
   return found;
 }
 
 bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args) {
   if (kernel->ptx) return run_threads_rounds_weights(kernel, backward, args);
-  return number_type_of(args->q->dtype) == NUMBER_BF16 && has_dots(s, kernel, backward);
+  return number_type_of(args->q->dtype) == NUMBER_BF16 && has_dots(s, kernel);
 }
 
-/* Whether rows that turn are rounded to their type before they meet. */
-static bool rounds_rows(const spec *s, const pegen_kernel *kernel, const pegen_args *args) {
-  if (kernel->ptx) return run_threads_rounds_rows(kernel, false, args);
-  return s->pairwise->rotates && attention_trial_rounds_weights(s, kernel, false, args);
+bool attention_trial_rounds_rows(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args) {
+  if (kernel->ptx) return run_threads_rounds_rows(kernel, backward, args);
+  return s->pairwise->rotates && attention_trial_rounds_weights(s, kernel, backward, args);
 }
 
 void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attention_trial *t, DLTensor *out,
@@ -285,7 +283,7 @@ void attention_trial_compare(arena *a, const pegen_kernel *kernel, const attenti
                   .out = out,
                   .worst = worst,
                   .rounds_weights = attention_trial_rounds_weights(t->spec, kernel, false, &args),
-                  .rounds_rows = rounds_rows(t->spec, kernel, &args)};
+                  .rounds_rows = attention_trial_rounds_rows(t->spec, kernel, false, &args)};
   compare_all(a, &c, step);
 }
 
@@ -293,6 +291,7 @@ void attention_trial_compare_lse(arena *a, const pegen_kernel *kernel, const att
                                  trial_error *worst) {
   DLTensor *out = attention_trial_out(a, t, ROWS_BHND);
   pegen_args args = attention_trial_args(kernel, t, out);
-  comparison c = {.trial = t, .worst = worst, .rounds_rows = rounds_rows(t->spec, kernel, &args)};
+  comparison c = {
+      .trial = t, .worst = worst, .rounds_rows = attention_trial_rounds_rows(t->spec, kernel, false, &args)};
   compare_all(a, &c, step);
 }

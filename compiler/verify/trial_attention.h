@@ -50,6 +50,8 @@ int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, D
 
 /* Whether a call rounds weights to the rows' type before it multiplies them. Nothing is run. */
 bool attention_trial_rounds_weights(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args);
+/* Whether rows that turn are rounded to their type before they meet. */
+bool attention_trial_rounds_rows(const spec *s, const pegen_kernel *kernel, bool backward, const pegen_args *args);
 
 /* The largest error of `out`, which the kernel wrote, in units of the row's largest score (1 at least) times the
  * largest number of v: beyond half a unit in the last place of 16-bit types, and beyond what it costs that tensor

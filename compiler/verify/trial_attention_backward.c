@@ -1,8 +1,6 @@
 /* verify/trial_attention_backward: see verify/trial_attention_backward.h. */
 #include "verify/trial_attention_backward.h"
 
-#include "verify/run_threads.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +149,7 @@ static bool rounds_rows(const attention_gradients *g) {
   pegen_grad_args grad = attention_gradients_args(g);
   pegen_args args = attention_trial_args(g->kernel, &g->forward, g->out);
   args.grad = &grad;
-  return run_threads_rounds_rows(g->kernel, true, &args);
+  return attention_trial_rounds_rows(g->forward.spec, g->kernel, true, &args);
 }
 
 /* With u, half a unit in the last place of 1, and dS = P (dP - <out, dout>): outputs are stored with an error of u

@@ -65,18 +65,22 @@ static double number_of(const DLTensor *t, int64_t h, int64_t n, int64_t c) {
   return number_load(NUMBER_BF16, tensor_at(t, 0, h, n, c));
 }
 
-/* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. All are
- * at the origin, so that rows that turn stay as they are. */
+/* All are at the origin, so that rows that turn stay as they are. */
+static void place(compiled *c, attention_trial *t) {
+  size_t axes = (size_t)c->f.spec->n_axes, tokens = (size_t)t->q->shape[2], keys = (size_t)t->k->shape[2];
+  if (!axes) return;
+  t->positions = fixture_positions(&c->f, NUMBER_F32, 0, (int)tokens);
+  memset(t->positions->data, 0, sizeof(float) * tokens * axes);
+  t->k_positions = fixture_positions(&c->f, NUMBER_F32, 0, (int)keys);
+  memset(t->k_positions->data, 0, sizeof(float) * keys * axes);
+}
+
+/* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
 static void are_used_by(const char *what) {
   enum { TOKENS = 40 };
   compiled c = compile_description(what);
   attention_trial t = fill(&c, (attention_sizes){1, 2, 2, TOKENS, 2}, ROWS_BHND);
-  if (c.f.spec->n_axes) {
-    t.positions = fixture_positions(&c.f, NUMBER_F32, 0, TOKENS);
-    memset(t.positions->data, 0, sizeof(float) * TOKENS * (size_t)c.f.spec->n_axes);
-    t.k_positions = fixture_positions(&c.f, NUMBER_F32, 0, 2);
-    memset(t.k_positions->data, 0, sizeof(float) * 2 * (size_t)c.f.spec->n_axes);
-  }
+  place(&c, &t);
   t.scale = 1;
   for (int64_t h = 0; h < 2; h++)
     for (int64_t n = 0; n < TOKENS; n++)
@@ -102,24 +106,31 @@ TEST(are_used_by_turned_rows) {
 }
 
 /* What came in for two queries cancels where their weights are alike, as they are rounded: .5 and .5 + 2^-12. */
-TEST(are_used_by_gradients) {
-  compiled c = compile("2", "2");
-  attention_trial t = fill(&c, (attention_sizes){1, 1, 1, 2, 2}, ROWS_BHND);
+static void gradients_use(const char *what) {
+  compiled c = compile_description(what);
+  attention_trial t = fill(&c, (attention_sizes){1, 2, 2, 2, 2}, ROWS_BHND);
   t.scale = 1;
+  place(&c, &t);
   for (int64_t n = 0; n < 2; n++)
-    for (int64_t i = 0; i < 2; i++) {
+    for (int64_t i = 0; i < c.f.spec->head_dim; i++) {
       number_store(NUMBER_BF16, tensor_at(t.q, 0, 0, n, i), n);
       number_store(NUMBER_BF16, tensor_at(t.k, 0, 0, n, i), n || i ? 0 : 0x1p-10L);
     }
   attention_gradients g = gradients_of(&c, &t);
   for (int64_t n = 0; n < 2; n++)
-    for (int64_t i = 0; i < 2; i++) number_store(NUMBER_BF16, tensor_at(g.g_out, 0, 0, n, i), n ? -1 : 1);
+    for (int64_t i = 0; i < t.v->shape[3]; i++) number_store(NUMBER_BF16, tensor_at(g.g_out, 0, 0, n, i), n ? -1 : 1);
   assert_int_equal(attention_gradients_call(c.kernel, &g, 1), 0);
   pegen_args args = attention_trial_args(c.kernel, &t, g.out);
   bool expected = attention_trial_rounds_weights(t.spec, c.kernel, true, &args);
   assert_true((number_of(g.v, 0, 0, 1) == 0) == expected);
   finish(&c);
   if (!expected) skip();
+}
+
+TEST(are_used_by_gradients) { gradients_use("attention head_dim=2 value_dim=2"); }
+TEST(are_used_by_gradients_of_turned_rows) {
+  gradients_use("more/gta head_dim=4");
+  gradients_use("./rows_turned head_dim=20 value_dim=12");
 }
 
 static DLTensor *reordered(arena *a, const DLTensor *of) {

@@ -422,8 +422,8 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const att
   emit_tiles(e, dtypes);
   emit_beside(b, a, operands, target, dtypes);
   emit_beside(b, a, turned, target, dtypes);
-  if (dtypes & 1u << NUMBER_BF16 && attention_gradient_has_dots(p, target)) {
-    e = attention_emitter_of_dots(b, a, p, target);
+  if (dtypes & 1u << NUMBER_BF16 && attention_has_dots(p, target)) {
+    e = attention_emitter_of_dots(b, a, turned ? turned : p, target);
     emit_square_functions(&e);
     emit_key_sums_functions(&e);
     emit_tiles(e, 1u << NUMBER_BF16);

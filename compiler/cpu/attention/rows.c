@@ -136,21 +136,22 @@ void emit_dot_rows(attention_emitter *e) {
 
 /* ---- gradients ---- */
 
-const char *const attention_gradients[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "attend_gradient",
-                                                           [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
-                                                           [ATTEND_GRADIENT_OF_OPERANDS] = "attend_operands_gradient",
-                                                           [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
-                                                           [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
-                                                           [ATTEND_GRADIENT_NARROW_DOTS] =
-                                                               "attend_narrow_dots_gradient",
-                                                           [ATTEND_TANGENT] = "attend_tangent",
-                                                           [ATTEND_TANGENT_OF_TURNED] = "attend_turned_tangent"};
+const char *const attention_gradients[ATTEND_GRADIENTS] = {
+    [ATTEND_GRADIENT] = "attend_gradient",
+    [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
+    [ATTEND_GRADIENT_OF_OPERANDS] = "attend_operands_gradient",
+    [ATTEND_GRADIENT_OF_TURNED] = "attend_turned_gradient",
+    [ATTEND_GRADIENT_DOTS] = "attend_dots_gradient",
+    [ATTEND_GRADIENT_NARROW_DOTS] = "attend_narrow_dots_gradient",
+    [ATTEND_GRADIENT_OF_TURNED_DOTS] = "attend_turned_dots_gradient",
+    [ATTEND_TANGENT] = "attend_tangent",
+    [ATTEND_TANGENT_OF_TURNED] = "attend_turned_tangent"};
 
 static const char *gradient_of(const attention_emitter *e) {
   if (e->is_tangent) return attention_gradients[ATTEND_TANGENT + e->p->of_turned];
-  return attention_gradients[e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
-                             : e->p->of_turned    ? ATTEND_GRADIENT_OF_TURNED
-                             : e->dots            ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow
+  return attention_gradients[e->p->of_operands ? ATTEND_GRADIENT_OF_OPERANDS
+                             : e->p->of_turned ? (e->dots ? ATTEND_GRADIENT_OF_TURNED_DOTS : ATTEND_GRADIENT_OF_TURNED)
+                             : e->dots         ? ATTEND_GRADIENT_DOTS + e->shape.is_narrow
                              : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
                                                   : ATTEND_GRADIENT];
 }
@@ -200,9 +201,9 @@ void emit_gradient_entry(attention_emitter *e, int dtype) {
              *values = alike ? keys : function_name(e, e->dots ? "copy_values" : "read_values", dtype),
              *name = function_name(e, gradient_of(e), dtype),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
-  if (e->p->turns_values) values = function_name(e, "read", NUMBER_F32);
+  if (e->p->turns_values && !e->dots) values = function_name(e, "read", NUMBER_F32);
   if (e->p->of_turned) {
-    keys = function_name(e, "read", NUMBER_F32);
+    if (!e->dots) keys = function_name(e, "read", NUMBER_F32);
     write = shared_name(e, "add");
   }
   bool is_panel = e->p->of_turned && e->p->turns_values; /* where values lie, too */
