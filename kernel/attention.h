@@ -85,6 +85,11 @@ typedef struct pegen_attention_tile {
   const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
   const char *input[PEGEN_MAX_INPUTS]; /* of the head: token 0 of each input */
   int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
+  /* Biases of pairs, [key][queries] from key 0 on, in powers of two, are kept where some batches have the same pairs
+   * (pegen_attention.keeps_biases). Tiles of these batches follow each other, and the first writes; NULL: nothing is
+   * kept beyond this tile. */
+  float *biases;
+  int64_t is_first;
   float *weights; /* [weight][PEGEN_ATTENTION_QUERIES] of the queries: weigh writes, attend reads; 0 of empty lanes */
   const struct pegen_attention_turner *turner; /* of gradients whose values are turned */
   const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
@@ -208,11 +213,9 @@ typedef struct pegen_attention_gradient_tile {
   double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
   char *pair_gains[PEGEN_MAX_INPUTS]; /* token 0's row of what numbers of pairs gain, float32, added to */
   int64_t pair_gains_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
-  /* Biases and gradients of scores, from key 0 on, are kept where some batches have the same pairs
-   * (pegen_attention.keeps). Tiles of these batches follow each other; NULL: nothing is kept beyond this tile. */
-  float *biases; /* [key][queries], in powers of two; the first tile writes */
-  float *pair_sums; /* [key][queries]: what their scores gain, of which the last tile gives to operands */
-  int64_t is_first, is_last;
+  /* Gradients of scores are kept as biases are: [key][queries], of which the last tile gives to operands. */
+  float *pair_sums;
+  int64_t is_last;
 } pegen_attention_gradient_tile;
 
 /* A tile of queries of one head and its tangents, against keys [begin, tile.end). With the tangent of a score
@@ -290,7 +293,8 @@ typedef struct pegen_attention {
   int64_t has_places; /* 1: coordinates of positions have gradients */
   int64_t n_sums; /* numbers of a token that gains are summed of: coordinates, and numbers of inputs; 0: none */
   int64_t gaining; /* bits: operands that have a gradient */
-  int64_t keeps; /* 1: where batches share positions, gradients keep biases of pairs and sums of what these gain */
+  int64_t keeps_biases; /* 1: where batches share positions, attention keeps biases of pairs */
+  int64_t keeps; /* 1: gradients keep them and sums of what they gain */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */
   const pegen_attention_turned *turned; /* [n_targets]; NULL: pairs are rotated, or nothing */
 } pegen_attention;

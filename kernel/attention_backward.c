@@ -50,8 +50,8 @@ static void add_head(backward *w, double *chunk, int64_t head) {
 
 /* What is computed of pairs is not kept for other tiles. */
 static void set_alone(backward *w) {
-  w->tile.biases = w->tile.pair_sums = 0;
-  w->tile.is_first = w->tile.is_last = 1;
+  w->walk.tile.biases = w->tile.pair_sums = 0;
+  w->walk.tile.is_first = w->tile.is_last = 1;
   w->run_begin = w->run_end = 0;
 }
 
@@ -269,7 +269,8 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
       i = left - 1;
       continue;
     }
-    if (t->is_first || w->walk.look) pegen_attention_set_tile(&w->walk, i % w->walk.tiles); /* else it stands */
+    if (w->walk.tile.is_first || w->walk.look)
+      pegen_attention_set_tile(&w->walk, i % w->walk.tiles); /* else it stands */
     pegen_attention_copy_tile(&w->walk, &t->tile, &w->walk.tile);
     if (w->turns_values)
       pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, batch, head);
@@ -315,8 +316,8 @@ enum { MOST_OF_RUN = 16 }; /* sums of pairs over so many batches are float32 */
 /* Rooms of what chunk `chunk` of a unit keeps of its pairs. */
 static void set_rooms(backward *w, int64_t unit, int64_t chunk) {
   int64_t numbers = pegen_attention_pair_numbers(w->call);
-  w->tile.biases = w->pair_rooms + 2 * (unit * w->cut.chunks + chunk) * numbers;
-  w->tile.pair_sums = w->tile.biases + numbers;
+  w->walk.tile.biases = w->pair_rooms + 2 * (unit * w->cut.chunks + chunk) * numbers;
+  w->tile.pair_sums = w->walk.tile.biases + numbers;
 }
 
 /* Chunks [first, last) of a unit, of batches [begin, end) of a head, whose pairs are kept: tile by tile. sums: of the
@@ -337,7 +338,7 @@ static void run_kept(backward *w, int64_t unit, int64_t shared, int64_t first, i
       for (int64_t batch = begin; batch < end; batch++) {
         int is_opening = c == first && tile == start, is_closing = c == last - 1 && tile == stop - 1;
         w->next = batch == end - 1 ? (is_closing ? after : -1) : is_opening ? item + batch + 1 : -1;
-        w->tile.is_first = batch == begin;
+        w->walk.tile.is_first = batch == begin;
         w->tile.is_last = batch == end - 1;
         if (sums) set_sums(w, sums + (batch - begin) * item_numbers);
         run_tiles(w, batch, shared, tile, tile + 1, 0, w->walk.keys, 1, sums != 0);

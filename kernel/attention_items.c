@@ -4,6 +4,8 @@
  * one. A part is a contiguous run of items, and an item is computed alike in any part. So results are the same to the
  * bit however the work is parted.
  *
+ * Where all batches have the same biases, batches are innermost: the tiles of queries of one are those of all.
+ *
  * Keys of few queries may go in chunks, so that many threads have work where there are few heads.
  * A chunk is so many keys whatever a call's parts are, and counted from a sequence's first key: a part writes the
  * states (attention_few.h) of its items' chunks into the workspace, and after the caller's barrier finish adds up each
@@ -15,6 +17,7 @@
 
 /* CHUNK: keys of a chunk: long enough that what is written of it is next to nothing beside what is read. */
 enum { CHUNK = 512, LINE = 64 };
+enum { KEPT_KEYS = 208 }; /* whose biases are kept: no more than 54 KiB of the stack */
 
 /* Rows that the next tile of the head's queries reads and writes are asked for before this one is computed: a tile that
  * sees few keys is over soon, and would wait for its own. */
@@ -51,6 +54,20 @@ static void run_item(pegen_attention_walk *w, int64_t item) {
   attend(w);
 }
 
+/* Items whose batches have their biases in common. A tile that was computed again has another mask. */
+static void run_kept(pegen_attention_walk *w, int64_t begin, int64_t end) {
+  int64_t batches = w->call->q.size[PEGEN_BATCH], kept = -1;
+  w->tile.biases = PEGEN_STACK(sizeof(float) * (size_t)((w->keys + PEGEN_ATTENTION_MORE_KEYS) * w->queries));
+  for (int64_t item = begin; item < end; item++) {
+    int64_t row = item / batches, head = row / w->tiles;
+    pegen_attention_set_heads(w, item - row * batches, head);
+    w->tile.is_first = row != kept;
+    if (w->tile.is_first) pegen_attention_set_tile(w, row - head * w->tiles); /* else it stands */
+    attend(w);
+    kept = w->lost ? -1 : row;
+  }
+}
+
 static void run_items(pegen_attention_walk *w, int target, int64_t begin, int64_t end) {
   PEGEN_ATTENTION_ROOM(w);
   if (pegen_attention_is_few(w, target)) pegen_attention_few_run(w, target, begin, end);
@@ -58,6 +75,10 @@ static void run_items(pegen_attention_walk *w, int target, int64_t begin, int64_
   else {
     w->is_late = w->look && w->form->tells;
     w->tile.lost = w->is_late ? &w->lost : 0;
+    if (w->form->keeps_biases && w->keys <= KEPT_KEYS && pegen_attention_shares_places(w->call)) {
+      run_kept(w, begin, end);
+      return;
+    }
     for (int64_t item = begin; item < end; item++) run_item(w, item);
   }
 }

@@ -340,6 +340,8 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->tile.stage = w->tile.pages || is_unkind(&call->k) || is_unkind(&call->v);
   for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
+  w->tile.biases = 0;
+  w->tile.is_first = 1;
   w->tile.keys = &w->key_places;
   w->tile.places = &w->places;
   w->places.pages = 0;

@@ -20,6 +20,12 @@ typedef struct pegen_attention_call {
   double scale;   /* the caller's, or the kernel's own */
 } pegen_attention_call;
 
+/* Whether there are batches, and their pairs have the same places. */
+static inline int pegen_attention_shares_places(const pegen_attention_call *c) {
+  return c->k.size[PEGEN_BATCH] > 1 && (c->position_type < 0 || c->positions.stride[PEGEN_POSITION_BATCH] == 0) &&
+         (c->k_position_type < 0 || c->k_positions.stride[PEGEN_POSITION_BATCH] == 0);
+}
+
 /* Checks everything in the order that check_attention.c states; fills *call where it returns 0. */
 PEGEN_INTERNAL int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                          pegen_attention_call *call);

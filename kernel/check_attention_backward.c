@@ -58,12 +58,6 @@ static int check_rows_of_all(const pegen_args *args, int of_rows, pegen_attentio
 
 enum { MOST_CHUNKS = 64, KEPT_BATCHES = 8 };
 
-/* Whether pairs of all batches have the same places, and more than one batch makes use of what is kept of them. */
-static int is_shared(const pegen_attention_call *c) {
-  return c->k.size[PEGEN_BATCH] > 1 && (c->position_type < 0 || c->positions.stride[PEGEN_POSITION_BATCH] == 0) &&
-         (c->k_position_type < 0 || c->k_positions.stride[PEGEN_POSITION_BATCH] == 0);
-}
-
 /* Units of some batches of a head: the more batches, the less what is kept of pairs costs, and the fewer parts have
  * keys of their own. Not where that takes more room than q and k do. */
 static void keep_pairs(const pegen_attention_backward_call *call, int64_t most, pegen_attention_cut *cut) {
@@ -105,7 +99,8 @@ void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_ba
   if (most < 1) most = 1;
   if (cut->units > most) cut->units = most;
   cut->chunks = heads > 1 && call->forward.group > 1 ? 1 : most / cut->units;
-  if (((const pegen_attention *)driver->form)->keeps && is_shared(&call->forward)) keep_pairs(call, most, cut);
+  if (((const pegen_attention *)driver->form)->keeps && pegen_attention_shares_places(&call->forward))
+    keep_pairs(call, most, cut);
 }
 
 int64_t pegen_attention_key_numbers(const pegen_attention_backward_call *call) {

@@ -206,7 +206,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
                F(targets, target_rows(d, p, targets, n_targets)), F(gradients, gradient_rows(d, p, targets, n_targets)),
                F(few, describe_attention_few(d, p, targets, n_targets)), F(n_scatters, scatter_count(p)),
                F(scatters, scatters(d, p)), F(has_places, p->has_places), F(n_sums, describe_gains(d) ? p->n_sums : 0),
-               F(gaining, gaining(p)), F(keeps, keeps_pairs(d, p, targets, n_targets)),
+               F(gaining, gaining(p)), F(keeps_biases, attention_keeps_biases(p)),
+               F(keeps, keeps_pairs(d, p, targets, n_targets)),
                F(weights, describe_gradient(d, describe_gains(d) ? p->weights : NULL, targets, n_targets)),
                F(turned, turned_rows(d, p, targets, n_targets))),
       true);

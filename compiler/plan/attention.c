@@ -548,6 +548,10 @@ bool attention_begins_terms(const adjoint_scatter *scatters, int i) {
   return begins;
 }
 
+bool attention_keeps_biases(const attention_plan *p) {
+  return p->by_tiles && !p->matrix && !p->turned && !attention_reads_inputs(p);
+}
+
 bool attention_keeps_pairs(const attention_plan *p) {
   bool scatters = false;
   for (int i = 0; i < p->n_scatters; i++) scatters = scatters || p->scatter[i].leaf->op == EXPR_ELEMENT;

@@ -132,6 +132,8 @@ bool attention_is_turned(const attention_plan *p);
 bool attention_tells(const attention_plan *p);
 /* Whether scatter i is to a computed place, and the first of those over as many terms. */
 bool attention_begins_terms(const adjoint_scatter *scatters, int i);
+/* Whether a bias by tiles is that of all batches which have the same places. */
+bool attention_keeps_biases(const attention_plan *p);
 /* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
  * that gain at computed places. */
 bool attention_keeps_pairs(const attention_plan *p);

@@ -168,7 +168,8 @@ static void emit_key_tile(void *context, const key_tile *keys) {
     return;
   }
   key_tile t = *keys;
-  score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns};
+  pair_emitter pairs = f->pairs;
+  score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   row_view rows = emit_key_rows(e, &f->rows, t.first, t.count);
   t.rows = rows.at;
@@ -176,7 +177,9 @@ static void emit_key_tile(void *context, const key_tile *keys) {
   t.scores = f->scores;
   if (t.paired) t.lone = f->lone;
   if (t.paired && e->p->columns) emit_columns_keys(&f->columns, &t);
-  else if (t.paired) emit_pairs_keys(&f->pairs, &t);
+  else if (t.paired && attention_keeps_biases(e->p))
+    pairs = emit_kept_pairs(&pairs, &t, ir_int(e->b, e->b->i1, e->p->mask != NULL)); /* masks ask where keys are */
+  else if (t.paired) emit_pairs_keys(&pairs, &t);
   load_maxima(f, maxima);
   emit_scores(&scores, &t, maxima);
   if (t.paired && e->p->score) emit_final_maxima(&scores, &t, maxima);

@@ -187,30 +187,14 @@ static void emit_query_gradients(const gradient_emitter *f, const key_tile *t, i
   else emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
 }
 
-/* A flag of the tile: i1. */
-static ir_value is_set(const attention_emitter *e, ir_value flag) { return ir_compare_int(e->b, "ne", flag, e->zero); }
-
-/* Coordinates and biases of a tile of keys, kept for the batches whose pairs are alike: the first computes them. Gives
- * the pairs with biases where they stand. */
-static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t) {
+/* Pairs that are kept; coordinates of keys also where gains are of them. */
+static pair_emitter emit_kept(const gradient_emitter *f, const key_tile *t) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  pair_emitter pairs = f->pairs;
-  ir_value room = GRADIENT_TILE(e, biases, b->ptr), is_kept = attention_is_given(e, room);
-  ir_value at = nth(b, room, t->first, row_bytes(f, 1));
-  pairs.biases = ir_select(b, is_kept, at, f->pairs.biases);
-  ir_value is_first = is_set(e, GRADIENT_TILE(e, is_first, b->i64)),
-           is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
-  ir_value is_placed = ir_op2(b, "arith.ori", is_first, is_last);
+  ir_value is_placed = ir_compare_int(b, "ne", GRADIENT_TILE(e, is_last, b->i64), e->zero);
   if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_places);
   if (e->p->n_row_scatters) is_placed = ir_op2(b, "arith.ori", is_placed, f->sums.wants_rows);
-  ir_branch places = ir_if(b, is_placed);
-  emit_pairs_places(&pairs, t);
-  ir_end_if(b, places);
-  ir_branch biases = ir_if(b, is_first);
-  emit_pairs_biases(&pairs, t);
-  ir_end_if(b, biases);
-  return pairs;
+  return emit_kept_pairs(&f->pairs, t, is_placed);
 }
 
 static void emit_key_tile(void *context, const key_tile *run) {
@@ -227,7 +211,7 @@ static void emit_key_tile(void *context, const key_tile *run) {
   t.scores = f->weights;
   t.ahead = f->ahead;
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
-  else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
+  else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   emit_tile_weights(&scores, f->lse, &t);
   ir_value guarded = emit_is_guarded(e, &t);

@@ -142,7 +142,7 @@ static ir_value emit_kept_sums(const pair_sums *s, const key_tile *t, ir_value g
   const attention_emitter *e = emitter_of(s);
   ir *b = e->b;
   ir_value room = GRADIENT_TILE(e, pair_sums, b->ptr), is_kept = attention_is_given(e, room),
-           is_first = ir_compare_int(b, "ne", GRADIENT_TILE(e, is_first, b->i64), e->zero),
+           is_first = ir_compare_int(b, "ne", ATTENTION_TILE(e, is_first, b->i64), e->zero),
            zero = ir_float(b, e->lanes, 0), at = nth(b, room, t->first, (int64_t)e->shape.queries * 4);
   ir_branch kept = ir_if(b, is_kept);
   ir_loop keys = ir_for(b, e->zero, t->count);

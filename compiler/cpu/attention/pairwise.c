@@ -68,6 +68,23 @@ void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
   emit_displaced_end(&d, t, pairs->biases);
 }
 
+pair_emitter emit_kept_pairs(const pair_emitter *pairs, const key_tile *t, ir_value is_placed) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  pair_emitter of = *pairs;
+  ir_value room = ATTENTION_TILE(e, biases, b->ptr), is_kept = attention_is_given(e, room),
+           at = nth(b, room, t->first, e->shape.queries * 4),
+           is_first = ir_compare_int(b, "ne", ATTENTION_TILE(e, is_first, b->i64), e->zero);
+  of.biases = ir_select(b, is_kept, at, pairs->biases);
+  ir_branch places = ir_if(b, ir_op2(b, "arith.ori", is_first, is_placed));
+  emit_pairs_places(&of, t);
+  ir_end_if(b, places);
+  ir_branch biases = ir_if(b, is_first);
+  emit_pairs_biases(&of, t);
+  ir_end_if(b, biases);
+  return of;
+}
+
 /* All numbers of a pair. */
 static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *narrow) {
   emit_places_of_pair(pairs, key, vector, narrow);
