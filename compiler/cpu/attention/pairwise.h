@@ -15,7 +15,7 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
 /* A plan by_tiles does this in two steps: coordinates of the keys, and from these the biases. */
 void emit_pairs_places(const pair_emitter *pairs, const key_tile *t);
 void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t);
-/* The same of a plan by_tiles where some batches have the same pairs: the first computes biases. Returns pairs whose
+/* Biases of a plan by_tiles where some batches have the same pairs: the first computes them. Returns pairs whose
  * biases are where they are kept. is_placed: i1: coordinates of keys are asked for of other batches, too. */
 pair_emitter emit_kept_pairs(const pair_emitter *pairs, const key_tile *t, ir_value is_placed);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
