@@ -75,7 +75,7 @@ static void take_queries(const group *g, int turns) {
     pegen_turned_rows both[2] = {
         pegen_attention_take(&w->turner, rows, tile->q_token, tile->queries, queries_of(w, i), turns)};
     if (turns) pegen_attention_turn(&w->turner, both, tile->queries, tile->positions[0], PEGEN_ATTENTION_QUERIES);
-    pegen_attention_settle_rows(&w->turner, queries_of(w, i), tile->queries);
+    pegen_attention_narrow_rows(&w->turner, queries_of(w, i), tile->queries);
   }
 }
 

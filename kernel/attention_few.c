@@ -143,8 +143,8 @@ enum { LINE = 64 };
 
 /* Asks for rows [first, end) of a tensor that are read later, where they follow each other. */
 static void ask_for(const walk *f, const char *rows, const pegen_view *view, int64_t first, int64_t end) {
-  if (end > f->most) end = f->most;
-  for (int64_t row = first; row < end && !f->few.tile.pages; row++)
+  if (f->few.tile.pages) return;
+  for (int64_t row = first; row < pegen_smaller(end, f->most); row++)
     for (int64_t at = 0; at < view->width; at += LINE)
       __builtin_prefetch(rows + row * view->stride[PEGEN_TOKEN] + at, 0, 2);
 }

@@ -17,7 +17,7 @@
 
 /* CHUNK: keys of a chunk: long enough that what is written of it is next to nothing beside what is read. */
 enum { CHUNK = 512, LINE = 64 };
-enum { KEPT_KEYS = 208 }; /* whose biases are kept: no more than 54 KiB of the stack */
+enum { KEPT_KEYS = 208 }; /* whose biases are kept: 27 KiB of the stack, where a tile has 32 queries */
 
 /* Rows that the next tile of the head's queries reads and writes are asked for before this one is computed: a tile that
  * sees few keys is over soon, and would wait for its own. */

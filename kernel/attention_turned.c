@@ -44,7 +44,7 @@ static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, 
       if (turns) pegen_attention_turn(&t->turner, both, count, &tile->positions[0][first], PEGEN_ATTENTION_QUERIES);
     }
     for (int64_t i = count * t->width; i < w->lanes * t->width; i++) panel[i] = 0;
-    pegen_attention_settle_rows(&t->turner, panel, w->lanes);
+    pegen_attention_narrow_rows(&t->turner, panel, w->lanes);
     tile->vector = first / w->lanes;
     tile->rows = panel;
     attend(t, tile, stages | PEGEN_STAGE_QUERIES, 0, 0);

@@ -107,8 +107,8 @@ int pegen_attention_fill(const pegen_attention_turner *t, pegen_attention_panel 
     pegen_attention_rows(&t->w->key_places, first, count, count, panel->places);
     pegen_attention_turn(t, both, count, panel->places, count);
   }
-  pegen_attention_settle_rows(t, both[0].out, count);
-  pegen_attention_settle_rows(t, both[1].out, count);
+  pegen_attention_narrow_rows(t, both[0].out, count);
+  pegen_attention_narrow_rows(t, both[1].out, count);
   return turns && pegen_some_are_nowhere(panel->places, t->w->places.axes, count, count);
 }
 
@@ -183,8 +183,8 @@ void pegen_attention_turn_gradient(const pegen_attention_turner *t, pegen_attent
   take_lanes(t, &tile->tile, g_out, batch, head, gained);
   pegen_turned_rows both[2] = {{(const char *)rows, bytes, rows, bytes}, {(const char *)gained, bytes, gained, bytes}};
   pegen_attention_turn(t, both, tile->tile.queries, tile->tile.positions[0], PEGEN_ATTENTION_QUERIES);
-  pegen_attention_settle_rows(t, rows, t->w->queries);
-  pegen_attention_settle_rows(t, gained, t->w->queries);
+  pegen_attention_narrow_rows(t, rows, t->w->queries);
+  pegen_attention_narrow_rows(t, gained, t->w->queries);
   tile->tile.turner = t;
   tile->tile.out[0] = (char *)rows;
   tile->g_out = (const char *)gained;

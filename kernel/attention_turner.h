@@ -39,7 +39,7 @@ PEGEN_INTERNAL void pegen_attention_turner_begin(pegen_attention_turner *t, cons
 PEGEN_INTERNAL void pegen_attention_turner_narrow(pegen_attention_turner *t);
 PEGEN_INTERNAL void pegen_attention_turner_widen(pegen_attention_turner *t);
 /* `count` rows of head_dim float32 as tiles take them, in place. */
-static inline void pegen_attention_settle_rows(const pegen_attention_turner *t, float *rows, int64_t count) {
+static inline void pegen_attention_narrow_rows(const pegen_attention_turner *t, float *rows, int64_t count) {
   if (t->narrow && rows) t->narrow(rows, count);
 }
 /* What follows is of this head of q. */

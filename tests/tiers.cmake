@@ -29,7 +29,7 @@ set(DEFAULT_THOUGH_LONG
   "^(backward|append|slots|stack|shapes|denormals|attention_(asked|backward|fused|rows|pages|parts|sequences|split))$"
   "^(growth|interface)" "^explain(_numbers)?$" "^attention_(far|few|prefix|score_inputs|values)_sm_80$"
   "^compatibility" "^float_state_${native}$" "^bench_json$"
-  "^python_(formulas|papers|torch|torch_attention|jax|explore|packed|conform)$" "^(docs_.*|examples|specs_options)$"
+  "^python_(formulas.*|papers|torch.*|jax|explore|packed|conform)$" "^(docs_.*|examples|specs_options)$"
   "^check_(basis_dense3|floor_55)_x86-64-v3$" "^check_(append_to_.*|at_end_0_sm_90|learned_liere_8|bivectors_five)$")
 
 # The default tier leaves them out although the sanitizers' quick preset runs them.

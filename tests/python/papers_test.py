@@ -7,7 +7,7 @@ import unittest
 import numpy
 
 import pegen_kernels as pk
-from formulas_test import FAST, Formulas, cells, rows
+from formulas import FAST, Formulas, cells, rows
 
 POSES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "poses.lua"
 

@@ -4,18 +4,19 @@ python=$1 test=$2
 cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
 case $module in
-  kernel | hostile | formulas | papers | conform) modules="numpy" ;;
+  kernel* | hostile | formulas* | papers | conform) modules="numpy" ;;
   jax_sequences) modules="jax" ;;
   jax_cuda) modules="jax torch" ;;
   onnx) modules="numpy onnx" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   workbench) modules="numpy pandas altair vl_convert starlette uvicorn selenium" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
-  cuda | gpu | packed | products | distributed | engines | torch_attention | attention_gallery) modules="torch" ;;
+  cuda | gpu | packed | products | distributed | engines | attention_gallery) modules="torch" ;;
   conform_engines) modules="torch transformers torchvision timm diffusers jax" ;;
   checkpoints) modules="torch transformers torchvision timm diffusers" ;;
   models | like_model | transformers | config | vit | models_bench) modules="torch transformers torchvision timm" ;;
-  torch | jax | tvm_ffi) modules=$module ;;
+  torch*) modules="torch" ;;
+  jax | tvm_ffi) modules=$module ;;
   hub) modules="torch kernels huggingface_hub" ;;
   use_kernels) modules="torch kernels transformers torchvision timm" ;;
   *)

@@ -8,6 +8,7 @@
 
 enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEAST_WIDTH = 4 };
 
+/* Where keys and values come in panels, these and what they are made of share the nearest cache. */
 int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
       narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim,

@@ -61,8 +61,8 @@
  *                                          and changes of basis of more than 32 channels 256 more
  *     dense blocks                         128 up to 32 channels, 384 up to 64
  *     change of basis                      128 up to head_dim 64, 448 up to 128, which is its most
- *     attention                            100      192      512      1.7 MiB
- *     attention that rotates pairs         256      256      512      1.7 MiB
+ *     attention                            128      192      512      1.7 MiB
+ *     attention that rotates pairs         272      272      512      1.7 MiB
  *     attention whose values rotate        640      640      640      2.1 MiB
  *     a polynomial bias                    64 more, and 8 bytes a term and factor of operands; backward six times these
  *     a score that reads inputs            64 more; with parts of one coordinate of the key 128 more
