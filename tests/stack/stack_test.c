@@ -20,8 +20,7 @@
 
 enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, MORE_TOKENS = 208, KIB = 1024 };
 
-/* Of a call. Attention is called with more, too: few queries go another way, and no more keys have biases that batches
- * keep in common. */
+/* A call's. Attention is called with more, too: with as many keys as have biases that batches keep in common. */
 static int64_t tokens;
 
 /* ---- a call on a stack of its own ---- */
