@@ -549,7 +549,7 @@ bool attention_begins_terms(const adjoint_scatter *scatters, int i) {
 }
 
 bool attention_keeps_biases(const attention_plan *p) {
-  return p->by_tiles && !p->matrix && !p->turned && !attention_reads_inputs(p);
+  return p->by_tiles && !p->matrix && !p->turned; /* a bias that reads inputs is a score */
 }
 
 bool attention_keeps_pairs(const attention_plan *p) {

@@ -27,6 +27,12 @@ static void call_apart(fixture *f, const pegen_kernel *kernel, const attention_t
     args.q = window(f->memory, t->q, 0, b, b + 1);
     args.k = window(f->memory, t->k, 0, b, b + 1);
     args.v = window(f->memory, t->v, 0, b, b + 1);
+    const DLTensor **inputs = arena_array(f->memory, const DLTensor *, f->spec->n_inputs + 1);
+    for (int i = 0; i < f->spec->n_inputs; i++) {
+      int64_t at = t->inputs.tensors[i]->shape[0] > 1 ? b : 0;
+      inputs[i] = window(f->memory, t->inputs.tensors[i], 0, at, at + 1);
+    }
+    args.inputs = inputs;
     assert_int_equal(kernel->attention(&args, 0, 1), 0);
   }
 }
@@ -61,6 +67,7 @@ static void compare(const char *what) {
 TEST(tables) { compare("relative_bias_table"); }
 TEST(masks) { compare("more/swin heads=4"); }
 TEST(in_order) { compare("more/t5 heads=4"); }
+TEST(of_inputs) { compare("./bias_inputs"); }
 TEST(prefixed) { compare("relative_bias_table skip_tokens=2 head_dim=20"); }
 
 int main(void) { return run_listed(); }
