@@ -48,7 +48,6 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.seen = &w->seen;
   f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 || pegen_few_has_panel(f) ? 1 : 2);
   f->state = 0;
-  f->write = w->form->targets[target].write[w->call->type];
   if (pegen_few_has_panel(f)) pegen_attention_turner_begin(&f->turner, w, target);
   f->few.sinks = 1;
 }
@@ -139,23 +138,33 @@ static void take_queries(walk *f, int turns) {
   f->code->load(&f->few);
 }
 
+/* Where keys of a tensor of pages are: so that a key's number times `token` leads from there to a row, that of key `of`
+ * from number `key`. */
+static const char *place_rows(const walk *f, const char *rows, int64_t page, int64_t token, int64_t key, int64_t of) {
+  return (const char *)(pegen_paged_row(f->few.tile.pages, rows, page, token, of) - (uintptr_t)(key * token));
+}
+
 enum { LINE = 64 };
 
-/* Asks for rows [first, end) of a tensor that are read later, where they follow each other. */
-static void ask_for(const walk *f, const char *rows, const pegen_view *view, int64_t first, int64_t end) {
-  if (f->few.tile.pages) return;
-  for (int64_t row = first; row < pegen_smaller(end, f->most); row++)
-    for (int64_t at = 0; at < view->width; at += LINE)
-      __builtin_prefetch(rows + row * view->stride[PEGEN_TOKEN] + at, 0, 2);
+/* Asks for rows of a tile's keys, or of its values, that are read later. */
+static void ask_for(const walk *f, int of_values, int64_t first) {
+  const pegen_attention_tile *t = &f->w->tile;
+  const pegen_attention_pages *p = t->pages;
+  const char *rows = of_values ? t->v[0] : t->k[0];
+  int64_t token = of_values ? t->v_token : t->k_token, end = pegen_smaller(first + f->keys, f->most),
+          width = (of_values ? &f->w->call->v : &f->w->call->k)->width;
+  for (int64_t key = first; key < end; key++) {
+    const char *row = p ? place_rows(f, rows, of_values ? p->v_page : p->k_page, token, 0, key) : rows + key * token;
+    for (int64_t at = 0; at < width; at += LINE) __builtin_prefetch(row + at, 0, 2);
+  }
 }
 
 /* Keys of a tile, turned where their pairs are. */
 static void fill_panel(walk *f, int64_t first, int64_t count) {
   pegen_attention_fill(&f->turner, &f->panel, first, count, f->paired && f->w->form->turned);
   pegen_attention_use(&f->turner, &f->panel, first, &f->few.tile);
-  int64_t next = first + count, values = f->panel.values ? next : first;
-  ask_for(f, f->w->tile.k[0], &f->w->call->k, next, next + f->keys);
-  ask_for(f, f->w->tile.v[0], &f->w->call->v, values, values + f->keys);
+  ask_for(f, 0, first + count);
+  ask_for(f, 1, f->panel.values ? first + count : first);
 }
 
 /* Outputs turned back, as rows of the call's type. */
@@ -165,7 +174,8 @@ static void give_outputs(walk *f) {
   f->code->end(&f->few);
   pegen_attention_turn_back(&f->turner, f->row_room, width * (int64_t)sizeof(float), f->few.rows,
                             f->few.tile.positions[0], PEGEN_ATTENTION_QUERIES);
-  for (int64_t i = 0; i < f->few.rows; i++) f->write(f->row_room + i * width, f->out[i]);
+  for (int64_t i = 0; i < f->few.rows; i++)
+    f->turner.attention->write[f->w->call->type](f->row_room + i * width, f->out[i]);
 }
 
 /* ---- its keys ---- */
@@ -210,20 +220,15 @@ static void run_pair_scores(walk *f) {
 static void run_scores(walk *f) { run_blocks(f, f->code->scores, 0); }
 static void run_values(walk *f) { run_blocks(f, f->code->values, 1); }
 
-/* Where keys of a tensor of pages are: so that a key's number times `token` leads from there to a row, that of key `of`
- * from number `key`. */
-static const char *place_rows(const walk *f, const char *rows, int64_t page, int64_t token, int64_t key, int64_t of) {
-  return (const char *)(pegen_paged_row(f->few.tile.pages, rows, page, token, of) - (uintptr_t)(key * token));
-}
-
-/* What is asked for while keys from `key` on of a tile are read: as scores go, their values, and as values go, keys of
- * the next tile. So a tile's rows and as many again are to be in the nearest cache, and no more. */
+/* Where rows go through a panel, they are asked for as it is filled. Elsewhere: what is asked for while keys from `key`
+ * on of a tile are read: as scores go, their values, and as values go, keys of the next tile. So a tile's rows and as
+ * many again are to be in the nearest cache, and no more. */
 static void look_ahead(walk *f, int of_values, int64_t key, const char *k, const char *v) {
   pegen_attention_few *few = &f->few;
   const pegen_attention_pages *p = few->tile.pages;
   int64_t keys = f->keys, later = key + keys;
-  few->ahead_token = of_values ? f->w->call->k.stride[PEGEN_TOKEN] : few->tile.v_token;
-  if (f->panel.values) asked_already(f, of_values);
+  few->ahead_token = of_values ? few->tile.k_token : few->tile.v_token;
+  if (f->panel.keys) asked_already(f, of_values);
   else if (!p) few->ahead = of_values ? k + keys * few->ahead_token : v;
   else if (!of_values) few->ahead = place_rows(f, v, p->v_page, few->ahead_token, key, key);
   else if (later < f->most) few->ahead = place_rows(f, k, p->k_page, few->ahead_token, key, later);
@@ -239,7 +244,7 @@ static void end_decay(walk *f) {
 static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
   pegen_attention_few *few = &f->few;
   const pegen_attention_pages *p = (of_values ? f->panel.values : f->panel.keys) ? 0 : few->tile.pages;
-  const char *k = f->panel.keys ? f->w->tile.k[0] : few->tile.k[0], *v = few->tile.v[0];
+  const char *k = few->tile.k[0], *v = few->tile.v[0];
   int64_t first = few->first, count = few->count;
   float *scores = few->scores;
   if (!p) {
@@ -257,7 +262,8 @@ static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
     stage(f);
     if (of_values && key == first) end_decay(f);
   }
-  *(of_values ? few->tile.v : few->tile.k) = of_values ? v : k;
+  few->tile.k[0] = k;
+  few->tile.v[0] = v;
   few->first = first;
   few->count = count;
   few->scores = scores;

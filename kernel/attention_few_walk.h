@@ -23,7 +23,6 @@ typedef struct pegen_few_walk {
   pegen_attention_turner turner;
   pegen_attention_panel panel; /* of a tile's keys; keys NULL: they are read where they are */
   float *row_room; /* [row][head_dim] of q, and in the end of out */
-  pegen_attention_write_function *write; /* a row of out, of the call's type */
   double *leaves;      /* [heads of the group, or 1][n_leaves][lanes] */
   char *state;         /* of an item's rows */
   pegen_attention_few few;

@@ -555,7 +555,7 @@ bool attention_keeps_biases(const attention_plan *p) {
 bool attention_keeps_pairs(const attention_plan *p) {
   bool scatters = false;
   for (int i = 0; i < p->n_scatters; i++) scatters = scatters || p->scatter[i].leaf->op == EXPR_ELEMENT;
-  return scatters && p->by_tiles && !p->matrix && !p->turned && !p->mask;
+  return scatters && attention_keeps_biases(p) && !p->mask;
 }
 
 const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target) {

@@ -16,18 +16,12 @@ typedef struct compiled {
   const pegen_kernel *kernel;
 } compiled;
 
-static compiled compile_description(const char *what) {
+static compiled compile(const char *what) {
   compiled c = {.f = fixture_open(NULL, 11, "%s", what)};
   c.loaded = trial_load_gradients(c.f.memory, c.f.spec, c.f.targets[0], PEGEN_DTYPE_BF16, 2);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
   return c;
-}
-
-static compiled compile(const char *head_dim, const char *value_dim) {
-  char what[64];
-  snprintf(what, sizeof what, "attention head_dim=%s value_dim=%s", head_dim, value_dim);
-  return compile_description(what);
 }
 
 static void finish(compiled *c) {
@@ -78,7 +72,7 @@ static void place(compiled *c, attention_trial *t) {
 /* Two keys have the values 1 and -1, and the second weighs 2^-10 less: rounded to bfloat16 both weigh the same. */
 static void are_used_by(const char *what) {
   enum { TOKENS = 40 };
-  compiled c = compile_description(what);
+  compiled c = compile(what);
   attention_trial t = fill(&c, (attention_sizes){1, 2, 2, TOKENS, 2}, ROWS_BHND);
   place(&c, &t);
   t.scale = 1;
@@ -107,7 +101,7 @@ TEST(are_used_by_turned_rows) {
 
 /* What came in for two queries cancels where their weights are alike, as they are rounded: .5 and .5 + 2^-12. */
 static void gradients_use(const char *what) {
-  compiled c = compile_description(what);
+  compiled c = compile(what);
   attention_trial t = fill(&c, (attention_sizes){1, 2, 2, 2, 2}, ROWS_BHND);
   t.scale = 1;
   place(&c, &t);
@@ -143,7 +137,7 @@ static DLTensor *reordered(arena *a, const DLTensor *of) {
 
 /* Rows that are 4096 bytes apart are copied first: the same bits as without. */
 TEST(copied_rows) {
-  compiled c = compile("64", "64");
+  compiled c = compile("attention head_dim=64 value_dim=64");
   attention_trial t = fill(&c, (attention_sizes){1, 32, 32, 40, 71}, ROWS_BNHD);
   DLTensor *out = call(&c, &t, 1);
   compare(&c, &t, out);
@@ -164,7 +158,7 @@ TEST(copied_rows) {
 /* Keys that a query does not see leave no trace in it, the other one of a pair too. */
 TEST(unseen_keys) {
   enum { TOKENS = 75, WIDTH = 34 };
-  compiled c = compile("34", "34");
+  compiled c = compile("attention head_dim=34 value_dim=34");
   for (int64_t spoilt = 50; spoilt < 52; spoilt++) {
     attention_trial t = fill(&c, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, ROWS_BHND);
     t.causal = true;
@@ -194,7 +188,7 @@ TEST(unseen_keys) {
 /* A key that is seen keeps what it holds, also where it is the last one and has no partner. */
 TEST(infinite_values) {
   static const int64_t keys[] = {37, 38};
-  compiled c = compile("32", "32");
+  compiled c = compile("attention head_dim=32 value_dim=32");
   for (int i = 0; i < 2; i++) {
     attention_trial t = fill(&c, (attention_sizes){1, 1, 1, 40, keys[i]}, ROWS_BHND);
     DLTensor *good = call(&c, &t, 1);

@@ -47,13 +47,6 @@ static ir_value state_of(const attention_emitter *e, ir_value states, ir_value r
   return nth(e->b, states, row, pegen_few_state_bytes(e->p->value_dim));
 }
 
-/* A pointer of row `index`. */
-static ir_value row_pointer(const attention_emitter *e, size_t offset, ir_value index) {
-  ir *b = e->b;
-  ir_value all = ir_offset_const(b, e->tile, (int64_t)offset);
-  return ir_load(b, b->ptr, nth(b, all, index, 8), 8);
-}
-
 /* ---- begin ---- */
 
 static void emit_query(const attention_emitter *e, const few_row *row, ir_value from, ir_value to) {
@@ -80,7 +73,7 @@ static void emit_load(attention_emitter *e, unsigned dtypes) {
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "load", 0));
   few_row row = few_row_of(e, dtypes, e->p->head_dim);
   ir_value to = nth(e->b, FEW(e, queries, e->b->ptr), rows.index, few_query_bytes(e->p));
-  emit_query(e, &row, row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
+  emit_query(e, &row, few_row_pointer(e, offsetof(pegen_attention_few, q), rows.index), to);
   close_rows(e, rows);
 }
 
@@ -92,8 +85,7 @@ static void emit_begin(attention_emitter *e) {
   ir_value maximum = ir_offset_const(b, state, few_maximum_offset(e->p)), most, sum, has = {NULL};
   attention_emitter of = *e;
   if (e->p->sink) { /* which keys in chunks have once, where they are merged */
-    ir_value leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves));
-    of.leaves = ir_load(b, b->ptr, nth(b, leaves, rows.index, 8), 8);
+    of.leaves = few_row_pointer(e, offsetof(pegen_attention_few, leaves), rows.index);
     has = ir_compare_int(b, "ne", FEW(e, sinks, b->i64), e->zero);
   }
   emit_nothing_seen(&of, has, &most, &sum);
@@ -167,7 +159,7 @@ static void emit_lse(attention_emitter *e) {
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index), sum = sum_at(e, state),
            maximum = ir_load(b, b->f32, ir_offset_const(b, state, few_maximum_offset(e->p)), 4);
   ir_value lse = attention_lse(e, maximum, (ir_value){NULL}, sum),
-           to = row_pointer(e, offsetof(pegen_attention_few, lse), rows.index);
+           to = few_row_pointer(e, offsetof(pegen_attention_few, lse), rows.index);
   ir_store(b, lse, to, 4, false);
   close_rows(e, rows);
 }
@@ -177,7 +169,7 @@ static void emit_end(attention_emitter *e, unsigned dtypes) {
   ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "end", 0));
   few_row row = few_row_of(e, dtypes, e->p->value_dim);
   ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index), sum = sum_at(e, state);
-  emit_out(e, &row, state, sum, row_pointer(e, offsetof(pegen_attention_few, out), rows.index));
+  emit_out(e, &row, state, sum, few_row_pointer(e, offsetof(pegen_attention_few, out), rows.index));
   close_rows(e, rows);
 }
 
@@ -198,11 +190,11 @@ void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_targ
   e.shape.keys = 2 * attention_few_keys(p, target);
   unsigned f32 = 1u << NUMBER_F32, of_keys = p->turned || p->matrix ? f32 : dtypes,
            of_values = p->turns_values ? f32 : dtypes;
-  bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
   emit_begin(&e);
   emit_load(&e, of_keys);
   for (int rows = 1; rows <= attention_few_block(target); rows++) {
-    if (plains || !p->matrix) emit_few_scores(&e, emit_few_name(a, target, "scores", rows), of_keys, rows);
+    if (!p->matrix || p->spec->skip_tokens > 0)
+      emit_few_scores(&e, emit_few_name(a, target, "scores", rows), of_keys, rows);
     emit_few_values(&e, emit_few_name(a, target, "values", rows), of_values, rows);
   }
   if (p->matrix) emit_few_pair_scores(&e, emit_few_name(a, target, "pair_scores", 0));

@@ -72,6 +72,8 @@ ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i,
 /* Stores as many registers as the place has. */
 void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, const ir_value *x);
 
+/* The pointer of row `index` in an array of the driver's struct that begins at `offset`. */
+ir_value few_row_pointer(const attention_emitter *e, size_t offset, ir_value index);
 /* Bytes between rows: of queries, of scores, and of the decay. */
 int64_t few_query_bytes(const attention_plan *p);
 enum { FEW_SCORE_BYTES = PEGEN_FEW_KEYS * 4, FEW_DECAY_BYTES = PEGEN_ATTENTION_PITCH * 4 };

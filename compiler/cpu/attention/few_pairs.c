@@ -13,7 +13,6 @@
 typedef struct pair_scores {
   attention_emitter e;         /* whose queries are the columns of keys: [head_dim][keys] */
   ir_value row, shared;        /* i64: the first row; how many there are */
-  ir_value q;                  /* pointers to float32 rows of queries, of the first row on */
   ir_value scores;             /* of the first row */
   ir_value vector;             /* i64: the register of keys */
   ir_value wide[SPEC_MAX_AXES]; /* displacements of its keys, lanes of float64 */
@@ -21,8 +20,9 @@ typedef struct pair_scores {
 
 /* ---- a row ---- */
 
+/* The float32 row of a query. */
 static ir_value row_of(const pair_scores *s, ir_value index) {
-  return ir_load(s->e.b, s->e.b->ptr, nth(s->e.b, s->q, index, 8), 8);
+  return few_row_pointer(&s->e, offsetof(pegen_attention_few, q), add(s->e.b, s->row, index));
 }
 
 static ir_value score_at(const pair_scores *s, ir_value index) {
@@ -107,11 +107,8 @@ void emit_few_pair_scores(attention_emitter *of, const char *name) {
   attention_emitter *e = &s.e;
   int room = key_places_room(&e->shape);
   key_tile t = {.first = FEW(e, first, b->i64), .count = FEW(e, count, b->i64)};
-  ir_value registers = attention_groups(b, t.count, e->shape.lanes),
-           leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves)),
-           q = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, q));
-  e->leaves = ir_load(b, b->ptr, nth(b, leaves, s.row, 8), 8);
-  s.q = nth(b, q, s.row, 8);
+  ir_value registers = attention_groups(b, t.count, e->shape.lanes);
+  e->leaves = few_row_pointer(e, offsetof(pegen_attention_few, leaves), s.row);
   s.scores = nth(b, FEW(e, scores, b->ptr), s.row, FEW_SCORE_BYTES);
   e->shape.queries = room;
   e->queries = ir_alloca(b, (int64_t)e->p->head_dim * room * 4, CACHE_LINE);

@@ -132,6 +132,11 @@ void emit_few_store(const attention_emitter *e, const few_row *row, const few_pl
   }
 }
 
+ir_value few_row_pointer(const attention_emitter *e, size_t offset, ir_value index) {
+  ir_value all = ir_offset_const(e->b, e->tile, (int64_t)offset);
+  return ir_load(e->b, e->b->ptr, nth(e->b, all, index, 8), 8);
+}
+
 int64_t few_query_bytes(const attention_plan *p) { return (int64_t)attention_pitch(p->head_dim) * 4; }
 
 int64_t few_maximum_offset(const attention_plan *p) { return (int64_t)attention_pitch(p->value_dim) * 4; }

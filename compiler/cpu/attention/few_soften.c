@@ -163,8 +163,7 @@ static void displace(soften_row *row, ir_value index, ir_value is_far) {
 static void begin_bias(soften_row *row, ir_value index) {
   attention_emitter *e = &row->e;
   ir *b = e->b;
-  ir_value leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves));
-  e->leaves = ir_load(b, b->ptr, nth(b, leaves, index, 8), 8);
+  e->leaves = few_row_pointer(e, offsetof(pegen_attention_few, leaves), index);
   row->fixed = delta_memo(e);
   delta_emitter d = delta_emitter_create(e, row->fixed);
   emit_expr_fixed(&d.walker, e->p->score ? e->p->score : e->p->bias);
