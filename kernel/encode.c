@@ -249,10 +249,13 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 static pegen_encode_function *function_of(const pegen_target_code *target, const pegen_tuning *tuning,
                                           const pegen_stream *const *streams, int n, int *streaming) {
   int64_t type = streams[0]->in_type, other = type;
-  for (int i = 0; i < n; i++)
+  int kind = *streaming;
+  for (int i = 0; i < n; i++) {
     if (pegen_converts(streams[i])) other = streams[i]->out_type;
+    if (streams[i]->norm) kind = 2;
+  }
   if (other == type) {
-    pegen_encode_function *rounding = type == PEGEN_NUMBER_BF16 && tuning->rounds ? target->rounding[*streaming] : 0;
+    pegen_encode_function *rounding = type == PEGEN_NUMBER_BF16 && tuning->rounds ? target->rounding[kind] : 0;
     return rounding ? rounding : target->encode[type][*streaming];
   }
   *streaming = 0;

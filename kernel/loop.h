@@ -129,7 +129,9 @@ typedef struct pegen_target_code {
   pegen_prepare_function *prepare; /* NULL for kernels without operands */
   pegen_encode_function
       *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
-  pegen_encode_function *rounding[2]; /* bfloat16 that the processor rounds (tuning->rounds); NULL: none of its own */
+  /* bfloat16 that the processor rounds (tuning->rounds): [cached stores, streaming stores, cached stores of rows that
+   * are normalised]; NULL: none of its own */
+  pegen_encode_function *rounding[3];
   pegen_values_function *values; /* NULL: nothing depends on the token */
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */

@@ -656,7 +656,11 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
   }
   const char *name = k->out == dtype ? emit_encode_name(a, target, dtype, k->streaming)
                                      : emit_converting_name(a, target, dtype, k->out);
-  if (k->rounds) name = emit_rounding_encode_name(a, target, k->streaming);
+  if (k->rounds)
+    name = emit_rounding_encode_name(a, target,
+                                     k->streaming    ? ROUNDING_STREAMING
+                                     : k->normalises ? ROUNDING_NORMALISED
+                                                     : ROUNDING_CACHED);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
   e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);

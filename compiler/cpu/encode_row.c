@@ -31,8 +31,7 @@ bool encode_is_of_part(const encode_emitter *e, const program_op *op, int part) 
  * are in no block keep what they had. rows: the arguments of the op. */
 static row_vectors map_vectors(row_emitter *r, int group, const program_op *op, const row_vectors *const *rows) {
   const plan_tile *t = r->t;
-  row_vectors y = {arena_array(r->memory, ir_value, t->n_vectors), arena_array(r->memory, bool, t->n_vectors),
-                   arena_array(r->memory, bool, t->n_vectors)};
+  row_vectors y = emit_vectors_new(r);
   const row_vectors *last = rows[op->n_arguments - 1];
   for (int j = 0; j < t->n_vectors; j++) {
     if (t->group[j] != group) continue;

@@ -292,10 +292,8 @@ void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target
                              PEGEN_ATTENTION_TURNED_ROTORS});
 }
 
-/* Whether rows in bfloat16 have functions that round by the processor's instruction. Rounding is half of a plane's
- * work; larger blocks multiply more, and were no faster for it. */
-static bool has_rounding(const row_code *row, const cpu_target *target) {
-  if (!target->dots) return false;
+/* Normalised rows of larger blocks round by integers: a function for both kinds would leave too few registers. */
+static bool has_planes(const row_code *row) {
   for (int i = 0; i < row->n_parts; i++)
     if (row->part[i].p->spec->n_components != 2) return false;
   return true;
@@ -307,7 +305,8 @@ static void emit_rounding_encoders(ir *b, arena *a, const program *scheduled, co
   b->target_features = target_dot_features(a, target);
   for (int streaming = 0; streaming <= target->has_streaming; streaming++)
     emit_encode(b, a,
-                &(encode_kind){scheduled, row, target, NUMBER_BF16, NUMBER_BF16, streaming, !streaming, NULL, true, 0});
+                &(encode_kind){scheduled, row, target, NUMBER_BF16, NUMBER_BF16, streaming,
+                               !streaming && has_planes(row), NULL, true, 0});
   b->target_features = target->features;
 }
 
@@ -329,7 +328,7 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
     if (!(dtypes & 1u << dtype)) continue;
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, false, 0});
-    if (dtype == NUMBER_BF16 && has_rounding(&row, target)) emit_rounding_encoders(b, a, scheduled, &row, target);
+    if (dtype == NUMBER_BF16 && target->dots) emit_rounding_encoders(b, a, scheduled, &row, target);
     if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
   }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)

@@ -18,6 +18,9 @@
 
 enum { CACHE_LINE = 64 };
 
+/* Permutations of lanes that a pair must save for one of words to be fewer instructions. */
+enum { LEAST_OF_WORDS = 3 };
+
 int emit_gather_source(gather_request *g, ir_value v) {
   for (int i = 0; i < g->count; i++)
     if (g->vectors[i].ptr == v.ptr) return i;
@@ -199,30 +202,40 @@ static bool is_second(const plan_tile *t, int vector) {
   return t->pair && t->pair[vector] >= 0 && t->pair[vector] < vector;
 }
 
-static void load_channels(row_emitter *r, ir_value row, int j, ir_value *x) {
+static void load_channels(row_emitter *r, ir_value row, int j, row_vectors *x) {
+  ir *b = r->b;
   ir_value at = at_channel(r, row, r->t->start[j], r->dtype);
-  if (is_pair(r->t, j)) emit_load_channel_pair(r->b, r->target->native, r->dtype, r->t->width, at, x);
-  else x[0] = emit_load_channels(r->b, r->target->native, r->dtype, r->t->width, at);
+  if (!is_pair(r->t, j)) {
+    x->lanes[j] = emit_load_channels(b, r->target->native, r->dtype, r->t->width, at);
+    return;
+  }
+  ir_value words = ir_load(b, ir_vector(b, r->t->width, b->i32), at, number_bytes(r->dtype));
+  emit_unpack_pair(b, words, x->lanes + j);
+  x->numbers[j] = ir_bitcast_lanes(b, words, ir_vector(b, 2 * r->t->width, b->bf16));
 }
 
-/* A pair of vectors may hold channels that stay as they are, to the bit: the processor's rounding would flush subnormal
- * numbers there. */
-static unsigned native_of_pair(const row_emitter *r, int j) {
-  bool rounds = r->rounds;
-  for (int half = 0; half < 2; half++)
-    for (int i = 0; i < r->t->width; i++)
-      rounds = rounds && !plan_is_identity(r->p, plan_tile_channel(r->t, j + half, i));
-  return r->target->native | (rounds ? NUMBER_BIT(NUMBER_BF16) : 0);
+/* A pair in memory's order. Channels that stay as they are, to the bit, are those that were loaded: the processor's
+ * rounding would flush subnormal numbers. */
+static ir_value rounded_pair(row_emitter *r, const row_vectors *y, int j, bool nan_is_cut) {
+  ir *b = r->b;
+  bool stays[2 * GATHER_MAX_LANES], some = false;
+  for (int i = 0; i < 2 * r->t->width; i++)
+    some |= stays[i] = plan_is_identity(r->p, plan_tile_channel(r->t, j + i % 2, i / 2));
+  unsigned native = r->target->native | (r->rounds && (!some || y->numbers[j].ptr) ? NUMBER_BIT(NUMBER_BF16) : 0);
+  ir_value words = emit_pack_pair(b, native, r->out, y->lanes + j, nan_is_cut);
+  if (!some || !words.ptr || !(native & NUMBER_BIT(NUMBER_BF16))) return words;
+  return ir_select(b, ir_bools(b, 2 * r->t->width, stays), y->numbers[j], words);
 }
 
 static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, int j) {
   ir *b = r->b;
   const ir_value *x = y->lanes + j;
-  bool pair = is_pair(r->t, j), nan_is_cut = pair && y->nan_is_cut[j] && y->nan_is_cut[j + 1];
-  ir_value at = at_channel(r, row, r->t->start[j], r->out);
-  if (pair && r->out == r->dtype) {
-    emit_store_channel_pair(b, native_of_pair(r, j), r->out, x, at,
-                            (r->streaming ? STORE_STREAMING : 0) | (nan_is_cut ? STORE_CUT_NAN : 0));
+  bool pair = is_pair(r->t, j);
+  ir_value at = at_channel(r, row, r->t->start[j], r->out), words = {NULL};
+  if (pair && r->out == r->dtype) words = rounded_pair(r, y, j, y->nan_is_cut[j] && y->nan_is_cut[j + 1]);
+  if (words.ptr) {
+    int bytes = number_bytes(r->out);
+    ir_store(b, words, at, r->streaming ? 2 * r->t->width * bytes : bytes, r->streaming);
     return;
   }
   for (int i = 0; i <= pair; i++) {
@@ -232,15 +245,49 @@ static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, i
   }
 }
 
-/* Null where no lane takes anything. skips: lanes that are known to stay as they are take nothing. */
-static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int term, int j, bool skips) {
+/* Numbers of a pair as a term takes them, in memory's order; false where some of them are not those of memory. */
+static bool request_numbers(row_emitter *r, const row_vectors *x, int term, int first, gather_request *g) {
   const plan_tile *t = r->t;
+  *g = (gather_request){.width = 2 * t->width};
+  for (int i = 0; i < g->width; i++) {
+    int channel = plan_tile_channel(t, first + i % 2, i / 2), source = plan_source(r->p, term, channel);
+    g->from[i] = -1;
+    if (source < 0 || plan_is_identity(r->p, channel)) continue;
+    int lane, vector = plan_tile_vector(t, source, first, &lane), of = t->pair[vector];
+    if (of < 0 || !x->numbers[of].ptr || !x->kept[vector]) return false;
+    g->from[i] = emit_gather_source(g, x->numbers[of]);
+    g->lane[i] = 2 * lane + vector - of;
+  }
+  return true;
+}
+
+/* A pair of a term by permutations of words, where these and two instructions that take a word apart are fewer than
+ * permutations of lanes; else nothing. */
+static bool permuted_as_words(row_emitter *r, const row_vectors *x, int term, int first, ir_value *y) {
+  gather_request g;
+  int moves = plan_moves(r->p, r->t, term, first) + plan_moves(r->p, r->t, term, first + 1);
+  if (!r->rounds || moves < LEAST_OF_WORDS || !request_numbers(r, x, term, first, &g)) return false;
+  if (moves < LEAST_OF_WORDS + g.count - 2) return false;
+  ir *b = r->b;
+  /* Without a fence LLVM makes a permutation, with a table, for the lower halves and another for the upper ones. */
+  ir_value v = ir_bitcast_lanes(b, emit_gather(b, &g), ir_vector(b, r->t->width, b->f32));
+  v = ir_intrinsic(b, "llvm.arithmetic.fence", ir_type(v), 1, &v);
+  emit_unpack_pair(b, ir_cast(b, "arith.bitcast", v, b->i32), y);
+  return true;
+}
+
+/* Null where no lane takes anything. skips: lanes that are known to stay as they are take nothing. */
+static ir_value permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j, bool skips) {
+  const plan_tile *t = r->t;
+  int first = t->pair ? t->pair[j] : -1;
+  ir_value two[2];
+  if (first >= 0 && skips && permuted_as_words(r, x, term, first, two)) return two[j - first];
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
     int channel = plan_tile_channel(t, j, i), source = plan_source(p, term, channel);
     g.from[i] = -1;
     if (source < 0 || (skips && plan_is_identity(p, channel))) continue;
-    g.from[i] = emit_gather_source(&g, x[plan_tile_vector(t, source, j, &g.lane[i])]);
+    g.from[i] = emit_gather_source(&g, x->lanes[plan_tile_vector(t, source, j, &g.lane[i])]);
   }
   return g.count ? emit_gather(r->b, &g) : (ir_value){NULL};
 }
@@ -248,7 +295,7 @@ static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int t
 ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j) {
   /* What a channel is multiplied with: one whose own row of the matrix is the identity's may turn others (a boost along
    * a null vector, a translation). */
-  return permuted(r, p, x->lanes, term, j, false);
+  return permuted(r, p, x, term, j, false);
 }
 
 /* Lanes that a term leaves alone although other terms change them: a coefficient of 0 there would
@@ -296,7 +343,7 @@ static ir_value emit_term(row_emitter *r, ir_value coefficients, ir_value channe
 
 /* y of vector j, coefficients multiplied with channels or added to them; a null value where every lane is the input's.
  */
-static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j) {
+static ir_value transformed(row_emitter *r, bool adds, const row_vectors *x, int j) {
   ir *b = r->b;
   const plan_tile *t = r->t;
   bool mask[GATHER_MAX_LANES];
@@ -315,7 +362,7 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   }
   bool some = false;
   for (int i = 0; i < t->width; i++) some |= mask[i] = plan_is_identity(r->p, plan_tile_channel(t, j, i));
-  return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x[j], y) : y;
+  return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x->lanes[j], y) : y;
 }
 
 ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights) {
@@ -334,9 +381,10 @@ static void normalise(row_emitter *r, int j, ir_value *x) {
   }
 }
 
-static row_vectors new_vectors(row_emitter *r) {
-  return (row_vectors){arena_array(r->memory, ir_value, r->t->n_vectors), arena_array(r->memory, bool, r->t->n_vectors),
-                       arena_array(r->memory, bool, r->t->n_vectors)};
+row_vectors emit_vectors_new(row_emitter *r) {
+  int count = r->t->n_vectors;
+  return (row_vectors){arena_array(r->memory, ir_value, count), arena_array(r->memory, ir_value, count),
+                       arena_array(r->memory, bool, count), arena_array(r->memory, bool, count)};
 }
 
 /* Whether all that a vector's lanes can be is what arithmetic made of loaded channels and of coefficients. */
@@ -348,22 +396,25 @@ static bool is_made_of_loaded(const row_emitter *r, int group, const row_vectors
 }
 
 row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in) {
-  row_vectors x = new_vectors(r);
+  row_vectors x = emit_vectors_new(r);
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
     x.kept[j] = !r->weights.ptr;
     if (is_second(r->t, j)) continue;
-    load_channels(r, in, j, x.lanes + j);
-    if (r->weights.ptr) normalise(r, j, x.lanes + j);
+    load_channels(r, in, j, &x);
+    if (!r->weights.ptr) continue;
+    normalise(r, j, x.lanes + j);
+    x.numbers[j] = (ir_value){NULL};
   }
   return x;
 }
 
 static row_vectors transformed_vectors(row_emitter *r, int group, bool adds, const row_vectors *x) {
-  row_vectors y = new_vectors(r);
+  row_vectors y = emit_vectors_new(r);
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
-    y.lanes[j] = transformed(r, adds, x->lanes, j);
+    y.lanes[j] = transformed(r, adds, x, j);
+    y.numbers[j] = x->numbers[j];
     y.nan_is_cut[j] = y.lanes[j].ptr && is_made_of_loaded(r, group, x, j);
     if (y.lanes[j].ptr) continue;
     y.lanes[j] = x->lanes[j];

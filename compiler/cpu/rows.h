@@ -4,7 +4,7 @@
 #include "cpu/rotors.h"
 #include "mlir/number.h"
 
-enum { GATHER_MAX_LANES = 16, GATHER_MAX_SOURCES = GATHER_MAX_LANES };
+enum { GATHER_MAX_LANES = 32, GATHER_MAX_SOURCES = 16 };
 
 /* Lanes to be gathered: lane i is lane `lane[i]` of vectors[from[i]]; from -1: any value. */
 typedef struct gather_request {
@@ -33,7 +33,7 @@ typedef struct row_emitter {
   ir_value gain;       /* float32, of rows that are converted */
   ir_value weights;    /* pointer to float32 [head_dim], of rows that are normalised; null: of rows as they are */
   ir_value factor;     /* float32, of rows that are normalised: one over the root of their mean square */
-  bool rounds;         /* bfloat16 by the processor's own instruction, in vectors that turn as a whole */
+  bool rounds;         /* bfloat16 by the processor's own instruction, and its channels are permuted as words */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
   bool cuts_nan;       /* coefficients are loaded by math_cut_nan, so that rows need not look for NaN */
@@ -46,13 +46,17 @@ void emit_load_slots(row_emitter *r, ir_value coefficients);
 /* and those of one (i64), in the place of chunk 0's. */
 void emit_load_chunk(row_emitter *r, ir_value chunk);
 
-/* A row in registers, or a group of its vectors (plan_tile) that are loaded before any is stored. */
+/* A row in registers, or a group of its vectors (plan_tile) that are loaded before any is stored. Numbers stay
+ * with vectors whose channels in no block are the row's. */
 typedef struct row_vectors {
   ir_value *lanes; /* [n_vectors] */
+  ir_value *numbers; /* [n_vectors]: a pair's channels as they lie in memory, at its first vector; null elsewhere */
   bool *kept;      /* [n_vectors]: as they were loaded */
   bool *nan_is_cut; /* [n_vectors]: NaN are as math_cut_nan leaves them */
 } row_vectors;
 
+/* Arrays for a row's vectors, all null. */
+row_vectors emit_vectors_new(row_emitter *r);
 /* What the ops of a program do to the vectors of one group. */
 row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in);
 row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x);

@@ -67,7 +67,7 @@ static bool reads_natively(unsigned native, int type) { return native & NUMBER_B
 /* ---- vectors, as processors have them ---- */
 
 /* The upper half of a word, and the lower one moved up, are float32 without more ado. */
-static void unpack_upper_halves(ir *b, ir_value word, ir_value *x) {
+void emit_unpack_pair(ir *b, ir_value word, ir_value *x) {
   x[0] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", word, like(b, word, 16)), b->f32);
   x[1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", word, like(b, word, 0xffff0000ll)), b->f32);
 }
@@ -106,7 +106,7 @@ static ir_value further(ir *b, int type, int width, ir_value at) {
 
 void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_value at, ir_value *x) {
   if (conversions[type].above) {
-    unpack_upper_halves(b, ir_load(b, ir_vector(b, width, b->i32), at, number_bytes(type)), x);
+    emit_unpack_pair(b, ir_load(b, ir_vector(b, width, b->i32), at, number_bytes(type)), x);
     return;
   }
   x[0] = emit_load_channels(b, native, type, width, at);
@@ -149,19 +149,22 @@ static ir_value pack_rounded(ir *b, const ir_value *x) {
   return ir_shuffle(b, both, both, 2 * AVX512_LANES, in_order);
 }
 
-void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at, unsigned how) {
-  bool streaming = how & STORE_STREAMING;
-  bool turns = number_takes_turns(type);
+ir_value emit_pack_pair(ir *b, unsigned native, int type, const ir_value *x, bool nan_is_cut) {
   bool rounds = native & NUMBER_BIT(type);
-  if (turns && (!rounds || ir_lanes(x[0]) == AVX512_LANES)) {
-    int bytes = number_bytes(type);
-    ir_value words = rounds ? pack_rounded(b, x) : pack_upper_halves(b, type, x, how & STORE_CUT_NAN);
-    ir_store(b, words, at, streaming ? 2 * ir_lanes(x[0]) * bytes : bytes, streaming);
+  if (!number_takes_turns(type) || (rounds && ir_lanes(x[0]) != AVX512_LANES)) return (ir_value){NULL};
+  return rounds ? pack_rounded(b, x) : pack_upper_halves(b, type, x, nan_is_cut);
+}
+
+void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at) {
+  ir_value words = emit_pack_pair(b, native, type, x, false);
+  if (words.ptr) {
+    ir_store(b, words, at, number_bytes(type), false);
     return;
   }
   for (int half = 0; half < 2; half++) {
     ir_value to = half ? further(b, type, ir_lanes(x[0]), at) : at;
-    emit_store_channels(b, native, type, turns ? emit_in_order(b, x, half) : x[half], to, streaming);
+    ir_value v = number_takes_turns(type) ? emit_in_order(b, x, half) : x[half];
+    emit_store_channels(b, native, type, v, to, false);
   }
 }
 
@@ -193,7 +196,7 @@ ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits) {
 void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value *x) {
   int count = 4 / number_bytes(type);
   if (conversions[type].above) {
-    unpack_upper_halves(b, word, x);
+    emit_unpack_pair(b, word, x);
     return;
   }
   ir_value single = ir_elements(b, ir_vector(b, 1, b->i32), 1, &word),

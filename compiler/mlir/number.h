@@ -19,9 +19,13 @@ void emit_store_channels(ir *b, unsigned native, int type, ir_value v, ir_value 
  * upper half of a float32 those of even numbers and those of odd ones, an instruction each. What is stored as a pair
  * goes back in the tensor's order. */
 void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_value at, ir_value *x);
-void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at, unsigned how);
-enum { STORE_STREAMING = 1, STORE_CUT_NAN = 2 }; /* how; the latter: NaN are as math_cut_nan leaves them */
+void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at);
 bool number_takes_turns(int type); /* a pair is of even numbers and of odd ones */
+/* A pair of a type that takes turns from words (i32) of two numbers, the even one in the lower half. */
+void emit_unpack_pair(ir *b, ir_value words, ir_value *x);
+/* A pair in memory's order, rounded, in elements of any size; null where it is not stored as a whole. nan_is_cut: NaN
+ * are as math_cut_nan leaves them. */
+ir_value emit_pack_pair(ir *b, unsigned native, int type, const ir_value *x, bool nan_is_cut);
 /* The even or the odd lanes of two registers in the tensor's order, and the lower or the upper half of two whose lanes
  * take turns. */
 ir_value emit_taking_turns(ir *b, const ir_value *x, int odd);

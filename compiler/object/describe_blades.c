@@ -31,7 +31,7 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[2];
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[ROUNDING_KINDS];
     bool alike = true; /* rows of gradients turn as others do */
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++) {
       LLVMValueRef own = describe_function(d, emit_encode_name(a, of_rows[i], e / 2, e % 2));
@@ -39,7 +39,9 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
       encode[e] = LLVMIsNull(own) ? describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2)) : own;
     }
     const cpu_target *of_rounding = alike ? targets[i] : of_rows[i];
-    for (int e = 0; e < 2; e++) rounding[e] = describe_function(d, emit_rounding_encode_name(a, of_rounding, e));
+    for (int e = 0; e < ROUNDING_KINDS; e++)
+      rounding[e] = describe_function(d, emit_rounding_encode_name(a, of_rounding, e));
+    if (LLVMIsNull(rounding[ROUNDING_CACHED])) rounding[ROUNDING_CACHED] = rounding[ROUNDING_NORMALISED];
     rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, encode),
                        F(rounding, rounding), CODE(values, emit_values_name(a, targets[i])),
                        F(converting, by_types(d, of_rows[i], "converting", emit_converting_name)),

@@ -44,8 +44,7 @@ static bool may_pair(const plan *p, const plan_tile *t, int first) {
   return true;
 }
 
-/* Instructions that bring the channels of a term into a vector's lanes: one for two vectors, one for each one more. */
-static int moves_of(const plan *p, const plan_tile *t, int term, int vector) {
+int plan_moves(const plan *p, const plan_tile *t, int term, int vector) {
   bool in_place = true;
   int sources = 0, lane, source_of[MOST_LANES];
   if (t->slot[term * t->n_vectors + vector] == PLAN_ABSENT) return 0;
@@ -63,7 +62,7 @@ static int moves_of(const plan *p, const plan_tile *t, int term, int vector) {
 static int count_moves(const plan *p, const plan_tile *t) {
   int count = 0;
   for (int k = 0; k < p->n_terms; k++)
-    for (int j = 0; j < t->n_vectors; j++) count += moves_of(p, t, k, j);
+    for (int j = 0; j < t->n_vectors; j++) count += plan_moves(p, t, k, j);
   return count;
 }
 

@@ -96,6 +96,8 @@ plan_tile *plan_tile_looped(arena *a, const plan *p, int width, int least);
 /* A tile of the same vectors, for types whose rows are read and written by pairs for less; the tile itself where
  * bringing channels together would take what that saves. Slots hold coefficients in order. */
 const plan_tile *plan_tile_in_pairs(arena *a, const plan *p, const plan_tile *t);
+/* Instructions that bring the channels of a term into a vector's lanes: one for two vectors, one for each one more. */
+int plan_moves(const plan *p, const plan_tile *t, int term, int vector);
 /* The channel in a lane. */
 int plan_tile_channel(const plan_tile *t, int vector, int lane);
 /* Which vector holds a channel: the one that asks, or its pair, where it can be, for then no shuffle is needed. */

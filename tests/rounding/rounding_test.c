@@ -21,7 +21,9 @@ static const char *const LINES[] = {
     "rope_mixed heads=3",
     "rope_axial",
     "geope2d",
-    "geope3d head_dim=80",
+    "geope3d",             /* one channel of a pair stays */
+    "geope3d head_dim=80", /* the last vector is in no pair */
+    "geope3d head_dim=128",
     "care",
     "quatro heads=3",
     "sincos",

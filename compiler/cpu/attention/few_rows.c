@@ -126,7 +126,7 @@ void emit_few_store(const attention_emitter *e, const few_row *row, const few_pl
     if (!(row->dtypes >> type & 1)) continue;
     ir_branch branch = ir_if(e->b, is_type(e, row, type));
     ir_value at = place_from(e, row, place, place->row, type);
-    if (place->is_pair) emit_store_channel_pair(e->b, e->target->native, type, x, at, 0);
+    if (place->is_pair) emit_store_channel_pair(e->b, e->target->native, type, x, at);
     else emit_store_channels(e->b, e->target->native, type, *x, at, false);
     ir_end_if(e->b, branch);
   }
