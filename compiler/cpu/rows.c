@@ -202,40 +202,52 @@ static bool is_second(const plan_tile *t, int vector) {
   return t->pair && t->pair[vector] >= 0 && t->pair[vector] < vector;
 }
 
-static void load_channels(row_emitter *r, ir_value row, int j, row_vectors *x) {
-  ir *b = r->b;
-  ir_value at = at_channel(r, row, r->t->start[j], r->dtype);
-  if (!is_pair(r->t, j)) {
-    x->lanes[j] = emit_load_channels(b, r->target->native, r->dtype, r->t->width, at);
-    return;
-  }
-  ir_value words = ir_load(b, ir_vector(b, r->t->width, b->i32), at, number_bytes(r->dtype));
-  emit_unpack_pair(b, words, x->lanes + j);
-  x->numbers[j] = ir_bitcast_lanes(b, words, ir_vector(b, 2 * r->t->width, b->bf16));
+static ir_value numbers_of(row_emitter *r, ir_value v, int count) {
+  return ir_bitcast_lanes(r->b, v, ir_vector(r->b, count * r->t->width, r->b->i16));
 }
 
-/* A pair in memory's order. Channels that stay as they are, to the bit, are those that were loaded: the processor's
- * rounding would flush subnormal numbers. */
-static ir_value rounded_pair(row_emitter *r, const row_vectors *y, int j, bool nan_is_cut) {
+static void load_channels(row_emitter *r, ir_value row, int j, row_vectors *x) {
   ir *b = r->b;
-  bool stays[2 * GATHER_MAX_LANES], some = false;
-  for (int i = 0; i < 2 * r->t->width; i++)
-    some |= stays[i] = plan_is_identity(r->p, plan_tile_channel(r->t, j + i % 2, i / 2));
-  unsigned native = r->target->native | (r->rounds && (!some || y->numbers[j].ptr) ? NUMBER_BIT(NUMBER_BF16) : 0);
-  ir_value words = emit_pack_pair(b, native, r->out, y->lanes + j, nan_is_cut);
-  if (!some || !words.ptr || !(native & NUMBER_BIT(NUMBER_BF16))) return words;
-  return ir_select(b, ir_bools(b, 2 * r->t->width, stays), y->numbers[j], words);
+  int width = r->t->width, bytes = number_bytes(r->dtype);
+  ir_value at = at_channel(r, row, r->t->start[j], r->dtype);
+  if (is_pair(r->t, j)) {
+    ir_value words = ir_load(b, ir_vector(b, width, b->i32), at, bytes);
+    emit_unpack_pair(b, words, x->lanes + j);
+    x->numbers[j] = numbers_of(r, words, 2);
+  } else if (r->rounds) {
+    x->numbers[j] = ir_load(b, ir_vector(b, width, b->i16), at, bytes);
+    x->lanes[j] = emit_number_value(b, r->target->native, r->dtype, x->numbers[j]);
+  } else {
+    x->lanes[j] = emit_load_channels(b, r->target->native, r->dtype, width, at);
+  }
+}
+
+/* A pair, or a vector that the processor rounds, in memory's order; else nothing. Channels that stay as they are, to
+ * the bit, are those that were loaded: the processor's rounding would flush subnormal numbers. */
+static ir_value rounded(row_emitter *r, const row_vectors *y, int j, bool nan_is_cut) {
+  ir *b = r->b;
+  bool stays[GATHER_MAX_LANES], some = false, pair = is_pair(r->t, j);
+  int count = pair ? 2 : 1;
+  for (int i = 0; i < count * r->t->width; i++)
+    some |= stays[i] = plan_is_identity(r->p, plan_tile_channel(r->t, j + i % count, i / count));
+  bool rounds = r->rounds && (!some || y->numbers[j].ptr);
+  unsigned native = r->target->native | (rounds ? NUMBER_BIT(NUMBER_BF16) : 0);
+  ir_value v = {NULL};
+  if (pair) v = emit_pack_pair(b, native, r->out, y->lanes + j, nan_is_cut);
+  else if (rounds) v = emit_number_bits(b, native, r->out, y->lanes[j]);
+  if (!some || !rounds || !v.ptr) return v;
+  return ir_select(b, ir_bools(b, count * r->t->width, stays), y->numbers[j], numbers_of(r, v, count));
 }
 
 static void store_channels(row_emitter *r, const row_vectors *y, ir_value row, int j) {
   ir *b = r->b;
   const ir_value *x = y->lanes + j;
   bool pair = is_pair(r->t, j);
-  ir_value at = at_channel(r, row, r->t->start[j], r->out), words = {NULL};
-  if (pair && r->out == r->dtype) words = rounded_pair(r, y, j, y->nan_is_cut[j] && y->nan_is_cut[j + 1]);
-  if (words.ptr) {
+  ir_value at = at_channel(r, row, r->t->start[j], r->out), stored = {NULL};
+  if (r->out == r->dtype) stored = rounded(r, y, j, pair && y->nan_is_cut[j] && y->nan_is_cut[j + 1]);
+  if (stored.ptr) {
     int bytes = number_bytes(r->out);
-    ir_store(b, words, at, r->streaming ? 2 * r->t->width * bytes : bytes, r->streaming);
+    ir_store(b, stored, at, r->streaming ? (pair ? 2 : 1) * r->t->width * bytes : bytes, r->streaming);
     return;
   }
   for (int i = 0; i <= pair; i++) {
@@ -253,10 +265,12 @@ static bool request_numbers(row_emitter *r, const row_vectors *x, int term, int 
     int channel = plan_tile_channel(t, first + i % 2, i / 2), source = plan_source(r->p, term, channel);
     g->from[i] = -1;
     if (source < 0 || plan_is_identity(r->p, channel)) continue;
-    int lane, vector = plan_tile_vector(t, source, first, &lane), of = t->pair[vector];
-    if (of < 0 || !x->numbers[of].ptr || !x->kept[vector]) return false;
+    int lane, vector = plan_tile_vector(t, source, first, &lane);
+    bool paired = t->pair[vector] >= 0;
+    int of = paired ? t->pair[vector] : vector;
+    if (!x->numbers[of].ptr || !x->kept[vector]) return false;
     g->from[i] = emit_gather_source(g, x->numbers[of]);
-    g->lane[i] = 2 * lane + vector - of;
+    g->lane[i] = paired ? 2 * lane + vector - of : lane;
   }
   return true;
 }

@@ -33,7 +33,7 @@ typedef struct row_emitter {
   ir_value gain;       /* float32, of rows that are converted */
   ir_value weights;    /* pointer to float32 [head_dim], of rows that are normalised; null: of rows as they are */
   ir_value factor;     /* float32, of rows that are normalised: one over the root of their mean square */
-  bool rounds;         /* bfloat16 by the processor's own instruction, and its channels are permuted as words */
+  bool rounds;         /* bfloat16 by the processor's own instruction; pairs are permuted as 16-bit numbers */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
   bool cuts_nan;       /* coefficients are loaded by math_cut_nan, so that rows need not look for NaN */
@@ -50,8 +50,8 @@ void emit_load_chunk(row_emitter *r, ir_value chunk);
  * with vectors whose channels in no block are the row's. */
 typedef struct row_vectors {
   ir_value *lanes; /* [n_vectors] */
-  ir_value *numbers; /* [n_vectors]: a pair's channels as they lie in memory, at its first vector; null elsewhere */
-  bool *kept;      /* [n_vectors]: as they were loaded */
+  ir_value *numbers; /* [n_vectors]: i16, channels as they lie in memory, a pair's at its first vector; null: unknown */
+  bool *kept; /* [n_vectors]: as they were loaded */
   bool *nan_is_cut; /* [n_vectors]: NaN are as math_cut_nan leaves them */
 } row_vectors;
 
