@@ -292,6 +292,7 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_ca
   p.transposed = transposed;
   p.by_token = by_token;
   if (!p.apply) return PEGEN_ERROR_DTYPE;
+  if (call->type == PEGEN_NUMBER_BF16 && tuning->rounds && p.code->rounding) p.apply = p.code->rounding;
   int streamed = p.tabled && !transposed && p.code->stream && call->type == 0 && is_streamed(call, tuning);
   if (streamed) p.apply = p.code->stream;
   p.n = 0;

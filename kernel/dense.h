@@ -80,6 +80,7 @@ typedef struct pegen_dense_code {
   pegen_matrix_function *turn;
   pegen_gain_function *gain; /* NULL: angles depend on nothing that gains */
   pegen_collect_function *collect;
+  pegen_apply_function *rounding; /* bfloat16 that the processor rounds (tuning->rounds); NULL: there is none */
   pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
   pegen_matrix_function
       *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */

@@ -131,6 +131,16 @@ static void emit_matrix(dense *d, const program_op *op) {
 
 /* ---- rows ---- */
 
+/* Rows in bfloat16 once more, for processors that round it by an instruction. */
+static void emit_rounding_apply(dense *d, apply_request r) {
+  cpu_target rounds = *d->target;
+  r.dtype = NUMBER_BF16;
+  rounds.native |= NUMBER_BIT(NUMBER_BF16);
+  d->b->target_features = target_dot_features(d->memory, d->target);
+  emit_apply(d->b, d->memory, &r, &rounds, emit_rounding_apply_name(d->memory, d->target));
+  d->b->target_features = d->target->features;
+}
+
 static void emit_rows(dense *d, const program_op *op) {
   const program_value *row = &d->program->value[op->argument[1]];
   const dense_shape *shape = &d->shape;
@@ -144,6 +154,7 @@ static void emit_rows(dense *d, const program_op *op) {
     acting.factor = shape->matrix->skew.factor;
     emit_apply(d->b, d->memory, &acting, d->target, emit_act_name(d->memory, d->target, r.dtype));
   }
+  if (d->dtypes & NUMBER_BIT(NUMBER_BF16) && d->target->dots) emit_rounding_apply(d, r);
   /* Where blocks of 8 are stored as lines: of larger ones the arithmetic is what takes time. */
   r.dtype = NUMBER_F32;
   r.streaming = true;

@@ -35,6 +35,9 @@ static inline const char *emit_rounding_encode_name(arena *a, const cpu_target *
   static const char *const words[] = {"cached", "streaming", "normalised"};
   return arena_printf(a, "encode_%s_bf16_rounding_%s", target->suffix, words[kind]);
 }
+static inline const char *emit_rounding_apply_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "apply_%s_bf16_rounding", target->suffix);
+}
 /* encode_T_IN_OUT, convert_T_IN_OUT (cpu/plain.h): rows that are read as one number type and written as another. */
 static inline const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(in), number_name(out));

@@ -53,8 +53,8 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
                   CODE(adjoint, arena_printf(a, "%s_adjoint", adjoint)),
                   CODE(turn, arena_printf(a, "%s_turn", adjoint)), CODE(gain, gain),
                   CODE(collect, emit_collect_name(a, t)), CODE(stream, emit_stream_name(a, t)),
-                  CODE(sum, arena_printf(a, "%s_sum", name)), CODE(bound, arena_printf(a, "%s_bound", name)),
-                  CODES(act, emit_act_name, t));
+                  CODE(rounding, emit_rounding_apply_name(a, t)), CODE(sum, arena_printf(a, "%s_sum", name)),
+                  CODE(bound, arena_printf(a, "%s_bound", name)), CODES(act, emit_act_name, t));
 }
 
 /* The skew matrices that a token's are sums of. */

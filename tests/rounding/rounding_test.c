@@ -27,6 +27,8 @@ static const char *const LINES[] = {
     "care",
     "quatro heads=3",
     "sincos",
+    "comrope_ld",         /* matrices */
+    "liere",
     "./shear",
 };
 
