@@ -36,6 +36,7 @@ typedef struct pass {
   const pegen_view *inputs; /* of the call */
   const pegen_view *kept; /* [2]: rows of q and k that are read beside these; NULL: none */
   pegen_input_rows input[PEGEN_MAX_INPUTS];
+  int of_tokens;     /* rows turn by inputs that heads share: a token's coefficients serve all its heads */
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
   pegen_stream *slotted; /* whose rows go to slots, the last of the pass; NULL: none */
   const pegen_target_code *target;
@@ -183,6 +184,7 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
 /* Rows of one token after the other stream best; where rotors are used again, many tokens at a time. */
 static int64_t tile_tokens(const pass *p, int64_t heads) {
   int again = p->streams[0]->in.size[PEGEN_BATCH] > 1;
+  if (p->driver->turns_rows && !p->of_tokens) return p->by_head ? p->tuning->tile_tokens : 1;
   if (p->driver->per_head) {
     int64_t tile = again ? p->tuning->tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
     return tile < 1 ? 1 : tile;
@@ -246,8 +248,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 /* ---- the entries ---- */
 
 /* What encodes the rows of streams that go together; 0: not compiled in. */
-static pegen_encode_function *function_of(const pegen_target_code *target, const pegen_tuning *tuning,
-                                          const pegen_stream *const *streams, int n, int *streaming) {
+static pegen_encode_function *function_of(const pass *p, const pegen_stream *const *streams, int n, int *streaming) {
+  const pegen_target_code *target = p->target;
   int64_t type = streams[0]->in_type, other = type;
   int kind = *streaming;
   for (int i = 0; i < n; i++) {
@@ -255,12 +257,22 @@ static pegen_encode_function *function_of(const pegen_target_code *target, const
     if (streams[i]->norm) kind = 2;
   }
   if (other == type) {
-    pegen_encode_function *rounding = type == PEGEN_NUMBER_BF16 && tuning->rounds ? target->rounding[kind] : 0;
-    return rounding ? rounding : target->encode[type][*streaming];
+    int rounds = type == PEGEN_NUMBER_BF16 && p->tuning->rounds;
+    pegen_encode_function *rounding = p->of_tokens ? target->rounding_of_tokens[kind] : target->rounding[kind];
+    if (rounds && rounding) return rounding;
+    return p->of_tokens ? target->encode_of_tokens[type][*streaming] : target->encode[type][*streaming];
   }
   *streaming = 0;
   if (!target->converting) return 0;
   return target->converting[type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + other - PEGEN_ROW_TYPES];
+}
+
+/* Whether heads share the rows of all inputs that turn them, and there is code for it. */
+static int shares_inputs(const pass *p, int64_t type) {
+  if (!p->driver->turns_rows || !p->target->encode_of_tokens[type][0]) return 0;
+  for (int i = 0; i < p->driver->kernel->n_inputs; i++)
+    if (p->inputs[i].stride[PEGEN_HEAD] != 0) return 0;
+  return 1;
 }
 
 int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,
@@ -285,10 +297,11 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   p.section = 0;
   p.inputs = call->input;
   p.kept = kept;
+  p.of_tokens = shares_inputs(&p, call->type);
   for (int s = 0; s < 2; s++) { /* before anything is written */
     const pegen_stream *alone = &call->stream[s];
     int cached = 0;
-    if (alone->given && !function_of(target, tuning, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
+    if (alone->given && !function_of(&p, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
     if (alone->given && alone->norm && !pegen_can_normalise(driver, target, alone)) return PEGEN_ERROR_DTYPE;
   }
   p.touched = touched;
@@ -302,7 +315,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
       p.slotted = call->stream[s].given && call->stream[s].slots ? &call->stream[s] : 0;
       if (p.n > 0 && (!call->joint || s == 1)) {
         int past_caches = streaming;
-        p.encode = function_of(target, tuning, p.streams, p.n, &past_caches);
+        p.encode = function_of(&p, p.streams, p.n, &past_caches);
         run_pass(&p, args, target, part, parts);
         p.n = 0;
       }

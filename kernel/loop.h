@@ -132,6 +132,8 @@ typedef struct pegen_target_code {
   /* bfloat16 that the processor rounds (tuning->rounds): [cached stores, streaming stores, cached stores of rows that
    * are normalised]; NULL: none of its own */
   pegen_encode_function *rounding[3];
+  /* Both, of kernels whose rows turn by inputs, for calls in which heads share these. */
+  pegen_encode_function *encode_of_tokens[PEGEN_ROW_TYPES][2], *rounding_of_tokens[3];
   pegen_values_function *values; /* NULL: nothing depends on the token */
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */

@@ -71,20 +71,22 @@ static void set_strides(int64_t *strides, const bench_shape *size, bench_layout 
   bench_strides(&rows, layout, strides);
 }
 
-/* Inputs of the query tokens, in the memory order of q. */
+/* Inputs of the query tokens, in the memory order of q; of rows that they turn in float32, the only type of these. */
 static bool lay_inputs(arena *a, bed *b, const spec *s, bench_layout layout, uint64_t *seed) {
-  size_t element = (size_t)number_type_info(b->type)->bytes;
+  number_type type = spec_turns_rows(s) ? NUMBER_F32 : b->type;
+  size_t element = (size_t)number_type_info(type)->bytes;
+  bench_shape rows = b->size;
+  if (rows.shares_inputs) rows.heads = 1;
   for (int i = 0; i < s->n_inputs; i++) {
-    int64_t size = s->input[i].size ? s->input[i].size : 1, count = b->dims[0] * b->dims[1] * b->dims[2] * size;
+    int64_t size = s->input[i].size ? s->input[i].size : 1, count = rows.batches * rows.heads * rows.tokens * size;
     int64_t *dims = arena_array(a, int64_t, 4), *strides = arena_array(a, int64_t, 4);
-    memcpy(dims, b->dims, 3 * sizeof *dims);
-    dims[3] = size;
-    set_strides(strides, &b->size, layout, size);
+    memcpy(dims, (int64_t[]){rows.batches, rows.heads, rows.tokens, size}, 4 * sizeof *dims);
+    set_strides(strides, &rows, layout, size);
     if (!(b->input[i] = bed_allocate((size_t)count * element))) return false;
     for (int64_t k = 0; k < count; k++)
-      number_store(b->type, (char *)b->input[i] + (size_t)k * element,
+      number_store(type, (char *)b->input[i] + (size_t)k * element,
                    random_uniform(seed, -s->input[i].test_scale, s->input[i].test_scale));
-    b->input_tensor[i] = bed_tensor(b->input[i], b->type, s->input[i].size ? 4 : 3, dims, strides);
+    b->input_tensor[i] = bed_tensor(b->input[i], type, s->input[i].size ? 4 : 3, dims, strides);
     b->inputs[i] = &b->input_tensor[i];
     b->input_bytes[i] = (size_t)count * element;
     b->moved += b->input_bytes[i];

@@ -45,6 +45,10 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
     return STATUS_ERROR;
   }
   if (bench->then_read && measures[f->kind]) return refuse_reading(s, "the attention");
+  if (bench->shared_inputs && !spec_turns_rows(s)) {
+    diag_error(s->file, s->line, "bench: --shared-inputs, but '%s' turns no rows by inputs", s->name);
+    return STATUS_ERROR;
+  }
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;

@@ -21,6 +21,7 @@ typedef struct bench_options {
       *keys; /* [n_keys], of attention: queries of the shape against so many keys each; NULL: as many as queries */
   int n_keys;
   bool causal; /* attention of earlier keys alone, beside the same of all */
+  bool shared_inputs; /* inputs of rows have one head, for all */
   bool then_read; /* each call, and each limit, is followed by one reading of what it wrote */
   bool json;  /* one JSON object instead of lines */
   const char *command;         /* the command line, for that object */

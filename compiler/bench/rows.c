@@ -99,6 +99,7 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   json_number(w, "seconds", contenders[n_kernels - 1].seconds);
   if (n_kernels > 1) json_number(w, "seconds_of_one_thread", contenders[0].seconds);
   json_bool(w, "then_read", contenders[0].then != NULL);
+  if (b->size.shares_inputs) json_bool(w, "shared_inputs", true);
   json_number(w, "bytes", bytes_of(b, &contenders[0]));
   if (b->table) {
     json_integer(w, "table_bytes", (long long)b->table_bytes);
@@ -119,9 +120,12 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   report_row_end(w);
 }
 
-static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
+static int visit(void *context, const bench_shape *given, bench_layout layout, bool in_place) {
   const turns_request *r = context;
   const bench_options *bench = r->bench;
+  bench_shape shape = *given;
+  const bench_shape *size = &shape;
+  shape.shares_inputs = bench->shared_inputs;
   const pegen_kernel *kernel = r->kernel;
   crew *threads = r->threads;
   bool tabled = bench->table;
@@ -185,7 +189,9 @@ static void print_head(const turns_request *r) {
   printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s%s\n", kernel->name,
          kernel->options, kernel->targets, number_type_info(r->type)->name, bench->threads,
          bench->threads > 1 ? "s" : "", REPETITIONS, bench->table ? " and reads the table" : "",
-         bench->then_read ? "; each is followed by one reading of q and k" : "");
+         bench->then_read       ? "; each is followed by one reading of q and k"
+         : bench->shared_inputs ? "; heads share inputs"
+                                : "");
   printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
          "GB/s", "limit", "(loop)", "ratio");
 }

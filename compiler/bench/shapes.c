@@ -9,9 +9,12 @@
 #include <string.h>
 
 static const bench_shape shapes[] = {
-    {"vit_b1", 1, 196, 12, 0, false, BENCH_ON_CPU},   {"vit_b8", 8, 196, 12, 0, false, BENCH_ON_CPU},
-    {"vit_b64", 64, 196, 12, 0, false, BENCH_ON_GPU}, {"vit1024", 8, 4096, 12, 0, false, BENCH_ON_CPU | BENCH_ON_GPU},
-    {"llm", 8, 4096, 32, 0, false, BENCH_ON_GPU},     {"decode", 1, 1, 32, 0, true, BENCH_ON_CPU | BENCH_ON_GPU},
+    {"vit_b1", 1, 196, 12, .on = BENCH_ON_CPU},
+    {"vit_b8", 8, 196, 12, .on = BENCH_ON_CPU},
+    {"vit_b64", 64, 196, 12, .on = BENCH_ON_GPU},
+    {"vit1024", 8, 4096, 12, .on = BENCH_ON_CPU | BENCH_ON_GPU},
+    {"llm", 8, 4096, 32, .on = BENCH_ON_GPU},
+    {"decode", 1, 1, 32, .time_only = true, .on = BENCH_ON_CPU | BENCH_ON_GPU},
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
@@ -48,7 +51,8 @@ static bool read_shape(const char *text, const pegen_kernel *kernel, bench_shape
   int64_t value[4];
   int count = read_sizes(text, value);
   if (count < 4) value[3] = kernel->head_dim;
-  *out = (bench_shape){"given", value[0], value[1], value[2], value[3], false, 0};
+  *out =
+      (bench_shape){.name = "given", .batches = value[0], .tokens = value[1], .heads = value[2], .head_dim = value[3]};
   double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
   if (!count) diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D", text);
   else if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);

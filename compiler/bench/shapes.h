@@ -13,6 +13,7 @@ enum { BENCH_ON_CPU = 1, BENCH_ON_GPU = 2 };
 typedef struct bench_shape {
   const char *name;
   int64_t batches, tokens, heads, head_dim;
+  bool shares_inputs; /* inputs have one head, for all */
   bool time_only; /* too small for a copy to say anything */
   unsigned on;    /* BENCH_ON_ bits; a shape that is named is measured on any */
 } bench_shape;

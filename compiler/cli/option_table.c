@@ -485,6 +485,8 @@ static const option_row rows[] = {
          "of attention: queries see earlier keys alone, beside the same of all keys"),
     OPTION("group", 0, "COUNT", FOR_BENCH, set_group,
            "with --append or --keys: heads of q for each head of k and v; default 1"),
+    FLAG("shared-inputs", FOR_BENCH, bench.shared_inputs,
+         "of rows that turn by inputs: one head of inputs, for all heads of q and k"),
     FLAG("then-read", FOR_BENCH, bench.then_read,
          "time each call, and each limit, together with one reading of q and k after it, as attention reads them"),
     FLAG("verbose", FOR_CHECK, verbose, "print every check, not failures alone"),

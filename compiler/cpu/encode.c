@@ -17,8 +17,8 @@ static void emit_input_rows(encode_emitter *e) {
     ir_value rows = ir_offset_const(b, LOOP_PTR(e, inputs), i * (int64_t)sizeof(pegen_input_rows));
     ir_value of_batch = mul(b, e->batch, KEPT_I64(e, rows, batch)),
              of_token = mul(b, e->token, KEPT_I64(e, rows, token)),
-             of_head = mul(b, e->row_head, KEPT_I64(e, rows, head));
-    ir_value row = add(b, KEPT_I64(e, rows, data), add(b, add(b, of_batch, of_token), of_head));
+             row = add(b, KEPT_I64(e, rows, data), add(b, of_batch, of_token));
+    if (e->own_rows) row = add(b, row, mul(b, e->row_head, KEPT_I64(e, rows, head)));
     ir_store(b, row, ir_offset_const(b, e->positions, (emit_place_numbers(s) - s->n_inputs + i) * 8), 8, false);
   }
 }
@@ -160,7 +160,7 @@ static ir_loop begin_runs(encode_emitter *e, run all, ir_value step, run *at) {
 
 static void walk_tiles(encode_emitter *e, const program_op *op) {
   ir_loop tiles = begin_runs(e, e->tokens, e->tile_tokens, &e->tile);
-  if (e->gradient) clear_tile(e, e->p->per_head && !e->p->of_rows ? e->token_bytes : i64(e->b, e->slot_bytes));
+  if (e->gradient) clear_tile(e, e->p->per_head && !e->own_rows ? e->token_bytes : i64(e->b, e->slot_bytes));
   emit_ops(e, op->body);
   ir_end_for(e->b, tiles);
 }
@@ -188,7 +188,7 @@ static void walk_tile_rows(encode_emitter *e, const program_op *op);
 
 static void walk_tokens(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
-  if (e->p->of_rows && !is_of_token(op->body)) {
+  if (e->own_rows && !is_of_token(op->body)) {
     walk_tile_rows(e, op);
     return;
   }
@@ -497,7 +497,7 @@ static void walk_heads(encode_emitter *e, const program_op *op) {
   ir_end_if(b, branch);
 }
 
-/* ---- rows of their own: tensors, heads of each, tiles, tokens ---- */
+/* ---- rows of their own: tensors, heads and tiles of each, tokens ---- */
 
 static void walk_each_tensor(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
@@ -550,12 +550,12 @@ static void walk(encode_emitter *e, const program_op *op) {
     break;
   case SPACE_BATCHES: walk_batches(e, op); break;
   case SPACE_TENSORS:
-    if (e->p->of_rows) walk_each_tensor(e, op);
+    if (e->own_rows) walk_each_tensor(e, op);
     else if (e->head.ptr) walk_rows(e, op, e->tensor, walk_both);
     else walk_tensors(e, op);
     break;
   case SPACE_HEADS:
-    if (e->p->of_rows) walk_each_head(e, op);
+    if (e->own_rows) walk_each_head(e, op);
     else walk_heads(e, op);
     break;
   default: diag_bug("cpu/encode", "a loop over %s", program_space_word(op->space));
@@ -593,7 +593,7 @@ static void emit_tokens(encode_emitter *e) {
     if (op->kind != OP_FOR || !is_cut) continue;
     e->tokens.begin = LOOP_I64(e, token_begin);
     e->tokens.end = LOOP_I64(e, token_end);
-    if (op->space == SPACE_BATCHES) measure_tiles(e);
+    if (e->own_rows) measure_tiles(e);
     else if (op->space == SPACE_RUNS) measure_heads(e);
     else measure_rows(e);
     walk(e, op);
@@ -637,9 +637,12 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
   int dtype = k->dtype;
   encode_emitter e = {
       .b = b, .memory = a, .p = p, .row = row, .program = k->program, .target = target, .gradient = gradient};
+  e.own_rows = p->of_rows && !k->program->heads_share;
   e.keeps = has_kept(k->program);
   e.normalises = k->normalises;
   e.has_slots = !gradient && !k->most; /* a few rows: attention's own */
+  bool cuts_nan =
+      !p->per_head && !e.own_rows && !k->rounds; /* of few rows it does not pay, nor beside an instruction */
   for (int i = 0; i < row->n_parts; i++) {
     const plan_tile *t = vectors_of(a, row, i, dtype, target, gradient != NULL);
     e.part[i] = (row_emitter){.b = b,
@@ -651,7 +654,7 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
                               .out = k->out,
                               .rounds = k->rounds,
                               .streaming = k->streaming && (row->n_parts == 1 || may_stream(t)),
-                              .cuts_nan = t->pair && !p->per_head, /* of two rows it would not pay */
+                              .cuts_nan = cuts_nan && t->pair,
                               .by_chunks = target->is_compact && !gradient && t->row_step > 0};
   }
   const char *name = k->out == dtype ? emit_encode_name(a, target, dtype, k->streaming)
@@ -661,6 +664,7 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
                                      k->streaming    ? ROUNDING_STREAMING
                                      : k->normalises ? ROUNDING_NORMALISED
                                                      : ROUNDING_CACHED);
+  if (k->program->heads_share) name = emit_of_tokens_name(a, name);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
   e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);

@@ -62,7 +62,8 @@ typedef struct encode_emitter {
   /* where the open loops are */
   run tile, group, run; /* of tokens; of rows, q's heads counted first and k's after them; of heads */
   ir_value batch, token, head; /* head: where rotors differ, else null */
-  ir_value row_tensor, row_head; /* the same where each row has its own */
+  bool own_rows; /* each row has rotors of its own: */
+  ir_value row_tensor, row_head; /* the same there */
   ir_value of_token; /* the token's part of the scratch, where heads differ */
   token_rows tensor[2]; /* the first: of the tensor at hand, where tensors are walked by a loop */
   int n_tensors;

@@ -196,5 +196,6 @@ void emit_gradient(ir *b, arena *a, const program *backward, const plan *const *
   emit_collect_torques(g, b);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype)
-      emit_encode(b, a, &(encode_kind){cpu_schedule(a, backward), &row, back, dtype, dtype, false, false, g, false, 0});
+      emit_encode(
+          b, a, &(encode_kind){cpu_schedule_summed(a, backward), &row, back, dtype, dtype, false, false, g, false, 0});
 }

@@ -35,6 +35,10 @@ static inline const char *emit_rounding_encode_name(arena *a, const cpu_target *
   static const char *const words[] = {"cached", "streaming", "normalised"};
   return arena_printf(a, "encode_%s_bf16_rounding_%s", target->suffix, words[kind]);
 }
+/* An encode function of rows that turn by inputs, for calls in which heads share them. */
+static inline const char *emit_of_tokens_name(arena *a, const char *encode) {
+  return arena_printf(a, "%s_of_tokens", encode);
+}
 static inline const char *emit_rounding_apply_name(arena *a, const cpu_target *target) {
   return arena_printf(a, "apply_%s_bf16_rounding", target->suffix);
 }

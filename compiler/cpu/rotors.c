@@ -299,20 +299,24 @@ static bool has_planes(const row_code *row) {
   return true;
 }
 
-/* Rows in bfloat16 once more, for processors that round it by an instruction. */
-static void emit_rounding_encoders(ir *b, arena *a, const program *scheduled, const row_code *row,
-                                   const cpu_target *target) {
-  b->target_features = target_dot_features(a, target);
-  for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-    emit_encode(b, a,
-                &(encode_kind){scheduled, row, target, NUMBER_BF16, NUMBER_BF16, streaming,
-                               !streaming && has_planes(row), NULL, true, 0});
+/* Rows of a type, and in bfloat16 once more for processors that round it by an instruction. */
+static void emit_rows_of_type(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
+                              int dtype) {
+  for (int rounds = 0; rounds <= (dtype == NUMBER_BF16 && target->dots); rounds++) {
+    if (rounds) b->target_features = target_dot_features(a, target);
+    for (int streaming = 0; streaming <= target->has_streaming; streaming++) {
+      bool normalises = !streaming && (!rounds || has_planes(row));
+      emit_encode(b, a, &(encode_kind){scheduled, row, target, dtype, dtype, streaming, normalises, NULL, rounds, 0});
+    }
+  }
   b->target_features = target->features;
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
-  const program *scheduled = cpu_schedule(a, encode);
+  const program *scheduled = cpu_schedule(a, encode), *of_tokens = NULL;
   row_code row = row_of(a, encode, target);
+  const plan *first = row.part[0].p;
+  if (first->of_rows && !first->per_head) of_tokens = cpu_schedule_of_tokens(a, encode);
   const chunk_walk *walk = emit_walks_of(b, a, &row, target);
   if (has_leaves(&row)) emit_prepare(walk);
   emit_rotor(walk);
@@ -326,9 +330,8 @@ void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *tar
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) reads |= number_pair(dtype, out);
     if (dtypes & reads) emit_factors(b, a, row.whole, target, dtype);
     if (!(dtypes & 1u << dtype)) continue;
-    for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      emit_encode(b, a, &(encode_kind){scheduled, &row, target, dtype, dtype, streaming, !streaming, NULL, false, 0});
-    if (dtype == NUMBER_BF16 && target->dots) emit_rounding_encoders(b, a, scheduled, &row, target);
+    emit_rows_of_type(b, a, scheduled, &row, target, dtype);
+    if (of_tokens) emit_rows_of_type(b, a, of_tokens, &row, target, dtype);
     if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
   }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)

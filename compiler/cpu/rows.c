@@ -343,7 +343,7 @@ static ir_value coefficient(row_emitter *r, int term, int j) {
 static ir_value emit_term(row_emitter *r, ir_value coefficients, ir_value channels, ir_value y) {
   ir *b = r->b;
   spec_products kind = r->p->spec->products;
-  unsigned native = r->target->native;
+  unsigned native = r->target->native | (r->rounds ? NUMBER_BIT(NUMBER_BF16) : 0);
   if (kind == PRODUCTS_FUSED) return emit_multiply_add(b, r->target, coefficients, channels, y);
   if (kind == PRODUCTS_ROUNDED) coefficients = emit_rounded(b, native, r->dtype, coefficients);
   bool was_exact = b->exact;

@@ -24,14 +24,39 @@ static const program_order of_each_head = {
     .held = 3,
 };
 
-/* Rotors differ from row to row: those of a tile of tokens of one head are built, and then its rows are turned. */
+/* Rotors differ from row to row: those of a tile of tokens of one head are built, and then its rows are turned. Tiles
+ * of one token walk memory in order where heads are neighbours, long ones where a head's tokens are. */
 static const program_order of_each_row = {
+    .outer = {SPACE_BATCHES, SPACE_TENSORS, SPACE_TILES, SPACE_HEADS, NO_MORE},
+    .token = {SPACE_TOKENS, NO_MORE},
+    .rows = {SPACE_TOKENS, NO_MORE},
+    .held = 1,
+};
+
+/* Rows of gradients: a head is summed up before the next one begins. */
+static const program_order of_each_row_summed = {
     .outer = {SPACE_BATCHES, SPACE_TENSORS, SPACE_HEADS, SPACE_TILES, NO_MORE},
     .token = {SPACE_TOKENS, NO_MORE},
     .rows = {SPACE_TOKENS, NO_MORE},
     .held = 1,
 };
 
+/* Rows differ by their tokens alone: the same, but for batches, which have inputs of their own. */
+static const program_order of_each_token = {
+    .outer = {SPACE_BATCHES, SPACE_TILES, NO_MORE},
+    .token = {SPACE_TOKENS, NO_MORE},
+    .rows = {SPACE_GROUPS, SPACE_TOKENS, SPACE_TENSORS, SPACE_HEADS, NO_MORE},
+    .held = 2,
+};
+
 const program *cpu_schedule(arena *a, const program *p) {
   return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head, &of_each_row);
+}
+
+const program *cpu_schedule_summed(arena *a, const program *p) {
+  return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head, &of_each_row_summed);
+}
+
+const program *cpu_schedule_of_tokens(arena *a, const program *p) {
+  return program_in_order_of_tokens(a, program_run(a, p, "product"), &of_each_token);
 }

@@ -24,6 +24,32 @@ static LLVMValueRef by_types(describer *d, const cpu_target *target, const char 
   return describe_array(d, label, d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
 }
 
+/* Functions of rows of one target, and those of tokens whose heads share inputs. */
+typedef struct row_functions {
+  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[ROUNDING_KINDS];
+} row_functions;
+
+static LLVMValueRef named(describer *d, const char *name, bool of_tokens) {
+  return describe_function(d, of_tokens ? emit_of_tokens_name(d->request->memory, name) : name);
+}
+
+/* Whether rows have code of their own under a target's name: those of gradients have none where they turn as others. */
+static bool has_own_rows(describer *d, const cpu_target *target) {
+  for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
+    if (!LLVMIsNull(named(d, emit_encode_name(d->request->memory, target, e / 2, e % 2), false))) return true;
+  return false;
+}
+
+static row_functions functions_of(describer *d, const cpu_target *target, bool of_tokens) {
+  arena *a = d->request->memory;
+  row_functions f;
+  for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
+    f.encode[e] = named(d, emit_encode_name(a, target, e / 2, e % 2), of_tokens);
+  for (int e = 0; e < ROUNDING_KINDS; e++) f.rounding[e] = named(d, emit_rounding_encode_name(a, target, e), of_tokens);
+  if (LLVMIsNull(f.rounding[ROUNDING_CACHED])) f.rounding[ROUNDING_CACHED] = f.rounding[ROUNDING_NORMALISED];
+  return f;
+}
+
 /* targets: under whose names what is computed of operands and tokens stands. of_rows: under whose the coefficients of
  * rows do, and the code of rows where it is code of its own. */
 static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target *const *targets,
@@ -31,19 +57,11 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[ROUNDING_KINDS];
-    bool alike = true; /* rows of gradients turn as others do */
-    for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++) {
-      LLVMValueRef own = describe_function(d, emit_encode_name(a, of_rows[i], e / 2, e % 2));
-      alike = alike && LLVMIsNull(own);
-      encode[e] = LLVMIsNull(own) ? describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2)) : own;
-    }
-    const cpu_target *of_rounding = alike ? targets[i] : of_rows[i];
-    for (int e = 0; e < ROUNDING_KINDS; e++)
-      rounding[e] = describe_function(d, emit_rounding_encode_name(a, of_rounding, e));
-    if (LLVMIsNull(rounding[ROUNDING_CACHED])) rounding[ROUNDING_CACHED] = rounding[ROUNDING_NORMALISED];
-    rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, encode),
-                       F(rounding, rounding), CODE(values, emit_values_name(a, targets[i])),
+    const cpu_target *turning = has_own_rows(d, of_rows[i]) ? of_rows[i] : targets[i];
+    row_functions own = functions_of(d, turning, false), of_tokens = functions_of(d, turning, true);
+    rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, own.encode),
+                       F(rounding, own.rounding), F(encode_of_tokens, of_tokens.encode),
+                       F(rounding_of_tokens, of_tokens.rounding), CODE(values, emit_values_name(a, targets[i])),
                        F(converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
                        CODE(rotor, emit_rotor_name(a, of_rows[i])), CODE(rotor_own, emit_rotor_own_name(a, of_rows[i])),
                        CODE(unfold, emit_unfold_name(a, of_rows[i])), CODES(norm, emit_norm_name, targets[i]),

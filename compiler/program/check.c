@@ -126,7 +126,8 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   if (x->n_heads > 1 && !(c->around & IN(HEADS)))
     fail(c, op, "%%%d differs from head to head, outside of heads", x->id);
   bool turns_rows = spec_turns_rows(c->p->spec), is_of_query = !(c->around & IN(TENSORS)) || c->tensors == PART_Q;
-  bool of_row = turns_rows ? (c->around & SPACES_OF_ROW) == SPACES_OF_ROW
+  unsigned of_inputs = c->p->heads_share ? IN(TOKENS) | IN(BATCHES) : SPACES_OF_ROW;
+  bool of_row = turns_rows ? (c->around & of_inputs) == of_inputs
                            : is_of_query && (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY;
   bool is_input = expr_op_is_input(x->op);
   const spec_input *in = is_input ? &c->p->spec->input[x->index] : NULL;

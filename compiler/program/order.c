@@ -73,14 +73,25 @@ static void order_tokens(program_rewrite *r, const program_op *tokens, const pro
   program_end_for(&r->to, 0);
 }
 
+static const program *in_order(program_rewrite *r, const program_order *shared_by_heads,
+                               const program_order *of_each_head, const program_order *of_each_row) {
+  for (const program_op *op = r->from->body; op; op = op->next) {
+    bool tokens = op->kind == OP_FOR && op->space == SPACE_TOKENS;
+    if (tokens && op->part & PART_ENCODED) order_tokens(r, op, shared_by_heads, of_each_head, of_each_row);
+    else program_repeat(r, op);
+  }
+  program_check(r->to.memory, r->to.p, "program/order");
+  return r->to.p;
+}
+
 const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
                                 const program_order *of_each_head, const program_order *of_each_row) {
   program_rewrite r = program_begin_rewrite(a, p, p->entry);
-  for (const program_op *op = p->body; op; op = op->next) {
-    bool tokens = op->kind == OP_FOR && op->space == SPACE_TOKENS;
-    if (tokens && op->part & PART_ENCODED) order_tokens(&r, op, shared_by_heads, of_each_head, of_each_row);
-    else program_repeat(&r, op);
-  }
-  program_check(a, r.to.p, "program/order");
-  return r.to.p;
+  return in_order(&r, shared_by_heads, of_each_head, of_each_row);
+}
+
+const program *program_in_order_of_tokens(arena *a, const program *p, const program_order *of_each_token) {
+  program_rewrite r = program_begin_rewrite(a, p, p->entry);
+  r.to.p->heads_share = true;
+  return in_order(&r, NULL, NULL, of_each_token);
 }

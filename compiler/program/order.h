@@ -18,3 +18,5 @@ typedef struct program_order {
  * no program. */
 const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
                                 const program_order *of_each_head, const program_order *of_each_row);
+/* An encode program of rows that turn by inputs, for calls in which heads of q and k share a token's. */
+const program *program_in_order_of_tokens(arena *a, const program *p, const program_order *of_each_token);

@@ -196,6 +196,7 @@ enum {
 typedef struct program {
   const spec *spec;
   const char *entry; /* the word of the entry that it is the body of: "encode" */
+  bool heads_share; /* inputs that rows turn by have a row for each token, which heads of q and k share */
   int n_streams, n_arrays, n_values;
   program_stream stream[PROGRAM_MAX_STREAMS];
   program_array array[PROGRAM_MAX_ARRAYS];
