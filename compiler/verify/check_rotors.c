@@ -276,6 +276,34 @@ static void check_rows(checker *c, number_type type) {
     check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
 }
 
+/* Inputs of one head are a copy for each: they may have code of their own. */
+static void check_shared_inputs(checker *c, number_type type) {
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  arena *a = c->memory;
+  if (!spec_turns_rows(s)) return;
+  trial_operands shared = t->operands, copied = t->operands;
+  trial_inputs inputs = trial_random_inputs(a, s, NUMBER_F32, BATCH, 1, t->tokens, &c->random);
+  shared.inputs = inputs.tensors;
+  copied.inputs = arena_array(a, const DLTensor *, s->n_inputs);
+  for (int i = 0; i < s->n_inputs; i++) {
+    const DLTensor *one = inputs.tensors[i];
+    int64_t size = one->ndim == 4 ? one->shape[3] : 1, row = t->tokens * size, count = BATCH * t->heads * row;
+    double *values = arena_array(a, double, count + 1);
+    for (int64_t k = 0; k < count; k++) values[k] = inputs.values[i][k / (t->heads * row) * row + k % row];
+    copied.inputs[i] =
+        tensor_contiguous(a, NUMBER_F32, one->ndim, (int64_t[]){BATCH, t->heads, t->tokens, size}, values);
+  }
+  DLTensor *q = tensor_rows(a, type, ROWS_BNHD, BATCH, t->heads, t->tokens, s->head_dim);
+  tensor_randomize(q, &c->random);
+  DLTensor *expected = tensor_copy(a, q), *out = tensor_copy(a, q);
+  const char *name = number_type_info(type)->name;
+  int error = trial_call(c->kernel, t->positions, &copied, q, expected, NULL, NULL, 1);
+  if (!error) error = trial_call(c->kernel, t->positions, &shared, q, out, NULL, NULL, CHECK_PARTS);
+  if (check_called(c, name, "inputs that heads share", error))
+    check_report_bits(c, name, "inputs that heads share, and a copy for each", tensor_identical(out, expected));
+}
+
 /* Integers that all position types hold must give the same bits in each. */
 static void check_position_types(checker *c) {
   const spec *s = c->spec;
@@ -361,6 +389,7 @@ static void run(checker *c) {
   bool has_f32 = c->kernel->dtypes & PEGEN_DTYPE_F32;
   if (has_f32 && shows_entries(c->spec)) check_entries(c);
   check_each_type(c, check_rows);
+  check_each_type(c, check_shared_inputs);
   const sample *t = c->sample;
   check_appended(c);
   check_encode_backward(c);

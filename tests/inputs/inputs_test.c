@@ -231,41 +231,6 @@ TEST(any_inputs) {
   close_call(&c);
 }
 
-/* Heads that share inputs have a function of their own: the bits are those of copies for each head. */
-static void shares(fixture *f, const pegen_kernel *kernel, number_type type, row_order layout) {
-  arena *a = f->memory;
-  const DLTensor *shared[2];
-  DLTensor *x[2], *y[2], *z[2];
-  for (int i = 0; i < 2; i++) { /* the copies of a head lie between batches */
-    DLTensor *first = arena_new(a, DLTensor);
-    *first = *shaped(a, f->inputs.tensors[i], 1, 1);
-    first->strides = memcpy(arena_array(a, int64_t, 4), first->strides, sizeof(int64_t) * (size_t)first->ndim);
-    shared[i] = first;
-    x[i] = tensor_rows(a, type, layout, BATCHES, HEADS, TOKENS, HEAD_DIM);
-    tensor_randomize(x[i], &f->random);
-    y[i] = tensor_copy(a, x[i]);
-    z[i] = tensor_copy(a, x[i]);
-  }
-  trial_operands operands = f->operands;
-  assert_int_equal(trial_call(kernel, f->positions, &operands, x[0], y[0], x[1], y[1], 3), 0);
-  operands.inputs = shared;
-  assert_int_equal(trial_call(kernel, f->positions, &operands, x[0], z[0], x[1], z[1], 3), 0);
-  for (int i = 0; i < 2; i++) assert_true(tensor_identical(y[i], z[i]));
-}
-
-TEST(heads_that_share) {
-  static const char *const kinds[] = {"phase", "amplitude", "generator", "chordal", "boost"};
-  for (int k = 0; k < 5; k++) {
-    SCOPED fixture f = open_fixture(kinds[k], "1");
-    share(&f);
-    SCOPED_KERNEL *loaded =
-        trial_load(f.memory, f.spec, wanted, PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16, 1);
-    for (int type = NUMBER_F32; type <= NUMBER_F16; type++)
-      for (int layout = 0; layout < ROW_ORDER_COUNT; layout++)
-        shares(&f, run_kernel(loaded), (number_type)type, (row_order)layout);
-  }
-}
-
 static double product(const DLTensor *x, const DLTensor *y) {
   double sum = 0;
   for (int64_t b = 0; b < BATCHES; b++)
