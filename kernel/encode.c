@@ -214,7 +214,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   if (p->driver->per_head && !p->driver->turns_rows && !p->table)
     pegen_prefetch_built(&p->loop, p->tuning, first, p->touched);
   p->loop.tile_tokens = tile_tokens(p, heads);
-  p->loop.group_rows = p->by_head ? p->tuning->group_rows : INT32_MAX;
+  p->loop.group_rows = !p->by_head ? INT32_MAX : p->driver->turns_rows && !p->of_tokens ? 1 : p->tuning->group_rows;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;

@@ -61,7 +61,8 @@ typedef struct pegen_loop {
   int64_t head_begin, head_end;
   pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
   int64_t tile_tokens;     /* tokens whose rotors are built before their rows are turned, at least 1 */
-  int64_t group_rows;      /* rows of a token (heads of q and k) that are walked together over a tile, at least 1 */
+  int64_t group_rows;      /* rows of a token (heads of q and k) that are walked together over a tile, at least 1; */
+                           /* where each row has its own rotor, heads of a tensor: 1, or tiles are of one token */
   int64_t prefetch;        /* bytes ahead of the row that is read, into the nearest cache; 0: none */
   int64_t prefetch_second; /* the same into the second-level cache */
   int64_t prefetch_built;  /* 1: while a head's rotors are built, its rows' first halves, into that cache; 0: none */

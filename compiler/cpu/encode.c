@@ -134,6 +134,7 @@ static void measure_rows(encode_emitter *e) {
 static void measure_tiles(encode_emitter *e) {
   ir *b = e->b;
   e->heads = (run){LOOP_I64(e, head_begin), LOOP_I64(e, head_end)};
+  e->run_heads = LOOP_I64(e, group_rows);
   e->tile_tokens = smaller(b, LOOP_I64(e, tile_tokens), i64(b, e->most));
 }
 
@@ -160,7 +161,7 @@ static ir_loop begin_runs(encode_emitter *e, run all, ir_value step, run *at) {
 
 static void walk_tiles(encode_emitter *e, const program_op *op) {
   ir_loop tiles = begin_runs(e, e->tokens, e->tile_tokens, &e->tile);
-  if (e->gradient) clear_tile(e, e->p->per_head && !e->own_rows ? e->token_bytes : i64(e->b, e->slot_bytes));
+  if (e->gradient && !e->own_rows) clear_tile(e, e->p->per_head ? e->token_bytes : i64(e->b, e->slot_bytes));
   emit_ops(e, op->body);
   ir_end_for(e->b, tiles);
 }
@@ -497,7 +498,7 @@ static void walk_heads(encode_emitter *e, const program_op *op) {
   ir_end_if(b, branch);
 }
 
-/* ---- rows of their own: tensors, heads and tiles of each, tokens ---- */
+/* ---- rows of their own: runs of heads, tensors, tiles, heads, tokens ---- */
 
 static void walk_each_tensor(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
@@ -510,10 +511,11 @@ static void walk_each_tensor(encode_emitter *e, const program_op *op) {
 static void walk_each_head(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
   ir_value heads = ROWS_I64(e, rows_of_tensor(e, e->row_tensor), heads), all = e->prepared;
-  ir_loop each = ir_for(b, e->heads.begin, smaller(b, e->heads.end, heads));
+  ir_loop each = ir_for(b, e->run.begin, smaller(b, e->run.end, heads));
   e->row_head = each.index;
   if (e->p->per_head)
     e->prepared = ir_offset(b, all, mul(b, sub(b, each.index, e->heads.begin), LOOP_I64(e, prepared_stride)));
+  if (e->gradient) clear_tile(e, i64(b, e->slot_bytes));
   emit_ops(e, op->body);
   e->prepared = all;
   ir_end_for(b, each);

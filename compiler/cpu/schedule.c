@@ -24,18 +24,11 @@ static const program_order of_each_head = {
     .held = 3,
 };
 
-/* Rotors differ from row to row: those of a tile of tokens of one head are built, and then its rows are turned. Tiles
- * of one token walk memory in order where heads are neighbours, long ones where a head's tokens are. */
+/* Rotors differ from row to row: those of a tile of tokens of one head are built, and then its rows are turned. Where a
+ * token's heads are neighbours in memory, tiles are of one token and runs of all heads; where a head's tokens are, runs
+ * are of one head. So sums of gradients are taken in an order that no tile changes. */
 static const program_order of_each_row = {
-    .outer = {SPACE_BATCHES, SPACE_TENSORS, SPACE_TILES, SPACE_HEADS, NO_MORE},
-    .token = {SPACE_TOKENS, NO_MORE},
-    .rows = {SPACE_TOKENS, NO_MORE},
-    .held = 1,
-};
-
-/* Rows of gradients: a head is summed up before the next one begins. */
-static const program_order of_each_row_summed = {
-    .outer = {SPACE_BATCHES, SPACE_TENSORS, SPACE_HEADS, SPACE_TILES, NO_MORE},
+    .outer = {SPACE_BATCHES, SPACE_RUNS, SPACE_TENSORS, SPACE_TILES, SPACE_HEADS, NO_MORE},
     .token = {SPACE_TOKENS, NO_MORE},
     .rows = {SPACE_TOKENS, NO_MORE},
     .held = 1,
@@ -51,10 +44,6 @@ static const program_order of_each_token = {
 
 const program *cpu_schedule(arena *a, const program *p) {
   return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head, &of_each_row);
-}
-
-const program *cpu_schedule_summed(arena *a, const program *p) {
-  return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head, &of_each_row_summed);
 }
 
 const program *cpu_schedule_of_tokens(arena *a, const program *p) {

@@ -10,8 +10,6 @@
 
 /* An encode program with its tokens' loops in order; loops over skipped tokens stay: the driver copies those rows. */
 const program *cpu_schedule(arena *a, const program *p);
-/* The order of a program that sums what operands and positions gain. */
-const program *cpu_schedule_summed(arena *a, const program *p);
 /* The order of rows that turn by inputs, for calls in which heads share these: a token's coefficients serve its heads.
  */
 const program *cpu_schedule_of_tokens(arena *a, const program *p);
