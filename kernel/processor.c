@@ -90,7 +90,7 @@ static const row rows[] = {
      * such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. Dot products of bfloat16
      * are twice as many multiply-adds as those of float32 on Zen 4 (236 and 118 GFLOP/s); on a Xeon of model 207 no
      * more. Rows in bfloat16 at [8,196,12,64], rounded by AVX512_BF16's instruction and by integer ones, elsewhere, on
-     * Zen 4: rope 131 and 208 us, geope3d 395 and 431, care 371 and 371. On aarch64 nothing was measured, and a program
+     * Zen 4: rope 117 and 208 us, geope3d 220 and 402, care 217 and 371. On aarch64 nothing was measured, and a program
      * may not ask for the size of the caches. */
     {PEGEN_VENDOR_ANY,
      0,
