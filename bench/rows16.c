@@ -5,10 +5,13 @@
  *
  * Twelve heads of 64 channels to a token, in place. Coefficients are read from the nearest cache and cost nothing else.
  * bfloat16 is read as even and odd channels, as compiled kernels do, and rounded in three ways that give the same bits;
- * a fourth cuts it off. docs/notes/2026-11-27.md has figures.
+ * a fourth cuts it off. With AVX512_BF16 there are rows of 3-vectors, too: each channel of a block is a sum of the
+ * block's three, brought there by permutations of 16-bit words, or of float32 lanes (float16).
+ * docs/notes/2026-11-27.md and 2026-11-29.md have figures.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +72,90 @@ static inline __m256i pack_instructed(__m256 even, __m256 odd) {
   return _mm256_permutexvar_epi16(in_order, (__m256i)_mm256_cvtne2ps_pbh(odd, even));
 }
 BF16_ROWS(pack_instructed)
+
+enum { BLOCKS = CHANNELS / 3, LANES = 16, TERMS = 3, PARTS = CHANNELS / LANES };
+
+static float threes[TERMS][CHANNELS];
+static uint16_t words[TERMS][CHANNELS]; /* the channel that each takes in a term, of the whole row */
+static int32_t lanes[TERMS][PARTS][LANES]; /* the same of a register and the one before, of the first and the next */
+
+static void set_threes(void) {
+  for (int term = 0; term < TERMS; term++)
+    for (int c = 0; c < CHANNELS; c++) {
+      int source = c < 3 * BLOCKS ? c / 3 * 3 + (c + term) % 3 : c, part = c / LANES;
+      threes[term][c] = term == 0;
+      words[term][c] = (uint16_t)source;
+      lanes[term][part][c % LANES] = source - (part ? part - 1 : 0) * LANES; /* of the second 2 LANES in the third */
+    }
+}
+
+static inline __m512 low_half(__m512i word) { return _mm512_castsi512_ps(_mm512_slli_epi32(word, 16)); }
+static inline __m512 high_half(__m512i word) {
+  return _mm512_castsi512_ps(_mm512_and_si512(word, _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* The even and the odd numbers of 32 coefficients. */
+static inline __m512 every_second(const float *from, int odd) {
+  float values[LANES];
+  for (int i = 0; i < LANES; i++) values[i] = from[2 * i + odd];
+  return _mm512_loadu_ps(values);
+}
+
+static __attribute__((noinline)) void bf16_threes_rows(char *at, long rows) {
+  __m512 c[TERMS][2][2];
+  __m512i from[TERMS][2], in_order;
+  uint16_t order[2 * LANES];
+  for (int i = 0; i < 2 * LANES; i++) order[i] = (uint16_t)(i / 2 + i % 2 * LANES);
+  in_order = _mm512_loadu_si512(order);
+  for (int term = 0; term < TERMS; term++)
+    for (int half = 0; half < 2; half++) {
+      from[term][half] = _mm512_loadu_si512(words[term] + half * 2 * LANES);
+      for (int odd = 0; odd < 2; odd++) c[term][half][odd] = every_second(threes[term] + half * 2 * LANES, odd);
+    }
+  for (long i = 0; i < rows; i++, at += ROW) {
+    __m512i x[2] = {_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64)};
+    for (int half = 0; half < 2; half++) {
+      __m512 even = _mm512_mul_ps(low_half(x[half]), c[0][half][0]),
+             odd = _mm512_mul_ps(high_half(x[half]), c[0][half][1]);
+      for (int term = 1; term < TERMS; term++) {
+        __m512i taken = _mm512_permutex2var_epi16(x[0], from[term][half], x[1]);
+        even = _mm512_fmadd_ps(low_half(taken), c[term][half][0], even);
+        odd = _mm512_fmadd_ps(high_half(taken), c[term][half][1], odd);
+      }
+      __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+      _mm512_storeu_si512(at + 64 * half, _mm512_permutexvar_epi16(in_order, rounded));
+    }
+  }
+}
+
+static __attribute__((noinline)) void f16_threes_rows(char *at, long rows) {
+  __m512 c[TERMS][PARTS];
+  __m512i from[TERMS][PARTS], of_third[TERMS];
+  for (int term = 0; term < TERMS; term++)
+    for (int part = 0; part < PARTS; part++) {
+      c[term][part] = _mm512_loadu_ps(threes[term] + part * LANES);
+      from[term][part] = _mm512_loadu_si512(lanes[term][part]);
+    }
+  for (int term = 0; term < TERMS; term++) { /* the second register's channels that the third has */
+    int32_t stays[LANES];
+    for (int i = 0; i < LANES; i++) stays[i] = lanes[term][1][i] < 2 * LANES ? i : lanes[term][1][i] - LANES;
+    of_third[term] = _mm512_loadu_si512(stays);
+  }
+  for (long i = 0; i < rows; i++, at += ROW) {
+    __m512 x[PARTS];
+    for (int part = 0; part < PARTS; part++)
+      x[part] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(at + 32 * part)));
+    for (int part = 0; part < PARTS; part++) {
+      __m512 y = _mm512_mul_ps(x[part], c[0][part]);
+      for (int term = 1; term < TERMS; term++) {
+        __m512 taken = _mm512_permutex2var_ps(x[part ? part - 1 : 0], from[term][part], x[part ? part : 1]);
+        if (part == 1) taken = _mm512_permutex2var_ps(taken, of_third[term], x[2]);
+        y = _mm512_fmadd_ps(taken, c[term][part], y);
+      }
+      _mm256_storeu_si256((__m256i *)(at + 32 * part), _mm512_cvtps_ph(y, 0));
+    }
+  }
+}
 #endif
 
 static __attribute__((noinline)) void f16_rows(char *at, long rows) {
@@ -105,9 +192,14 @@ int main(void) {
       {"f16", f16_rows},
 #ifdef __AVX512BF16__
       {"instructed", pack_instructed_rows},
+      {"3-vectors, bf16", bf16_threes_rows},
+      {"3-vectors, f16", f16_threes_rows},
 #endif
   };
   enum { LOOPS = sizeof loops / sizeof *loops };
+#ifdef __AVX512BF16__
+  set_threes();
+#endif
   for (int i = 0; i < 4 * VECTORS; i++) coefficients[i] = _mm256_set1_ps(i % 2 == 0);
   for (long batch = 1; batch <= 8; batch *= 8) {
     long rows = 2 * batch * 196 * HEADS;
