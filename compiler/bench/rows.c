@@ -120,12 +120,9 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   report_row_end(w);
 }
 
-static int visit(void *context, const bench_shape *given, bench_layout layout, bool in_place) {
+static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
   const turns_request *r = context;
   const bench_options *bench = r->bench;
-  bench_shape shape = *given;
-  const bench_shape *size = &shape;
-  shape.shares_inputs = bench->shared_inputs;
   const pegen_kernel *kernel = r->kernel;
   crew *threads = r->threads;
   bool tabled = bench->table;

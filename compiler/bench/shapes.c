@@ -101,11 +101,14 @@ int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, uns
     matched++;
     if (!bench->shape && kernel->grid && shapes[i].time_only) continue; /* a grid cannot be one token */
     bench_shape size = fit(shapes[i], kernel);
+    size.shares_inputs = bench->shared_inputs;
     status = each_place(kernel, &size, bench, visit, context);
   }
   bench_shape given;
   if (matched) return status;
-  return read_shape(bench->shape, kernel, &given) ? each_place(kernel, &given, bench, visit, context) : STATUS_ERROR;
+  if (!read_shape(bench->shape, kernel, &given)) return STATUS_ERROR;
+  given.shares_inputs = bench->shared_inputs;
+  return each_place(kernel, &given, bench, visit, context);
 }
 
 float *bench_positions(arena *a, int64_t tokens, int axes) {
