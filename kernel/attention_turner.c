@@ -65,7 +65,7 @@ void pegen_attention_turn(const pegen_attention_turner *t, const pegen_turned_ro
   loop.rotor = t->code->rotor;
   loop.rotor_own = 0;
   loop.unfold = t->code->unfold;
-  t->code->encode[PEGEN_NUMBER_F32][0](&loop);
+  t->code->rows.encode[PEGEN_NUMBER_F32][0](&loop);
 }
 
 /* ---- panels ---- */

@@ -301,7 +301,8 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   if (w->which >= 0) w->given |= 1u << w->which;
   pegen_set_prefetch(&w->loop.loop, tuning, pegen_by_head(first), touched);
   w->loop.loop.tile_tokens = pegen_by_head(first) || !goes_by_batch(w) ? tuning->tile_tokens : 1;
-  if (w->driver->turns_rows && !pegen_by_head(first)) w->loop.loop.tile_tokens = 1;
+  w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
+  if (w->driver->turns_rows) pegen_set_own_rows(&w->loop.loop, tuning, pegen_by_head(first));
   if (w->driver->per_head && tuning->torque_prefetch) {
     w->loop.loop.prefetch = tuning->torque_prefetch;
     w->loop.loop.tile_tokens = 1;
@@ -310,7 +311,6 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
         w->batches > 1 ? tuning->tile_rotors / (w->driver->kernel->heads > 0 ? w->driver->kernel->heads : 1) : 1;
     w->loop.loop.tile_tokens = tile < 1 ? 1 : tile;
   }
-  w->loop.loop.group_rows = !pegen_by_head(first) ? INT32_MAX : w->driver->turns_rows ? 1 : tuning->group_rows;
   w->together = most_together(w);
   w->loop.loop.rotor = rows ? rows->rotor : 0;
   w->loop.loop.rotor_own = rows ? rows->rotor_own : 0;

@@ -300,8 +300,11 @@ PEGEN_INTERNAL void pegen_set_kept(pegen_input_rows *rows, const pegen_view *kep
 /* Sets how far ahead rows are asked for. broken: the hardware does not see what is read next, for the walk leaves and
  * enters rows far apart, or computes too long between them. */
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);
-/* In place of that, where it is better, of rows of float32 whose rotors heads have to themselves: those of 16 bits are
- * turned more slowly than they come. */
+/* Sets tiles and runs of rows that have a rotor each, in the order of memory: all heads of a token, or tiles of one
+ * head. Sums of gradients are then taken in an order that no tile changes. */
+PEGEN_INTERNAL void pegen_set_own_rows(pegen_loop *loop, const pegen_tuning *tuning, int by_head);
+/* In place of that prefetch, where it is better, of rows of float32 whose rotors heads have to themselves: those of 16
+ * bits are turned more slowly than they come. */
 PEGEN_INTERNAL void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, const pegen_stream *of,
                                          int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */

@@ -184,7 +184,6 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
 /* Rows of one token after the other stream best; where rotors are used again, many tokens at a time. */
 static int64_t tile_tokens(const pass *p, int64_t heads) {
   int again = p->streams[0]->in.size[PEGEN_BATCH] > 1;
-  if (p->driver->turns_rows && !p->of_tokens) return p->by_head ? p->tuning->tile_tokens : 1;
   if (p->driver->per_head) {
     int64_t tile = again ? p->tuning->tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
     return tile < 1 ? 1 : tile;
@@ -214,7 +213,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   if (p->driver->per_head && !p->driver->turns_rows && !p->table)
     pegen_prefetch_built(&p->loop, p->tuning, first, p->touched);
   p->loop.tile_tokens = tile_tokens(p, heads);
-  p->loop.group_rows = !p->by_head ? INT32_MAX : p->driver->turns_rows && !p->of_tokens ? 1 : p->tuning->group_rows;
+  p->loop.group_rows = p->by_head ? p->tuning->group_rows : INT32_MAX;
+  if (p->driver->turns_rows && !p->of_tokens) pegen_set_own_rows(&p->loop, p->tuning, p->by_head);
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;
@@ -250,17 +250,16 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 /* What encodes the rows of streams that go together; 0: not compiled in. */
 static pegen_encode_function *function_of(const pass *p, const pegen_stream *const *streams, int n, int *streaming) {
   const pegen_target_code *target = p->target;
+  const pegen_row_code *code = p->of_tokens ? &target->of_tokens : &target->rows;
   int64_t type = streams[0]->in_type, other = type;
-  int kind = *streaming;
+  int kind = *streaming ? PEGEN_ROUNDING_STREAMING : PEGEN_ROUNDING_CACHED;
   for (int i = 0; i < n; i++) {
     if (pegen_converts(streams[i])) other = streams[i]->out_type;
-    if (streams[i]->norm) kind = 2;
+    if (streams[i]->norm) kind = PEGEN_ROUNDING_NORMALISED;
   }
   if (other == type) {
-    int rounds = type == PEGEN_NUMBER_BF16 && p->tuning->rounds;
-    pegen_encode_function *rounding = p->of_tokens ? target->rounding_of_tokens[kind] : target->rounding[kind];
-    if (rounds && rounding) return rounding;
-    return p->of_tokens ? target->encode_of_tokens[type][*streaming] : target->encode[type][*streaming];
+    int rounds = type == PEGEN_NUMBER_BF16 && p->tuning->rounds && code->rounding[kind];
+    return rounds ? code->rounding[kind] : code->encode[type][*streaming];
   }
   *streaming = 0;
   if (!target->converting) return 0;
@@ -269,7 +268,7 @@ static pegen_encode_function *function_of(const pass *p, const pegen_stream *con
 
 /* Whether heads share the rows of all inputs that turn them, and there is code for it. */
 static int shares_inputs(const pass *p, int64_t type) {
-  if (!p->driver->turns_rows || !p->target->encode_of_tokens[type][0]) return 0;
+  if (!p->driver->turns_rows || !p->target->of_tokens.encode[type][0]) return 0;
   for (int i = 0; i < p->driver->kernel->n_inputs; i++)
     if (p->inputs[i].stride[PEGEN_HEAD] != 0) return 0;
   return 1;
@@ -291,7 +290,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   }
   p.tuning = tuning;
   p.target = target;
-  streaming = streaming && touched > tuning->stream_above && target->encode[call->type][1];
+  streaming = streaming && touched > tuning->stream_above && target->rows.encode[call->type][1];
   p.driver = driver;
   p.table = call->tabled ? args->table : 0;
   p.section = 0;

@@ -125,16 +125,22 @@ typedef void pegen_prepare_function(const double *leaves, char *prepared);
 /* What a table holds of a token (and head): position float64 [axes], prepared of its head. */
 typedef void pegen_values_function(const double *position, const char *prepared, char *values);
 
+/* What rows in bfloat16 have a function of when the processor rounds: stores through the caches, past them, and through
+ * them of rows that are normalised. */
+enum { PEGEN_ROUNDING_CACHED, PEGEN_ROUNDING_STREAMING, PEGEN_ROUNDING_NORMALISED, PEGEN_ROUNDING_KINDS };
+
+/* The emitted functions of rows. */
+typedef struct pegen_row_code {
+  pegen_encode_function
+      *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_encode_function *rounding[PEGEN_ROUNDING_KINDS]; /* for tuning->rounds; NULL: none of its own */
+} pegen_row_code;
+
 /* The emitted functions of one target. */
 typedef struct pegen_target_code {
   pegen_prepare_function *prepare; /* NULL for kernels without operands */
-  pegen_encode_function
-      *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
-  /* bfloat16 that the processor rounds (tuning->rounds): [cached stores, streaming stores, cached stores of rows that
-   * are normalised]; NULL: none of its own */
-  pegen_encode_function *rounding[3];
-  /* Both, of kernels whose rows turn by inputs, for calls in which heads share these. */
-  pegen_encode_function *encode_of_tokens[PEGEN_ROW_TYPES][2], *rounding_of_tokens[3];
+  pegen_row_code rows;
+  pegen_row_code of_tokens; /* of kernels whose rows turn by inputs, for calls in which heads share these */
   pegen_values_function *values; /* NULL: nothing depends on the token */
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */

@@ -34,6 +34,11 @@ void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken
   loop->prefetch_second = !loop->prefetch && broken && touched > tuning->prefetch_broken ? tuning->prefetch_bytes : 0;
 }
 
+void pegen_set_own_rows(pegen_loop *loop, const pegen_tuning *tuning, int by_head) {
+  loop->tile_tokens = by_head ? tuning->tile_tokens : 1;
+  loop->group_rows = by_head ? 1 : INT32_MAX;
+}
+
 void pegen_prefetch_built(pegen_loop *loop, const pegen_tuning *tuning, const pegen_stream *of, int64_t touched) {
   if (of->in_type != PEGEN_NUMBER_F32 || touched <= tuning->prefetch_above || touched > tuning->prefetch_built) return;
   loop->prefetch = loop->prefetch_second = 0;

@@ -183,12 +183,11 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
 static void print_head(const turns_request *r) {
   const pegen_kernel *kernel = r->kernel;
   const bench_options *bench = r->bench;
-  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s%s\n", kernel->name,
+  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s%s%s\n", kernel->name,
          kernel->options, kernel->targets, number_type_info(r->type)->name, bench->threads,
          bench->threads > 1 ? "s" : "", REPETITIONS, bench->table ? " and reads the table" : "",
-         bench->then_read       ? "; each is followed by one reading of q and k"
-         : bench->shared_inputs ? "; heads share inputs"
-                                : "");
+         bench->then_read ? "; each is followed by one reading of q and k" : "",
+         bench->shared_inputs ? "; heads share inputs" : "");
   printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
          "GB/s", "limit", "(loop)", "ratio");
 }

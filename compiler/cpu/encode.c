@@ -131,7 +131,7 @@ static void measure_rows(encode_emitter *e) {
   e->groups = steps(b, e->all_rows, e->group_rows);
 }
 
-static void measure_tiles(encode_emitter *e) {
+static void measure_own_rows(encode_emitter *e) {
   ir *b = e->b;
   e->heads = (run){LOOP_I64(e, head_begin), LOOP_I64(e, head_end)};
   e->run_heads = LOOP_I64(e, group_rows);
@@ -595,7 +595,7 @@ static void emit_tokens(encode_emitter *e) {
     if (op->kind != OP_FOR || !is_cut) continue;
     e->tokens.begin = LOOP_I64(e, token_begin);
     e->tokens.end = LOOP_I64(e, token_end);
-    if (e->own_rows) measure_tiles(e);
+    if (e->own_rows) measure_own_rows(e);
     else if (op->space == SPACE_RUNS) measure_heads(e);
     else measure_rows(e);
     walk(e, op);
@@ -663,9 +663,9 @@ void emit_encode(ir *b, arena *a, const encode_kind *k) {
                                      : emit_converting_name(a, target, dtype, k->out);
   if (k->rounds)
     name = emit_rounding_encode_name(a, target,
-                                     k->streaming    ? ROUNDING_STREAMING
-                                     : k->normalises ? ROUNDING_NORMALISED
-                                                     : ROUNDING_CACHED);
+                                     k->streaming    ? PEGEN_ROUNDING_STREAMING
+                                     : k->normalises ? PEGEN_ROUNDING_NORMALISED
+                                                     : PEGEN_ROUNDING_CACHED);
   if (k->program->heads_share) name = emit_of_tokens_name(a, name);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);

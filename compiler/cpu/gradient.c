@@ -75,16 +75,15 @@ static void add_to_inputs(const chunk_walk *w, chunk_emitter *e, const expr *lea
     add_to(e, ir_offset_const(b, gained, (first + leaf->offsets[0]) * 8), sum);
     return;
   }
+  if (e->shift.ptr) gained = ir_offset(b, gained, mul(b, e->shift, i64(b, 8)));
   bool in_order = e->begin + e->width <= s->n_blocks; /* of a loop over chunks they are */
   for (int i = 1; i < e->width && in_order; i++) in_order = leaf->offsets[e->begin + i] == leaf->offsets[e->begin] + i;
   if (in_order) {
-    ir_value at = ir_offset_const(b, gained, (first + leaf->offsets[e->begin]) * 8);
-    add_to(e, e->shift.ptr ? ir_offset(b, at, mul(b, e->shift, i64(b, 8))) : at, lanes);
+    add_to(e, ir_offset_const(b, gained, (first + leaf->offsets[e->begin]) * 8), lanes);
     return;
   }
   for (int i = 0; i < e->width && e->begin + i < s->n_blocks; i++) {
     ir_value at = ir_offset_const(b, gained, (first + leaf->offsets[e->begin + i]) * 8);
-    if (e->shift.ptr) at = ir_offset(b, at, mul(b, e->shift, i64(b, 8)));
     ir_value lane = ir_extract(b, lanes, i);
     add_to(e, at, lane);
   }

@@ -29,9 +29,9 @@ CPU_TYPED_FUNCTIONS(X)
 static inline const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
 }
-/* Rows in bfloat16 that the processor rounds itself; the function for normalised rows takes others, too. */
-typedef enum rounding_kind { ROUNDING_CACHED, ROUNDING_STREAMING, ROUNDING_NORMALISED, ROUNDING_KINDS } rounding_kind;
-static inline const char *emit_rounding_encode_name(arena *a, const cpu_target *target, rounding_kind kind) {
+/* Rows in bfloat16 that the processor rounds itself, by PEGEN_ROUNDING_; the function for normalised rows takes others,
+ * too. */
+static inline const char *emit_rounding_encode_name(arena *a, const cpu_target *target, int kind) {
   static const char *const words[] = {"cached", "streaming", "normalised"};
   return arena_printf(a, "encode_%s_bf16_rounding_%s", target->suffix, words[kind]);
 }

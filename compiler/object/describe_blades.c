@@ -24,11 +24,7 @@ static LLVMValueRef by_types(describer *d, const cpu_target *target, const char 
   return describe_array(d, label, d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
 }
 
-/* Functions of rows of one target, and those of tokens whose heads share inputs. */
-typedef struct row_functions {
-  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[ROUNDING_KINDS];
-} row_functions;
-
+/* of_tokens: the functions for calls in which heads share inputs. */
 static LLVMValueRef named(describer *d, const char *name, bool of_tokens) {
   return describe_function(d, of_tokens ? emit_of_tokens_name(d->request->memory, name) : name);
 }
@@ -40,14 +36,16 @@ static bool has_own_rows(describer *d, const cpu_target *target) {
   return false;
 }
 
-static row_functions functions_of(describer *d, const cpu_target *target, bool of_tokens) {
+static LLVMValueRef code_of_rows(describer *d, const cpu_target *target, bool of_tokens) {
   arena *a = d->request->memory;
-  row_functions f;
+  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], rounding[PEGEN_ROUNDING_KINDS];
   for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
-    f.encode[e] = named(d, emit_encode_name(a, target, e / 2, e % 2), of_tokens);
-  for (int e = 0; e < ROUNDING_KINDS; e++) f.rounding[e] = named(d, emit_rounding_encode_name(a, target, e), of_tokens);
-  if (LLVMIsNull(f.rounding[ROUNDING_CACHED])) f.rounding[ROUNDING_CACHED] = f.rounding[ROUNDING_NORMALISED];
-  return f;
+    encode[e] = named(d, emit_encode_name(a, target, e / 2, e % 2), of_tokens);
+  for (int e = 0; e < PEGEN_ROUNDING_KINDS; e++)
+    rounding[e] = named(d, emit_rounding_encode_name(a, target, e), of_tokens);
+  if (LLVMIsNull(rounding[PEGEN_ROUNDING_CACHED]))
+    rounding[PEGEN_ROUNDING_CACHED] = rounding[PEGEN_ROUNDING_NORMALISED];
+  return DESCRIBE(d, pegen_row_code, F(encode, encode), F(rounding, rounding));
 }
 
 /* targets: under whose names what is computed of operands and tokens stands. of_rows: under whose the coefficients of
@@ -58,10 +56,9 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     const cpu_target *turning = has_own_rows(d, of_rows[i]) ? of_rows[i] : targets[i];
-    row_functions own = functions_of(d, turning, false), of_tokens = functions_of(d, turning, true);
-    rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])), F(encode, own.encode),
-                       F(rounding, own.rounding), F(encode_of_tokens, of_tokens.encode),
-                       F(rounding_of_tokens, of_tokens.rounding), CODE(values, emit_values_name(a, targets[i])),
+    rows[i] = DESCRIBE(d, pegen_target_code, CODE(prepare, emit_prepare_name(a, targets[i])),
+                       F(rows, code_of_rows(d, turning, false)), F(of_tokens, code_of_rows(d, turning, true)),
+                       CODE(values, emit_values_name(a, targets[i])),
                        F(converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
                        CODE(rotor, emit_rotor_name(a, of_rows[i])), CODE(rotor_own, emit_rotor_own_name(a, of_rows[i])),
                        CODE(unfold, emit_unfold_name(a, of_rows[i])), CODES(norm, emit_norm_name, targets[i]),

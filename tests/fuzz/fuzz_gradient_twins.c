@@ -180,10 +180,10 @@ static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_sh
 #define TURNING(title, PER_HEAD, N_HEADS, SKIP, BYTES) \
   static const pegen_target_code title##_code[] = { \
       {.prepare = prepare_rates, \
-       .encode = {{title##_f32, NULL}, {title##_bf16, NULL}, {NULL, NULL}}, \
+       .rows.encode = {{title##_f32, NULL}, {title##_bf16, NULL}, {NULL, NULL}}, \
        .values = table_values}}; \
   static const pegen_target_code title##_back_code[] = { \
-      {.prepare = prepare_rates, .encode = {{title##_back_f32, NULL}, {title##_back_bf16, NULL}, {NULL, NULL}}}}; \
+      {.prepare = prepare_rates, .rows.encode = {{title##_back_f32, NULL}, {title##_back_bf16, NULL}, {NULL, NULL}}}}; \
   static const pegen_gradient_code title##_gradient_code[] = { \
       {.prepare = prepare_rates, \
        .encode = {title##_torques_f32, title##_torques_bf16, NULL}, \

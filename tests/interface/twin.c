@@ -170,7 +170,8 @@ static const pegen_leaf leaves[] = {
 /* The first target asks for more than any processor has, so the driver must pass it by. */
 static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
 #define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES) \
-  static const pegen_target_code title##_targets[] = {{.encode = NEVER}, {.prepare = PREPARE, .encode = CODE(title)}}; \
+  static const pegen_target_code title##_targets[] = {{.rows.encode = NEVER}, \
+                                                      {.prepare = PREPARE, .rows.encode = CODE(title)}}; \
   static const pegen_blades title##_blades = {.n_blocks = TWIN_BLOCKS, \
                                               .lanes = 8, \
                                               .n_leaves = N_LEAVES, \
@@ -236,7 +237,7 @@ static void tabled_values(const double *position, const char *prepared, char *va
   memset(values + 2 * sizeof c, 0, TABLE_ROW - 2 * sizeof c);
 }
 
-static const pegen_target_code tabled_targets[] = {{.encode = CODE(plain), .values = tabled_values}};
+static const pegen_target_code tabled_targets[] = {{.rows.encode = CODE(plain), .values = tabled_values}};
 static const pegen_blades tabled_blades = {
     .n_blocks = TWIN_BLOCKS, .lanes = 8, .targets = tabled_targets, .values_bytes = TABLE_ROW};
 static int32_t tabled_chosen;

@@ -6,13 +6,7 @@ import unittest
 import numpy
 
 import pegen_kernels as pk
-
-
-FAST = {"targets": "native", "dtypes": "float32"}
-
-
-def rows(*shape, seed=1):
-    return numpy.random.default_rng(seed).standard_normal(shape).astype("float32")
+from kernel_shared import FAST
 
 
 def cells(*sizes):

@@ -4,7 +4,8 @@ import unittest
 import numpy
 
 import pegen_kernels as pk
-from formulas import FAST, Formulas, cells, rows
+from formulas import Formulas, cells
+from kernel_shared import FAST, rows
 
 
 class SecondHeads(Formulas):

@@ -1,14 +1,14 @@
 """Descriptions that read inputs, against the formulas of their papers or their authors' code, in NumPy and float64."""
 import json
 import subprocess
-
 import unittest
 
 import numpy
 
 import pegen_kernels as pk
 from pegen_kernels import _native
-from formulas import FAST, Formulas, cells, rows, turned
+from formulas import Formulas, cells, turned
+from kernel_shared import FAST, rows
 
 
 class Inputs(Formulas):
